@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler settings common to every target: standard, warnings, sanitizers, cache and linker.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+# No -ffast-math and no contraction outside kernels that ask for FMA by name: results must not
+# depend on which inlining the compiler chose.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                    -Wnon-virtual-dtor -Woverloaded-virtual -ffp-contract=off)
+if(HASTEN_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+# Dev: sanitizers need symbols, and -O1 keeps them bearable.
+set(CMAKE_CXX_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer")
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+if(HASTEN_SANITIZE)
+  add_compile_options(-fsanitize=${HASTEN_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HASTEN_SANITIZE})
+endif()
+if(HASTEN_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
+
+find_program(HASTEN_CCACHE ccache)
+if(HASTEN_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HASTEN_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${HASTEN_CCACHE})
+endif()
+find_program(HASTEN_MOLD mold)
+if(HASTEN_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the base layer: errors, JSON limits, mapped files, checked arithmetic.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+
+namespace hasten {
+namespace {
+
+ErrorCode code_of(const auto& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorCode::internal;
+}
+
+TEST(Check, ThrowsInternal) {
+  EXPECT_NO_THROW(HASTEN_CHECK(1 + 1 == 2));
+  EXPECT_EQ(code_of([] { HASTEN_CHECK(1 + 1 == 3); }), ErrorCode::internal);
+}
+
+TEST(Fail, NamesTheParameter) {
+  try {
+    fail_param("temperature", "temperature {} is outside [0, 2]", 3);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.param(), "temperature");
+    EXPECT_STREQ(error.what(), "temperature 3 is outside [0, 2]");
+    return;
+  }
+  FAIL();
+}
+
+TEST(Checked, RefusesOverflow) {
+  EXPECT_EQ(checked_mul(int64_t{1} << 31, int64_t{1} << 31), int64_t{1} << 62);
+  EXPECT_FALSE(checked_mul(int64_t{1} << 32, int64_t{1} << 31));
+  EXPECT_FALSE(checked_add(INT64_MAX, 1));
+  EXPECT_FALSE(checked_size(UINT64_MAX));
+  EXPECT_EQ(round_up(17, 16), 32);
+  EXPECT_EQ(ceil_div(16, 16), 1);
+}
+
+TEST(Json, KeepsItsLimits) {
+  EXPECT_EQ(json::parse("[1,2]", "x").as_array().size(), 2U);
+  EXPECT_EQ(code_of([] { json::parse("[1,]", "x"); }), ErrorCode::invalid_data);
+  EXPECT_EQ(code_of([] { json::parse(std::string(200, '['), "x"); }), ErrorCode::invalid_data);
+  EXPECT_EQ(code_of([] { json::parse("\"\xff\"", "x"); }), ErrorCode::invalid_data);
+  EXPECT_EQ(code_of([] { json::parse("[1]", "x", {.max_bytes = 2}); }), ErrorCode::invalid_data);
+}
+
+TEST(MappedFile, MapsAndRefuses) {
+  const auto folder = std::filesystem::path(::testing::TempDir());
+  const auto path = folder / "hasten_mapped_file_test";
+  std::ofstream(path) << "content";
+  EXPECT_EQ(MappedFile(path).bytes().size(), 7U);
+  EXPECT_EQ(code_of([&] { MappedFile{folder}; }), ErrorCode::invalid_data);
+  EXPECT_EQ(code_of([&] { MappedFile{folder / "no such file"}; }), ErrorCode::not_found);
+  std::ofstream(path, std::ios::trunc).close();
+  EXPECT_EQ(code_of([&] { MappedFile{path}; }), ErrorCode::invalid_data);
+  std::filesystem::remove(path);
+}
+
+TEST(Hash, DependsOnSeedAndBytes) {
+  EXPECT_NE(hash_bytes("a"), hash_bytes("b"));
+  EXPECT_NE(hash_bytes("a", 1), hash_bytes("a", 2));
+  EXPECT_EQ(hash_bytes("abc"), hash_bytes("abc"));
+}
+
+}  // namespace
+}  // namespace hasten

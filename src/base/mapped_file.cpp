@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maps files with mmap.
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hasten {
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const int code = errno;
+    fail(code == ENOENT ? ErrorCode::not_found : ErrorCode::io, "cannot open {}: {}", path.string(),
+         std::strerror(code));
+  }
+  struct stat info {};
+  const bool known = ::fstat(fd, &info) == 0;
+  if (!known || !S_ISREG(info.st_mode) || info.st_size == 0) {
+    ::close(fd);
+    fail(ErrorCode::invalid_data, "{} is {}; give a file with content", path.string(),
+         known && S_ISREG(info.st_mode) ? "empty" : "not a regular file");
+  }
+  size_ = static_cast<size_t>(info.st_size);
+  void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
+  const int code = errno;
+  ::close(fd);
+  if (mapping == MAP_FAILED)
+    fail(ErrorCode::io, "cannot map {} ({} bytes): {}", path.string(), size_, std::strerror(code));
+  data_ = static_cast<const std::byte*>(mapping);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace hasten

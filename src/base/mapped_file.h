@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole file mapped read-only into memory.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace hasten {
+
+/// Owns one read-only mapping; const after construction, so any thread may read it.
+class MappedFile {
+ public:
+  /// Maps `path`. Throws Error{not_found, io}; Error{invalid_data} for a folder or an empty file.
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace hasten

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of element types, 16-bit conversions, shapes, views and buffers.
+#include "tensor/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "tensor/half.h"
+
+namespace hasten {
+namespace {
+
+TEST(DType, NamesRoundTrip) {
+  EXPECT_EQ(dtype_from_name("Q4_K"), DType::q4_k);
+  EXPECT_EQ(dtype_from_name("iq4_xs"), DType::iq4_xs);
+  EXPECT_FALSE(dtype_from_name("q9_z"));
+  EXPECT_EQ(row_bytes(DType::q4_0, 64), 36);
+  EXPECT_EQ(row_bytes(DType::q6_k, 512), 420);
+  EXPECT_THROW((void)row_bytes(DType::q4_0, 33), Error);
+}
+
+TEST(Half, EveryBinary16RoundTrips) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float value = f16_to_f32(static_cast<uint16_t>(bits));
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(value))));
+    } else {
+      EXPECT_EQ(f32_to_f16(value), bits);
+    }
+  }
+}
+
+TEST(Half, RoundsToNearestEven) {
+  EXPECT_EQ(f32_to_f16(1.0F + 0x1p-11F), 0x3c00);             // tie to even: down
+  EXPECT_EQ(f32_to_f16(1.0F + 0x1p-11F + 0x1p-20F), 0x3c01);  // above the tie: up
+  EXPECT_EQ(f32_to_f16(1.0F + 3 * 0x1p-11F), 0x3c02);         // tie to even: up
+  EXPECT_EQ(f32_to_f16(65519.0F), 0x7bff);
+  EXPECT_EQ(f32_to_f16(65520.0F), 0x7c00);
+  EXPECT_EQ(f32_to_f16(-0x1p-25F), 0x8000);  // half the least subnormal: to even
+  EXPECT_EQ(f32_to_bf16(1.0F + 0x1p-8F), 0x3f80);
+  EXPECT_EQ(f32_to_bf16(1.0F + 3 * 0x1p-8F), 0x3f82);
+  EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST(Shape, CountsAndPrints) {
+  EXPECT_EQ((Shape{2, 3, 4}.num_elements()), 24);
+  EXPECT_EQ((Shape{2, 3}.to_string()), "[2, 3]");
+  EXPECT_EQ(Shape{}.num_elements(), 1);
+}
+
+TEST(Tensor, SlicesRowsOfBlocks) {
+  OwnedTensor tensor(DType::q8_0, {4, 64});
+  EXPECT_EQ(tensor.view.num_bytes(), 4 * 68);
+  const Tensor middle = tensor.view.slice(1, 2);
+  EXPECT_EQ(middle.shape(), (Shape{2, 64}));
+  EXPECT_EQ(static_cast<std::byte*>(middle.data()) - tensor.buffer.data(), 68);
+  EXPECT_THROW((void)tensor.view.slice(3, 2), Error);
+  EXPECT_THROW((void)tensor.view.f32(), Error);
+}
+
+TEST(Buffer, IsAlignedAndZeroed) {
+  const Buffer buffer(100);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % Buffer::kAlignment, 0U);
+  for (int64_t i = 0; i < buffer.num_bytes(); ++i) EXPECT_EQ(buffer.data()[i], std::byte{0});
+}
+
+}  // namespace
+}  // namespace hasten
