@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// The interface between models and devices: every operation that a model graph is written with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "tensor/tensor.h"
+
+namespace hasten::ops {
+
+/// Owns memory on a backend's device; `view` is valid as long as a copy of it lives.
+struct DeviceTensor {
+  Tensor view;
+  std::shared_ptr<void> owner;
+};
+
+/// A matrix [out_features, in_features] as its backend keeps it: repacked for its kernels, or the
+/// mapped file itself. Opaque outside the backend that made it; const, so any thread may read it.
+class Weight {
+ public:
+  explicit Weight(Tensor source) : source_(source) {}
+  virtual ~Weight() = default;
+  Weight(const Weight&) = delete;
+  Weight& operator=(const Weight&) = delete;
+
+  /// The matrix as the file has it, [out_features, in_features]; embedding rows are read from here.
+  const Tensor& source() const { return source_; }
+  int64_t out_features() const { return source_.dim(0); }
+  int64_t in_features() const { return source_.dim(1); }
+
+ private:
+  Tensor source_;
+};
+
+/// Shape of the paged key/value storage of one cache group.
+struct KvCacheSpec {
+  int64_t num_layers = 0;
+  int64_t num_blocks = 0;
+  int64_t block_size = 16;  // tokens in a block
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  DType dtype = DType::bf16;  // of keys and values
+};
+
+/// Keys and values of one cache group, in blocks. The layout inside a block is the backend's own.
+class KvCache {
+ public:
+  explicit KvCache(const KvCacheSpec& spec) : spec_(spec) {}
+  virtual ~KvCache() = default;
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+  const KvCacheSpec& spec() const { return spec_; }
+
+ private:
+  KvCacheSpec spec_;
+};
+
+/// Which tokens of a step belong to which sequence, and where their keys lie. The tokens of a step
+/// lie one after another, sequence by sequence; the new tokens of a sequence are its last ones, so
+/// query i of sequence s has position context_len[s] - query_len(s) + i.
+struct PagedBatch {
+  std::span<const int32_t> query_start;  // [num_sequences + 1], token index where each one begins
+  std::span<const int32_t> context_len;  // [num_sequences], tokens in the cache, this step included
+  std::span<const int32_t> block_tables;  // [num_sequences, block_table_stride], block ids
+  int64_t block_table_stride = 0;         // entries; those outside a window may be -1
+  std::span<const int32_t>
+      slots;  // [num_tokens], block id * block_size + offset for each new token
+
+  int64_t num_sequences() const { return static_cast<int64_t>(context_len.size()); }
+  int64_t num_tokens() const { return static_cast<int64_t>(slots.size()); }
+};
+
+struct EmbedParams {
+  const Weight& table;           // [vocab_size, dim]
+  std::span<const int32_t> ids;  // [num_tokens], each in [0, vocab_size)
+  float scale = 1.0F;            // multiplies each row (Gemma: sqrt(dim))
+  Tensor out;                    // [num_tokens, dim] f32
+};
+
+struct RmsNormParams {
+  Tensor x;       // [num_rows, dim] f32
+  Tensor weight;  // [dim] f32
+  float epsilon = 1e-5F;
+  Tensor out;  // [num_rows, dim] f32; may be x
+};
+
+/// x += delta, then out = rms_norm(x) * weight.
+struct AddRmsNormParams {
+  Tensor x;      // [num_rows, dim] f32, updated
+  Tensor delta;  // [num_rows, dim] f32
+  Tensor weight;
+  float epsilon = 1e-5F;
+  Tensor out;  // [num_rows, dim] f32; not x
+};
+
+/// out[i, :] = weight * x[rows[i], :] (+ bias). `rows` empty: every row of x in order.
+struct MatmulParams {
+  const Weight& weight;  // [n, k]
+  Tensor x;              // [num_x_rows, k] f32
+  Tensor out;            // [m, n] f32; not x
+  Tensor bias = {};      // [n] f32, or undefined
+  std::span<const int32_t> rows = {};
+};
+
+enum class Activation { silu, gelu_tanh };
+
+/// out = activation(gate) * up, elementwise.
+struct GatedActivationParams {
+  Activation activation = Activation::silu;
+  Tensor gate;  // [num_tokens, dim] f32
+  Tensor up;    // [num_tokens, dim] f32
+  Tensor out;   // [num_tokens, dim] f32; may be gate or up
+};
+
+/// Angles for rotary embedding (Su et al., 2021), once per step:
+/// out[t, 0, j] = magnitude * cos(position[t] * inv_freq[j]), out[t, 1, j] = magnitude * sin(...).
+/// Every variant of scaling is a choice of inv_freq and magnitude that the model makes at load.
+struct RopeAnglesParams {
+  std::span<const int32_t> positions;  // [num_tokens]
+  Tensor inv_freq;                     // [rotary_dim / 2] f32
+  float magnitude = 1.0F;
+  Tensor out;  // [num_tokens, 2, rotary_dim / 2] f32
+};
+
+/// Which two elements of a head make a rotated pair.
+enum class RopeLayout {
+  halves,      // (j, j + rotary_dim / 2): GPT-NeoX, Hugging Face checkpoints
+  interleaved  // (2j, 2j + 1): the original Llama, and GGUF files of the llama family
+};
+
+/// Rotates the first rotary_dim elements of each head in place.
+struct RopeParams {
+  Tensor x;       // [num_tokens, num_heads, head_dim] f32
+  Tensor angles;  // [num_tokens, 2, rotary_dim / 2] f32
+  RopeLayout layout = RopeLayout::halves;
+};
+
+/// Stores the keys and values of this step's tokens at batch.slots.
+struct KvWriteParams {
+  KvCache& cache;
+  int64_t layer = 0;  // within the cache group
+  Tensor k;           // [num_tokens, num_kv_heads, head_dim] f32
+  Tensor v;           // [num_tokens, num_kv_heads, head_dim] f32
+  const PagedBatch& batch;
+};
+
+/// Causal attention of this step's queries over the paged cache (keys of this step included).
+/// score = scale * q·k; with soft_cap c > 0: c * tanh(score / c); with window w > 0 a query at
+/// position p sees keys p - w + 1 .. p only. Query head h reads KV head h /
+/// (num_heads/num_kv_heads). The sum over keys runs over tiles aligned to absolute positions, so
+/// that a token's result does not depend on the batch or on how the prompt was chunked.
+struct AttentionParams {
+  Tensor q;  // [num_tokens, num_heads, head_dim] f32
+  const KvCache& cache;
+  int64_t layer = 0;
+  const PagedBatch& batch;
+  float scale = 1.0F;
+  float soft_cap = 0.0F;
+  int64_t window = 0;
+  Tensor out;  // [num_tokens, num_heads, head_dim] f32; not q
+};
+
+/// x = cap * tanh(x / cap), elementwise (Gemma 2).
+struct SoftCapParams {
+  Tensor x;  // f32
+  float cap = 0.0F;
+};
+
+/// The largest step that a backend must be ready for, so that it can allocate before serving.
+struct StepLimits {
+  int64_t max_tokens = 0;
+  int64_t max_sequences = 0;
+  int64_t max_features = 0;  // largest in_features of any weight
+  int64_t max_context = 0;   // tokens of one sequence
+  int64_t max_heads = 0;     // query heads
+  int64_t max_head_dim = 0;
+};
+
+/// One device. Operations are called by one thread at a time and are complete on return on the
+/// CPU, or in order of call on an accelerator (`synchronize` waits). Shapes are the caller's duty
+/// and are checked with HASTEN_CHECK; tokens outside their range are an Error before any work.
+/// Each output element is summed in one order that depends on nothing but its own operands'
+/// shapes: never on the number of rows, on neighbours, or on the number of threads.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;  // "cpu (avx512, 2 threads)"
+  virtual Device device() const = 0;
+
+  /// Zeroed memory for activations and small weights. Error{resource_exhausted}.
+  virtual DeviceTensor allocate(DType dtype, Shape shape) = 0;
+  virtual void upload(const Tensor& host, const Tensor& device) = 0;    // same dtype and shape
+  virtual void download(const Tensor& device, const Tensor& host) = 0;  // waits
+  virtual void synchronize() = 0;
+
+  /// Makes the matrix `source` [n, k], any DType of floats or blocks, ready for matmul. `source`
+  /// must outlive the weight. A format without a kernel here is dequantised: right, not fast.
+  virtual std::unique_ptr<Weight> prepare_weight(const Tensor& source) = 0;
+  /// A table that is only read row by row (an embedding that is not tied to the output).
+  virtual std::unique_ptr<Weight> prepare_embedding(const Tensor& source) = 0;
+  /// Allocates what steps up to `limits` need, so that no step allocates.
+  virtual void reserve(const StepLimits& limits) = 0;
+
+  virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) = 0;
+  virtual int64_t kv_cache_bytes(const KvCacheSpec& spec) const = 0;
+  /// Copies whole blocks, all layers: (from, to) pairs.
+  virtual void copy_blocks(KvCache& cache, std::span<const std::pair<int32_t, int32_t>> pairs) = 0;
+
+  virtual void embed(const EmbedParams& params) = 0;
+  virtual void rms_norm(const RmsNormParams& params) = 0;
+  virtual void matmul(const MatmulParams& params) = 0;
+  virtual void gated_activation(const GatedActivationParams& params) = 0;
+  virtual void add(const Tensor& x, const Tensor& delta) = 0;  // x += delta, f32, same shape
+  virtual void soft_cap(const SoftCapParams& params) = 0;
+  virtual void rope_angles(const RopeAnglesParams& params) = 0;
+  virtual void rope(const RopeParams& params) = 0;
+  virtual void kv_write(const KvWriteParams& params) = 0;
+  virtual void attention(const AttentionParams& params) = 0;
+
+  // Fused operations: composed of the ones above in fused.cpp unless a backend has its own.
+
+  /// Several matmuls of the same x and rows (Q, K and V; gate and up).
+  virtual void matmul_group(std::span<const MatmulParams> group);
+  virtual void add_rms_norm(const AddRmsNormParams& params);
+};
+
+}  // namespace hasten::ops
