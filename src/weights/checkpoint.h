@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model on disk, whatever its format: named tensors over mapped files, and what describes them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/json.h"
+#include "tensor/tensor.h"
+#include "weights/metadata.h"
+
+namespace hasten::weights {
+
+/// A tensor under the name that its file gives it.
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;  // a view over the mapped file; a weight is [out_features, in_features]
+};
+
+/// An open model. Const after open; any thread. Tensors, metadata and their strings live as long
+/// as it does.
+///
+/// Invariant: every tensor lies wholly inside its file and no two overlap, so that a view can be
+/// read to its last byte without another check. Block formats have whole blocks in every row.
+class Checkpoint {
+ public:
+  enum class Format { gguf, safetensors };
+
+  virtual ~Checkpoint() = default;
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+
+  [[nodiscard]] virtual Format format() const = 0;
+  /// The tensor of that name, or null.
+  [[nodiscard]] const Tensor* find(std::string_view name) const;
+  /// In file order.
+  [[nodiscard]] const std::vector<NamedTensor>& tensors() const { return tensors_; }
+  /// Key-values of a GGUF file; empty for a Hugging Face folder.
+  [[nodiscard]] const Metadata& metadata() const { return metadata_; }
+  /// config.json of a Hugging Face folder; null for GGUF.
+  [[nodiscard]] virtual const json::Object* config() const { return nullptr; }
+  /// The text of a file that lies beside the weights of a Hugging Face folder (tokenizer.json,
+  /// tokenizer_config.json, generation_config.json, chat_template.jinja, tokenizer.model, …), read
+  /// now. nullopt: there is none, or this is a GGUF file. Throws Error{invalid_argument} for a name
+  /// with a folder in it, Error{invalid_data} for a file over its limit, Error{io}.
+  [[nodiscard]] virtual std::optional<std::string> file(std::string_view name) const;
+
+  /// Bytes of all tensors.
+  [[nodiscard]] int64_t total_bytes() const { return total_bytes_; }
+  /// What was opened: a file (the first shard), a folder, or the name of a model in memory.
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ protected:
+  explicit Checkpoint(std::filesystem::path path) : path_(std::move(path)) {}
+  /// Adds a tensor; false, and nothing changes, when the name is there already.
+  bool add(std::string name, Tensor tensor);
+  Metadata metadata_;
+
+ private:
+  std::filesystem::path path_;
+  std::vector<NamedTensor> tensors_;
+  std::unordered_map<std::string, size_t> index_;  // name -> position in tensors_
+  int64_t total_bytes_ = 0;
+};
+
+/// Opens a .gguf file, the first shard of a split one (`…-00001-of-0000N.gguf`; the others are
+/// found beside it), or a Hugging Face folder with safetensors. Throws Error{not_found, io,
+/// invalid_data, unsupported}.
+[[nodiscard]] std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path);
+
+/// Opens a GGUF image in memory, such as the model that is built into the program. The bytes are
+/// borrowed; `name` stands for the file in errors. Throws as open_checkpoint.
+[[nodiscard]] std::unique_ptr<const Checkpoint> open_gguf(std::span<const std::byte> image,
+                                                          std::string name);
+
+}  // namespace hasten::weights
