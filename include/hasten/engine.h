@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front door of hasten: load a model, submit requests, receive their answers piece by piece.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hasten/chat.h"
+#include "hasten/error.h"
+#include "hasten/request.h"
+#include "hasten/version.h"
+
+namespace hasten {
+
+struct EngineOptions {
+  std::filesystem::path model;   // .gguf file, its first shard, or a Hugging Face folder; empty:
+                                 // the demonstration model inside the library
+  std::string devices = "auto";  // "auto", "cpu", or "reference" (the slow, exact truth)
+  int32_t threads = 0;           // CPU workers; 0: one per physical core
+  int64_t context = 0;  // tokens that one sequence may reach; 0: the model's own, as memory allows
+  int64_t kv_cache_bytes = 0;    // for keys and values; 0: by arithmetic from free memory
+  std::string kv_type = "auto";  // f32, f16 or bf16; auto: bf16 (f32 for f32 models)
+  int32_t block_size = 16;       // tokens in a cache block; a power of two
+  int64_t step_tokens = 0;       // tokens in a step at most; 0: chosen for the device
+  int32_t max_batch = 0;         // sequences in a step at most; 0: chosen for the device
+  int64_t max_queue = 0;         // requests that may wait; 0: 4 * max_batch, at least 256
+  std::string policy = "fcfs";   // order of the queue
+  std::function<void(std::string_view stage, double fraction)>
+      progress;  // while loading; may be empty
+};
+
+struct ModelInfo {
+  std::string name;                   // what clients call it
+  std::string family;                 // "llama", "qwen2", …
+  std::string weight_types;           // "q4_0 (84 %), q6_k (16 %)"
+  std::string device;                 // "cpu (avx512, 2 threads)"
+  std::string chat_template;          // source; empty: the model has none
+  std::string template_capabilities;  // "system role, tools, tool results, …"
+  int64_t vocab_size = 0;
+  int64_t context = 0;        // tokens that one sequence may reach here
+  int64_t train_context = 0;  // that the model was trained for
+  int64_t num_layers = 0;
+  int64_t num_parameters = 0;
+  int64_t weight_bytes = 0;
+  int64_t kv_cache_bytes = 0;
+  int64_t kv_bytes_per_token = 0;
+  int64_t num_kv_blocks = 0;
+  int64_t bytes_per_token = 0;  // read from memory to decode one token alone, keys left out
+  int64_t ops_per_token = 0;    // multiplications and additions of the weights
+  int64_t attention_ops_per_token_key = 0;  // further ones per token and visible key
+  int32_t bos_token = -1;                   // -1: none
+  int32_t eos_token = -1;
+  int32_t max_batch = 0;
+  int64_t step_tokens = 0;
+};
+
+/// A snapshot of counters; totals never fall.
+struct Stats {
+  int64_t running = 0;  // sequences
+  int64_t waiting = 0;  // requests
+  int64_t kv_blocks_used = 0;
+  int64_t kv_blocks_total = 0;
+  int64_t steps = 0;
+  int64_t preemptions = 0;
+  int64_t prompt_tokens = 0;
+  int64_t generated_tokens = 0;
+  int64_t finished_stop = 0;
+  int64_t finished_length = 0;
+  int64_t finished_cancelled = 0;
+  int64_t finished_error = 0;
+  int64_t rejected = 0;  // refused by submit
+};
+
+/// Whether the engine does its work: not ready while work waits and no step has ended for
+/// `stalled_us`, or when its thread has failed.
+struct Health {
+  bool ready = true;
+  std::string reason;      // when not ready
+  int64_t stalled_us = 0;  // since the last step, while work waits; else 0
+};
+
+/// A submitted request. Dropping it cancels the request; the sink is not called after its
+/// destructor or `cancel` has returned, except for one last chunk with Finish::cancelled that
+/// `cancel` lets through.
+class Generation {
+ public:
+  Generation() = default;
+  Generation(Generation&&) noexcept;
+  Generation& operator=(Generation&&) noexcept;
+  ~Generation();
+  /// Asks for the end. The request's memory is free before the next step begins. Any thread.
+  void cancel();
+  /// Waits until the last chunk was delivered. Not from a sink.
+  void wait();
+
+ private:
+  friend class Engine;
+  struct State;
+  explicit Generation(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+/// One loaded model and the thread that runs it. All members are safe from any thread.
+class Engine {
+ public:
+  using Sink = std::function<void(const Chunk&)>;
+
+  /// Loads the model; returns when it can answer. Throws Error.
+  explicit Engine(const EngineOptions& options = {});
+  ~Engine();  // cancels what still runs
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Queues a request. `sink` is called from the engine's thread and must not block. Throws
+  /// Error{invalid_argument} with the field's name, Error{resource_exhausted} when the queue is
+  /// full, Error{unavailable} after `drain`.
+  [[nodiscard]] Generation submit(Request request, Sink sink);
+  /// Submits and waits: the answer of choice 0, and what was used.
+  std::string generate(Request request, Usage* usage = nullptr);
+
+  /// No request is accepted from now on; returns when the accepted ones have ended or
+  /// `timeout_us` have passed (then those that remain are cancelled). True: all ended by
+  /// themselves.
+  bool drain(int64_t timeout_us);
+
+  const ModelInfo& model() const;
+  Stats stats() const;
+  Health health() const;
+
+  /// Token ids of `text`. `parse_special`: special tokens written in it count as such.
+  std::vector<int32_t> tokenize(std::string_view text, bool add_special = true,
+                                bool parse_special = false) const;
+  /// The text of ids; an id outside the vocabulary is an Error{invalid_argument}.
+  std::string detokenize(const std::vector<int32_t>& tokens, bool show_special = true) const;
+  /// The bytes of one token, which may be part of a character.
+  std::string token_bytes(int32_t token) const;
+
+  /// The prompt of a conversation by the model's own template (ChatML when it has none).
+  RenderedChat render_chat(const Chat& chat) const;
+  /// A parser for answers to that conversation.
+  std::unique_ptr<ChatParser> chat_parser(const Chat& chat) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hasten

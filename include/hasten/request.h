@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked of an engine, and what it answers: plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hasten {
+
+/// How the next token is chosen from its logits. Applied in this order: logit bias, penalties,
+/// temperature, top-k, typical, top-p, min-p, draw. The same seed gives the same text, whatever
+/// else runs.
+struct Sampling {
+  float temperature = 1.0F;         // [0, 100]; 0: the likeliest token always (greedy)
+  int32_t top_k = 0;                // the k likeliest only; 0: all
+  float top_p = 1.0F;               // (0, 1]; the likeliest tokens that together reach p
+  float min_p = 0.0F;               // [0, 1]; at least min_p times as likely as the likeliest
+  float typical_p = 1.0F;           // (0, 1]; locally typical sampling (Meister et al., 2022)
+  float repetition_penalty = 1.0F;  // (0, 10]; divides positive logits of tokens seen before
+  float presence_penalty = 0.0F;    // [-2, 2]; subtracted once for tokens generated before
+  float frequency_penalty = 0.0F;   // [-2, 2]; subtracted once for each time generated before
+  std::vector<std::pair<int32_t, float>> logit_bias;  // token id, added to its logit
+  std::optional<uint64_t> seed;                       // none: a fresh one for each request
+};
+
+struct Request {
+  std::vector<int32_t> prompt;  // token ids; at least one, and fewer than the context
+  Sampling sampling;
+  int64_t max_tokens = 0;            // tokens to generate at most; 0: until the context is full
+  int64_t min_tokens = 0;            // no end token, stop token or stop string before so many
+  std::vector<std::string> stop;     // text that ends the answer; left out of it
+  std::vector<int32_t> stop_tokens;  // tokens that end the answer; left out of its text
+  bool ignore_eos = false;           // the model's own end tokens do not end the answer
+  bool show_special = false;         // special tokens appear in the text
+  int32_t n = 1;                     // independent answers, [1, 128]
+  int32_t logprobs = -1;         // alternatives reported per generated token, [0, 20]; -1: nothing
+  int32_t prompt_logprobs = -1;  // likewise for the prompt's tokens
+  int32_t priority = 0;          // larger is more urgent; policies that know priorities use it
+  std::string tenant;            // whose request it is; "" is a tenant too
+};
+
+enum class Finish {
+  none,       // more to come
+  stop,       // an end token, stop token or stop string
+  length,     // max_tokens, or the context is full
+  cancelled,  // the Generation was dropped or cancelled
+  error,      // see Chunk::error
+};
+
+struct TokenProbability {
+  int32_t token = 0;
+  float logprob = 0.0F;  // natural logarithm, of the distribution before temperature and filters
+};
+
+struct TokenLogprob {
+  TokenProbability chosen;
+  std::vector<TokenProbability> top;  // the likeliest ones, best first
+};
+
+/// What a request has used so far.
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;      // of the prompt, taken from the prefix cache
+  int64_t completion_tokens = 0;  // all choices together
+  int64_t queue_us = 0;           // from submit to the first step
+  int64_t prefill_us = 0;         // from the first step to the first token
+  int64_t decode_us = 0;          // from the first token to now
+};
+
+/// A piece of an answer. A request's chunks come one at a time, in order.
+struct Chunk {
+  int32_t choice = 0;                         // which of the n answers
+  std::vector<int32_t> tokens;                // tokens that this chunk adds, the end token included
+  std::string text;                           // whole characters only
+  std::vector<TokenLogprob> logprobs;         // one per token, when asked for
+  std::vector<TokenLogprob> prompt_logprobs;  // tokens 1.. of the prompt, in choice 0's first chunk
+  Finish finish = Finish::none;               // of this choice
+  std::string error;                          // why, when finish is error
+  std::string stop_string;                    // which stop string ended it, if one did
+  bool last = false;                          // no chunk of this request follows
+  Usage usage;
+};
+
+}  // namespace hasten
