@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chat templates: a conversation in, the prompt that the model was trained to expect out.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "text/jinja/template.h"
+#include "text/text_range.h"
+
+namespace hasten::text {
+
+/// What a template can say, found by rendering small conversations with it.
+struct Capabilities {
+  bool system_role = false;          // a system message reaches the prompt
+  bool tools = false;                // descriptions of tools reach the prompt
+  bool tool_calls = false;           // an earlier turn's calls reach the prompt
+  bool parallel_tool_calls = false;  // several of them in one turn
+  bool tool_results = false;         // messages of role "tool" reach the prompt
+  bool string_content = false;       // content may be a string
+  bool typed_content = false;        // content may be a list of parts {"type": "text", "text": …}
+  bool object_arguments = false;     // wants a call's arguments as an object, not as JSON text
+  bool thinking_switch = false;      // the variable enable_thinking changes the prompt
+  bool reasoning = false;            // answers may begin with <think>…</think>
+
+  /// "system role, tools, parallel tool calls", for people.
+  std::string describe() const;
+};
+
+/// A model's chat template. Const after construction; any thread.
+class ChatTemplate {
+ public:
+  /// Parses and probes. The tokens are their text ("<s>"), empty when the model has none. Throws
+  /// Error{invalid_data} for a template that does not parse.
+  ChatTemplate(std::string source, std::string bos_token, std::string eos_token,
+               jinja::Options options = {});
+
+  /// Renders `messages`, an array of {"role", "content", …} in the shape of OpenAI's chat API.
+  /// `tools`: an array of tool descriptions, or null for none. `extra`: further variables
+  /// (enable_thinking, …); they do not replace the ones above. Content and arguments are brought
+  /// into the form that the template wants. All their strings are literal in the result, except the
+  /// names of well-known roles. Throws Error{invalid_argument} for what the template refuses and
+  /// for malformed messages, Error{resource_exhausted} when a limit is reached.
+  Rendered render(const json::Value& messages, const json::Value& tools, bool add_generation_prompt,
+                  const json::Object& extra = {}) const;
+
+  const Capabilities& capabilities() const { return capabilities_; }
+  std::string_view source() const { return template_.source(); }
+
+ private:
+  jinja::Template template_;
+  json::Object tokens_;  // bos_token and eos_token
+  Capabilities capabilities_;
+};
+
+enum class DefaultTemplate { chatml };
+
+/// The source of a template for models that come without one.
+std::string_view default_template(DefaultTemplate kind = DefaultTemplate::chatml);
+
+}  // namespace hasten::text

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front door of the Jinja interpreter: a template, parsed once, and what bounds its rendering.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "text/text_range.h"
+
+namespace hasten::text::jinja {
+
+/// What one parse or render may use. Each exceeded limit is an Error{resource_exhausted} that
+/// names it.
+struct Limits {
+  int64_t source_bytes = int64_t{1} << 20;   // of a template
+  int64_t parse_bytes = int64_t{32} << 20;   // of memory for its tree
+  int64_t steps = 1'000'000;                 // statements, operators and calls of one render
+  int64_t output_bytes = int64_t{4} << 20;   // of any one string, the result included
+  int64_t memory_bytes = int64_t{64} << 20;  // of values that one render makes
+  int64_t time_us = 50'000;                  // of one render
+  int32_t depth = 200;                       // of nested statements, expressions, calls and values
+};
+
+struct Options {
+  Limits limits;
+  std::function<int64_t()> unix_time_s;  // for strftime_now, which speaks UTC; empty: the system's
+};
+
+/// The variables of a render. Strings of `trusted` are the template's own text; those of
+/// `untrusted` are marked literal wherever they end up. Both are borrowed.
+struct Variables {
+  const json::Object* trusted = nullptr;
+  const json::Object* untrusted = nullptr;
+};
+
+/// A parsed template. Immutable: any number of threads may render it at once. The language is that
+/// of Jinja 3.1 as the transformers library configures it: trim_blocks, lstrip_blocks, loop
+/// controls, `generation` blocks, its tojson, raise_exception and strftime_now.
+class Template {
+ public:
+  /// Throws Error{invalid_data} that names the line for a syntax error.
+  explicit Template(std::string source, Options options = {});
+  ~Template();
+  Template(Template&&) noexcept;
+  Template& operator=(Template&&) noexcept;
+
+  /// Throws Error{invalid_argument} for what the template refuses (raise_exception) or cannot do
+  /// with these values, Error{resource_exhausted} when a limit is reached.
+  Rendered render(const Variables& variables) const;
+
+  std::string_view source() const;
+
+ private:
+  struct Parsed;
+  std::unique_ptr<const Parsed> parsed_;
+};
+
+}  // namespace hasten::text::jinja
