@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to tokens and back: one immutable object for every kind of tokenizer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer_spec.h"
+
+namespace hasten::text {
+
+/// Bytes [begin, end) of a text.
+struct TextRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+struct EncodeOptions {
+  bool add_special = true;     // bos and eos, where the model wants them
+  bool parse_special = false;  // control tokens written in the text become those tokens
+  // Where control tokens are never recognised, not even in part: what a user wrote. Any order. Has
+  // no influence on how ordinary text is cut.
+  std::span<const TextRange> literal = {};
+};
+
+class AddedTokens;
+class SegmentEncoder;
+class Vocabulary;
+
+/// The vocabulary and how text is cut into it. Const after construction: any thread.
+class Tokenizer {
+ public:
+  /// As make_tokenizer.
+  explicit Tokenizer(TokenizerSpec spec);
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+  ~Tokenizer();
+
+  /// The tokens of `text`. Malformed UTF-8 goes through byte tokens and comes back from
+  /// token_bytes as it was. Time is near-linear in the text. Throws Error{invalid_argument} for a
+  /// literal range outside the text.
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text,
+                                            const EncodeOptions& options = {}) const;
+
+  /// The text of `tokens`: invalid UTF-8 becomes U+FFFD, the space that encode puts before a text
+  /// is taken away, control tokens are left out unless `keep_special`.
+  /// Throws Error{invalid_argument} for an id outside the vocabulary.
+  [[nodiscard]] std::string decode(std::span<const int32_t> tokens,
+                                   bool keep_special = false) const;
+
+  /// The bytes that a token stands for (not always whole characters); a control token's name.
+  /// Lives as long as the tokenizer. Throws Error{invalid_argument} for an id outside.
+  [[nodiscard]] std::string_view token_bytes(int32_t id) const;
+  /// Control and unknown tokens: not text that a model says.
+  [[nodiscard]] bool is_special(int32_t id) const;
+  /// Tokens that end an answer: eos, eot and the known names (<|im_end|>, <|eot_id|>, …).
+  [[nodiscard]] bool is_end_of_generation(int32_t id) const;
+  /// The id of a token written as in the vocabulary file ("Ġthe", "▁the", "<0x0A>", "<|im_end|>").
+  [[nodiscard]] std::optional<int32_t> find(std::string_view piece) const;
+
+  [[nodiscard]] int32_t vocab_size() const;
+  /// -1: the model has none.
+  [[nodiscard]] int32_t bos() const { return bos_; }
+  [[nodiscard]] int32_t eos() const { return eos_; }
+  /// Whether encode begins with bos when add_special is set.
+  [[nodiscard]] bool adds_bos() const { return add_bos_; }
+  /// Whether encode puts a space before a text, which decode takes away.
+  [[nodiscard]] bool adds_space_prefix() const { return adds_space_prefix_; }
+
+ private:
+  int32_t bos_;
+  int32_t eos_;
+  bool add_bos_;
+  bool add_eos_;
+  bool adds_space_prefix_;
+  std::unique_ptr<const Vocabulary> vocabulary_;
+  std::unique_ptr<const AddedTokens> added_tokens_;
+  std::unique_ptr<const SegmentEncoder> encoder_;
+  std::vector<bool> end_of_generation_;  // [vocab_size]
+};
+
+/// Checks `spec` and builds its tokenizer. Throws Error{invalid_data} for a vocabulary that
+/// contradicts itself, Error{unsupported} for an unknown pre-tokenizer, naming the known ones.
+[[nodiscard]] std::unique_ptr<const Tokenizer> make_tokenizer(TokenizerSpec spec);
+
+}  // namespace hasten::text

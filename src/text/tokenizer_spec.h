@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tokenizer is made of, as plain data, and the readers of the files that hold it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hasten::text {
+
+/// How a stretch of ordinary text becomes tokens.
+enum class TokenizerKind {
+  bpe,  // byte-level BPE: words of a pre-tokenizer, bytes written in the GPT-2 alphabet
+  spm,  // SentencePiece BPE: spaces written as U+2581, unknown characters as byte tokens
+};
+
+/// Numbered as in SentencePiece models and GGUF's tokenizer.ggml.token_type.
+enum class TokenType : int32_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,       // never produced from ordinary text
+  user_defined = 4,  // matched in text before anything else
+  unused = 5,
+  byte = 6,  // "<0x0A>"
+};
+
+/// Where SentencePiece puts the space that text does not begin with.
+enum class SpacePrefix {
+  none,
+  first,  // before the text
+  every,  // before the text, and again after each special token
+};
+
+/// How an added token of a tokenizer.json treats its surroundings; listed only when it does.
+struct AddedTokenRule {
+  int32_t id = -1;
+  bool lstrip = false;       // swallows the white space before it
+  bool rstrip = false;       // swallows the white space after it
+  bool single_word = false;  // matched only between characters that are no part of a word
+};
+
+/// Everything that decides how text becomes tokens and back. Filled from a file by its reader and
+/// not trusted: make_tokenizer checks it. An empty optional means "what kind and pre imply".
+struct TokenizerSpec {
+  TokenizerKind kind = TokenizerKind::bpe;
+  std::string pre;                  // bpe: tokenizer.ggml.pre, such as "llama-bpe"
+  std::vector<std::string> tokens;  // [vocab_size], written as in the file
+  std::vector<float> scores;        // spm: [vocab_size]; the highest merges first
+  std::vector<int32_t> types;       // [vocab_size] TokenType numbers; empty: all are normal
+  std::vector<std::string> merges;  // "left right"; the first merges first
+  bool merges_by_rank = false;  // no merges are listed: whatever joins to a token, lowest id first
+  std::vector<AddedTokenRule> added_token_rules;
+
+  int32_t bos = -1;  // ids; -1: none
+  int32_t eos = -1;
+  int32_t eot = -1;  // end of a turn, where that is not eos
+  int32_t unk = -1;
+  int32_t pad = -1;
+
+  std::optional<bool> add_bos;
+  std::optional<bool> add_eos;
+  std::optional<SpacePrefix> space_prefix;  // spm only
+  bool remove_extra_whitespaces = false;    // spm: spaces at both ends and repeated ones
+  std::optional<bool> ignore_merges;  // bpe: a word that is a token is that token, merges or not
+  std::optional<bool> normalize_nfc;  // Unicode composition before anything else
+};
+
+/// Reads a Hugging Face tokenizer.json: byte-level BPE with a known pre-tokenizer expression, or
+/// SentencePiece-style BPE. `tokenizer_config_json` gives bos, eos, pad and added tokens; it may be
+/// empty. Throws Error{invalid_data} for what is damaged, Error{unsupported} naming what is not
+/// known. Any thread.
+TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
+                                   std::string_view tokenizer_config_json = {});
+
+/// Reads a SentencePiece tokenizer.model (protobuf) of type BPE. Throws Error{invalid_data}, and
+/// Error{unsupported} for another type or a normaliser with a character map. Any thread.
+TokenizerSpec parse_sentencepiece_model(std::string_view bytes);
+
+/// Reads a tiktoken rank file ("base64 rank" lines, rank = id). `pre` names its pre-tokenizer and
+/// `specials` are the tokens that follow the ranks, in order. Throws Error{invalid_data}. Any
+/// thread.
+TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
+                                   const std::vector<std::string>& specials = {});
+
+}  // namespace hasten::text
