@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference backend's key/value storage: one row per slot and head, slots in order.
+#pragma once
+
+#include <cstddef>
+
+#include "ops/backend.h"
+
+namespace hasten::ops::reference {
+
+class PagedKvCache : public KvCache {
+ public:
+  /// Zeroed. spec.dtype is f32, f16 or bf16; Error{resource_exhausted} when memory is short.
+  explicit PagedKvCache(const KvCacheSpec& spec);
+
+  /// Bytes of keys and values together.
+  static int64_t num_bytes(const KvCacheSpec& spec);
+
+  // One head's key or value at a slot (block id * block_size + offset): head_dim elements.
+  void* key(int64_t layer, int64_t slot, int64_t head) const {
+    return row(keys_, layer, slot, head);
+  }
+  void* value(int64_t layer, int64_t slot, int64_t head) const {
+    return row(values_, layer, slot, head);
+  }
+
+  /// Copies keys and values of a whole block, all layers.
+  void copy_block(int64_t from, int64_t to);
+
+ private:
+  void* row(const OwnedTensor& storage, int64_t layer, int64_t slot, int64_t head) const;
+
+  OwnedTensor keys_;    // [num_layers, num_blocks * block_size, num_kv_heads, head_dim]
+  OwnedTensor values_;  // likewise
+};
+
+}  // namespace hasten::ops::reference
