@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this machine is and how fast it can be at best: the limits that speeds are compared with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hasten {
+
+struct Machine {
+  std::string cpu;                // as the processor names itself
+  int32_t num_threads = 0;        // workers that hasten would use: physical cores it may run on
+  std::string isa;                // instruction set that hasten would use: "avx512"
+  std::vector<std::string> isas;  // those that this processor has, best first
+  int64_t memory_bytes = 0;       // of the machine, or of the control group if that is less
+  int64_t available_bytes = 0;    // of it, that can be had now without swapping
+};
+
+/// Looks at the machine; milliseconds. Any thread.
+Machine describe_machine();
+
+/// Measured peaks, with the given number of threads.
+struct Ceilings {
+  double read_bytes_per_second = 0;  // of main memory
+  double int8_ops_per_second = 0;    // multiplications and additions of 8-bit integers
+  double bf16_flops_per_second = 0;
+  double f32_flops_per_second = 0;
+};
+
+/// Measures them, about two seconds; other work on the machine lowers them. `num_threads` 0: as
+/// many as hasten would use.
+Ceilings measure_ceilings(int32_t num_threads = 0);
+
+}  // namespace hasten

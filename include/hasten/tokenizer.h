@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's vocabulary and chat template, without its weights.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hasten/chat.h"
+
+namespace hasten {
+
+/// Text to tokens and back, conversations to prompts, answers to events. Const: any thread.
+class Tokenizer {
+ public:
+  /// Reads the vocabulary and the template of a model: a .gguf file or a Hugging Face folder;
+  /// empty: the demonstration model inside the library. Weights are not read. Throws Error.
+  explicit Tokenizer(const std::filesystem::path& model);
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+
+  int64_t vocab_size() const;
+  int32_t bos() const;  // -1: none
+  int32_t eos() const;  // -1: none
+
+  /// Token ids of `text`. `add_special`: begin and end tokens as the model wants them.
+  /// `parse_special`: special tokens written in the text count as such.
+  std::vector<int32_t> encode(std::string_view text, bool add_special = true,
+                              bool parse_special = false) const;
+  /// The text of ids; an id outside the vocabulary is an Error{invalid_argument}.
+  std::string decode(const std::vector<int32_t>& tokens, bool show_special = true) const;
+  /// The bytes of one token, which may be part of a character.
+  std::string token_bytes(int32_t token) const;
+
+  /// Source of the model's chat template; empty: it has none and ChatML stands in.
+  const std::string& chat_template() const;
+  /// What the template can express: "system role, tools, tool results, …".
+  const std::string& template_capabilities() const;
+  /// The prompt of a conversation.
+  RenderedChat render_chat(const Chat& chat) const;
+  /// A parser for answers to that conversation.
+  std::unique_ptr<ChatParser> chat_parser(const Chat& chat) const;
+
+ private:
+  friend class Engine;
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hasten
