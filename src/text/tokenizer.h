@@ -2,7 +2,6 @@
 // Text to tokens and back: one immutable object for every kind of tokenizer.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,15 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "text/text_range.h"
 #include "text/tokenizer_spec.h"
 
 namespace hasten::text {
-
-/// Bytes [begin, end) of a text.
-struct TextRange {
-  size_t begin = 0;
-  size_t end = 0;
-};
 
 struct EncodeOptions {
   bool add_special = true;     // bos and eos, where the model wants them
