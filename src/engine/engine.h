@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: one loaded model and the thread that answers requests with it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/ticket.h"
+#include "hasten/engine.h"
+#include "models/model.h"
+#include "text/tokenizer.h"
+
+namespace hasten::engine {
+
+class Core;
+
+/// How a model is served. Sizes are the caller's to choose; the engine holds them to each other.
+struct CoreOptions {
+  int64_t context = 0;         // tokens one sequence may reach; 0: as the model and memory allow
+  int64_t kv_cache_bytes = 0;  // for keys and values at most; as much is allocated as can be used
+  DType kv_dtype = DType::bf16;
+  int32_t block_size = 16;               // tokens in a cache block; a power of two, at most 1024
+  int64_t step_tokens = 512;             // tokens in a step at most
+  int32_t max_batch = 32;                // sequences in a step at most; step_tokens at most
+  int64_t max_queue = 0;                 // requests that may wait; 0: 4 * max_batch, at least 256
+  std::string policy = "fcfs";           // order of the queue
+  int64_t stall_limit_us = 120'000'000;  // a step that takes longer makes `health` not ready
+};
+
+/// What came of the options by arithmetic.
+struct Capacity {
+  int64_t context = 0;             // tokens one sequence may reach
+  int64_t kv_cache_bytes = 0;      // allocated
+  int64_t kv_bytes_per_token = 0;  // of a sequence shorter than any window
+  int64_t num_kv_blocks = 0;       // of all cache groups
+  int64_t step_tokens = 0;
+  int32_t max_batch = 0;
+  int64_t max_queue = 0;
+};
+
+/// All members are safe from any thread; everything mutable belongs to the one thread inside.
+class Engine {
+ public:
+  /// Allocates the cache and the activations and starts the thread. `backend` must outlive the
+  /// engine. Throws Error{invalid_argument} for an option out of range or an unknown policy,
+  /// Error{resource_exhausted} when not even one sequence of `context` fits, each with the numbers
+  /// and the option to change.
+  Engine(std::unique_ptr<models::Model> model, ops::Backend& backend,
+         std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options);
+  /// Cancels what still runs; every sink that is still wanted gets its last chunk.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Queues a request. Throws Error{invalid_argument} naming the field at fault,
+  /// Error{resource_exhausted} when the queue is full, Error{unavailable} after `drain` and when
+  /// the thread has failed.
+  [[nodiscard]] std::shared_ptr<Ticket> submit(Request request, Sink sink);
+
+  /// No request is accepted from now on; returns when the accepted ones have ended, or
+  /// `timeout_us` have passed (then those that remain are cancelled, and have ended on return).
+  /// True: all ended by themselves. Not from a sink.
+  bool drain(int64_t timeout_us);
+
+  Stats stats() const;
+  Health health() const;
+  const Capacity& capacity() const { return capacity_; }
+  const models::Model& model() const { return *model_; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+
+ private:
+  void run();
+
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::unique_ptr<Core> core_;            // touched by thread_ alone once that runs
+  const models::Model* model_ = nullptr;  // core_ owns it
+  Capacity capacity_;
+  int64_t stall_limit_us_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // the mailbox has news, or the number of open requests fell
+  struct Mailbox;
+  std::unique_ptr<Mailbox> mailbox_;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace hasten::engine

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequence: the running state of one choice of a request, as plain data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace hasten::engine {
+
+/// One answer in the making. Its request owns what the views point to and outlives it. Only the
+/// engine's thread touches it; the scheduler moves `num_computed`, the commit everything else.
+struct Sequence {
+  int64_t request_id = 0;           // ascending in order of submission
+  int32_t choice = 0;               // which of the request's n answers
+  int32_t priority = 0;             // larger is more urgent
+  std::string_view tenant;          // whose request it is
+  std::span<const int32_t> prompt;  // token ids, at least one
+  std::vector<int32_t> generated;   // token ids drawn so far
+  int64_t max_generated = 0;        // generated.size() at the end, at most; at least 1
+  int64_t num_computed = 0;         // leading tokens whose keys and values lie in the cache
+  bool scores_prompt = false;       // the log probabilities of the prompt's tokens are wanted
+  int64_t num_scored = 0;           // leading prompt tokens whose logits have been read for that
+
+  int64_t num_prompt() const { return static_cast<int64_t>(prompt.size()); }
+  int64_t num_tokens() const { return num_prompt() + static_cast<int64_t>(generated.size()); }
+  /// The token id at `position`, in [0, num_tokens).
+  int32_t token(int64_t position) const {
+    return position < num_prompt() ? prompt[static_cast<size_t>(position)]
+                                   : generated[static_cast<size_t>(position - num_prompt())];
+  }
+  /// Whether logits of the prompt itself are still wanted. Those of its last token do not count:
+  /// they belong to the first generated one.
+  bool scoring() const { return scores_prompt && num_scored < num_prompt() - 1; }
+};
+
+}  // namespace hasten::engine

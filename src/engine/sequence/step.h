@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepPlan and StepResult: what a step shall compute and what came of it, as plain data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/sequence/sequence.h"
+#include "hasten/request.h"
+
+namespace hasten::engine {
+
+/// Tokens [begin, begin + count) of one sequence, to be run in a step.
+struct PlannedSequence {
+  Sequence* sequence = nullptr;
+  int64_t begin = 0;       // position of the first token; the sequence's num_computed
+  int64_t count = 0;       // tokens, at least one
+  int64_t num_logits = 0;  // the last so many of them need their logits
+  bool samples = false;    // the last token is the sequence's last: the next one is drawn
+
+  int64_t end() const { return begin + count; }
+};
+
+/// A block whose contents a sequence takes over before its tokens run.
+struct BlockCopy {
+  int32_t sequence = 0;  // index in StepPlan::sequences of the taker
+  int32_t group = 0;     // cache group
+  int32_t from = 0;      // block id
+  int32_t to = 0;        // block id
+};
+
+/// One step. Views are valid until the next plan.
+struct StepPlan {
+  std::vector<PlannedSequence> sequences;  // in order of admission
+  // [sequences.size(), num_groups]: block ids of each sequence; -1: not in the window any more.
+  std::vector<std::span<const int32_t>> block_tables;
+  std::vector<BlockCopy> copies;
+  int64_t num_groups = 0;
+  int64_t num_tokens = 0;       // of all sequences
+  int64_t num_logits = 0;       // rows, of all sequences
+  int64_t num_preemptions = 0;  // sequences that gave their blocks back for this step
+
+  bool empty() const { return sequences.empty(); }
+  std::span<const int32_t> block_table(size_t sequence, size_t group) const {
+    return block_tables[sequence * static_cast<size_t>(num_groups) + group];
+  }
+};
+
+/// What a step brought one sequence.
+struct SequenceResult {
+  int32_t token = -1;                         // drawn; -1: the plan asked for none
+  TokenLogprob logprob;                       // of `token`, when the request asks for it
+  std::vector<TokenLogprob> prompt_logprobs;  // of the prompt tokens that this step scored
+  std::string error;                          // why the request must end; empty: all is well
+};
+
+struct StepResult {
+  std::vector<SequenceResult> sequences;  // in the order of the plan
+};
+
+}  // namespace hasten::engine
