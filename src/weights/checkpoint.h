@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -67,7 +69,7 @@ class Checkpoint {
  private:
   std::filesystem::path path_;
   std::vector<NamedTensor> tensors_;
-  std::unordered_map<std::string, size_t> index_;  // name -> position in tensors_
+  std::map<std::string, size_t, std::less<>> index_;  // name -> position in tensors_
   int64_t total_bytes_ = 0;
 };
 
@@ -77,7 +79,8 @@ class Checkpoint {
 [[nodiscard]] std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 /// Opens a GGUF image in memory, such as the model that is built into the program. The bytes are
-/// borrowed; `name` stands for the file in errors. Throws as open_checkpoint.
+/// borrowed and begin at a multiple of 16; `name` stands for the file in errors. Throws as
+/// open_checkpoint.
 [[nodiscard]] std::unique_ptr<const Checkpoint> open_gguf(std::span<const std::byte> image,
                                                           std::string name);
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all checkpoints share, and the choice of reader.
+#include "weights/checkpoint.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "weights/gguf.h"
+
+namespace hasten::weights {
+
+const Tensor* Checkpoint::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &tensors_[found->second].tensor;
+}
+
+std::optional<std::string> Checkpoint::file(std::string_view) const { return std::nullopt; }
+
+bool Checkpoint::add(std::string name, Tensor tensor) {
+  if (!index_.emplace(name, tensors_.size()).second) return false;
+  total_bytes_ += tensor.num_bytes();
+  tensors_.push_back({std::move(name), tensor});
+  return true;
+}
+
+std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path) {
+  return open_gguf_file(path);
+}
+
+}  // namespace hasten::weights

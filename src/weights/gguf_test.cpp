@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the GGUF reader and writer: round trips, real files, damaged and lying files.
+#include "weights/gguf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "hasten_test/paths.h"
+#include "quant/codec.h"
+#include "weights/checkpoint.h"
+#include "weights/gguf_format.h"
+#include "weights/gguf_writer.h"
+#include "weights/temporary_folder_test.h"
+
+namespace hasten::weights {
+namespace {
+
+using ::testing::HasSubstr;
+
+// --- Files built by hand, so that every field can lie -------------------------------------------
+
+template <class T>
+std::string raw(T value) {
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+std::string text(std::string_view value) {
+  return raw(uint64_t{value.size()}) + std::string(value);
+}
+
+struct TensorInfo {
+  std::string name = "w";
+  std::vector<uint64_t> extents = {8, 2};  // innermost first
+  uint32_t type = 0;                       // f32
+  uint64_t offset = 0;
+  [[nodiscard]] std::string bytes() const {
+    std::string out = text(name) + raw(static_cast<uint32_t>(extents.size()));
+    for (const uint64_t extent : extents) out += raw(extent);
+    return out + raw(type) + raw(offset);
+  }
+};
+
+struct Image {
+  std::string magic = "GGUF";
+  uint32_t version = 3;
+  std::vector<std::string> entries;
+  std::vector<TensorInfo> tensors = {TensorInfo{}};
+  int64_t extra_tensors = 0;  // what the counts claim beyond what is there
+  int64_t extra_entries = 0;
+  size_t data_bytes = 64;
+  [[nodiscard]] std::string bytes() const {
+    std::string out = magic + raw(version) +
+                      raw(static_cast<int64_t>(tensors.size()) + extra_tensors) +
+                      raw(static_cast<int64_t>(entries.size()) + extra_entries);
+    for (const std::string& entry : entries) out += entry;
+    for (const TensorInfo& tensor : tensors) out += tensor.bytes();
+    out.resize((out.size() + 31) / 32 * 32);
+    return out + std::string(data_bytes, '\1');
+  }
+};
+
+std::string u32_entry(std::string_view key, uint32_t value) {
+  return text(key) + raw(uint32_t{4}) + raw(value);
+}
+
+// Bytes at an address like that of a mapped file.
+std::vector<std::byte> aligned_copy(std::string_view bytes) {
+  const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
+  return {begin, begin + bytes.size()};
+}
+
+std::string error_of(const std::string& bytes) {
+  const auto image = aligned_copy(bytes);
+  try {
+    (void)open_gguf(image, "m.gguf");
+  } catch (const Error& error) {
+    EXPECT_NE(error.code(), ErrorCode::internal) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+// A sum over every byte of every tensor: what the reader accepts must be readable.
+uint64_t touch(const Checkpoint& checkpoint) {
+  uint64_t sum = 0;
+  for (const NamedTensor& named : checkpoint.tensors()) {
+    const auto* bytes = static_cast<const uint8_t*>(named.tensor.data());
+    for (int64_t i = 0; i < named.tensor.num_bytes(); ++i) sum += bytes[i];
+  }
+  return sum;
+}
+
+TEST(Gguf, ReadsAHandmadeFile) {
+  Image image;
+  image.entries = {u32_entry("a.b", 7), text("s") + raw(uint32_t{8}) + text("hello")};
+  const auto bytes = aligned_copy(image.bytes());
+  const auto checkpoint = open_gguf(bytes, "m.gguf");
+  EXPECT_EQ(checkpoint->format(), Checkpoint::Format::gguf);
+  EXPECT_EQ(checkpoint->metadata().get_u64("a.b"), 7U);
+  EXPECT_EQ(checkpoint->metadata().get_string("s"), "hello");
+  ASSERT_NE(checkpoint->find("w"), nullptr);
+  EXPECT_EQ(checkpoint->find("w")->shape(), (Shape{2, 8}));  // turned round
+  EXPECT_EQ(checkpoint->total_bytes(), 64);
+  EXPECT_EQ(checkpoint->find("v"), nullptr);
+  EXPECT_EQ(touch(*checkpoint), 64U);
+  image.version = 2;
+  EXPECT_EQ(error_of(image.bytes()), "no error");
+}
+
+TEST(Gguf, SaysWhatIsWrong) {
+  struct Case {
+    std::function<void(Image&)> lie;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {[](Image& i) { i.magic = "GG\nF"; }, "not a GGUF file: it starts with \"GG\\x0aF\""},
+      {[](Image& i) { i.version = 1; }, "GGUF version 1; versions 2 and 3"},
+      {[](Image& i) { i.version = 0x03000000; }, "big-endian"},
+      {[](Image& i) { i.extra_tensors = int64_t{1} << 40; }, "number of tensors"},
+      {[](Image& i) { i.extra_entries = -1; }, "number of metadata keys"},
+      {[](Image& i) { i.entries = {raw(~uint64_t{0})}; }, "\"metadata key\" at byte"},
+      {[](Image& i) { i.entries = {u32_entry("", 1)}; }, "has 0 bytes; wanted 1 to"},
+      {[](Image& i) {
+         i.entries = {u32_entry("k", 1), u32_entry("k", 2)};
+       },
+       "metadata key \"k\" appears twice"},
+      {[](Image& i) { i.entries = {text("k") + raw(uint32_t{13}) + raw(uint64_t{0})}; },
+       "\"k\" has unknown type 13"},
+      {[](Image& i) { i.entries = {text("k") + raw(uint32_t{7}) + "\2"}; }, "boolean of value 2"},
+      {[](Image& i) {
+         i.entries = {text("k") + raw(uint32_t{9}) + raw(uint32_t{9}) + raw(uint64_t{1}) +
+                      raw(uint32_t{9}) + raw(uint64_t{0})};
+       },
+       "\"k\" is an array of arrays"},
+      {[](Image& i) {
+         i.entries = {text("k") + raw(uint32_t{9}) + raw(uint32_t{8}) + raw(~uint64_t{0})};
+       },
+       "\"length of array k\" is 18446744073709551615"},
+      {[](Image& i) {
+         i.entries = {text("k") + raw(uint32_t{9}) + raw(uint32_t{12}) + raw(uint64_t{1} << 61)};
+       },
+       "\"length of array k\" is 2305843009213693952"},
+      {[](Image& i) { i.entries = {u32_entry("general.alignment", 0)}; },
+       "general.alignment is 0; wanted a power of two from 8"},
+      {[](Image& i) { i.entries = {u32_entry("general.alignment", 48)}; }, "is 48; wanted a power"},
+      {[](Image& i) { i.entries = {u32_entry("general.alignment", 1U << 30)}; }, "is 1073741824"},
+      {[](Image& i) { i.entries = {text("general.alignment") + raw(uint32_t{8}) + text("x")}; },
+       "general.alignment is string; wanted an unsigned integer"},
+      {[](Image& i) { i.tensors[0].extents = {}; }, "tensor \"w\" has 0 dimensions"},
+      {[](Image& i) {
+         i.tensors[0].extents = {1, 1, 1, 1, 1};
+       },
+       "has 5 dimensions; wanted 1 to 4"},
+      {[](Image& i) {
+         i.tensors[0].extents = {8, 0};
+       },
+       "has extent 0 in dimension 1"},
+      {[](Image& i) { i.tensors[0].extents = {~uint64_t{0}}; }, "has extent 18446744073709551615"},
+      {[](Image& i) {
+         i.tensors[0].extents = {1U << 31, 1U << 31, 1U << 31};
+       },
+       "tensor \"w\" of shape [2147483648, 2147483648, 2147483648] in f32 is larger"},
+      {[](Image& i) {
+         i.tensors[0].extents = {8, 1000};
+       },
+       "is larger than the file"},
+      {[](Image& i) {
+         i.tensors[0].extents = {8, 3};
+       },
+       "is truncated: tensor \"w\" ends at byte"},
+      {[](Image& i) { i.tensors[0].type = 2; }, "rows of 8 elements; q4_0 needs a multiple of 32"},
+      {[](Image& i) { i.tensors[0].type = 21; },
+       "tensor \"w\" has type 21; known are f32 (0), f16"},
+      {[](Image& i) { i.tensors[0].offset = 8; }, "has offset 8; wanted a multiple of 32"},
+      {[](Image& i) { i.tensors[0].offset = uint64_t{1} << 62; }, "has offset 4611686018427387904"},
+      {[](Image& i) { i.tensors.push_back(i.tensors[0]); }, "tensor \"w\" appears twice"},
+      {[](Image& i) {
+         i.tensors.push_back(i.tensors[0]);
+         i.tensors[1].name = "v";
+         i.tensors[1].offset = 32;
+         i.data_bytes = 128;
+       },
+       "tensors \"w\" and \"v\" overlap"},
+      {[](Image& i) { i.entries = {u32_entry("split.count", 2)}; }, "one shard of several"},
+  };
+  for (const Case& c : cases) {
+    Image image;
+    c.lie(image);
+    EXPECT_THAT(error_of(image.bytes()), HasSubstr(c.message));
+  }
+}
+
+// --- Round trips ---------------------------------------------------------------------------------
+
+constexpr int kNumTypes = static_cast<int>(DType::iq4_xs) + 1;
+
+void write_every_type(const std::filesystem::path& path) {
+  GgufWriter writer(path);
+  writer.set_string("general.architecture", "test");
+  writer.set_u32("u", 7);
+  writer.set_f32("f", 0.25F);
+  writer.set_bool("b", true);
+  writer.set_strings("tokens", std::vector<std::string>{"a", "", "\xff"});
+  writer.set_i32s("types", std::vector<int32_t>{1, -2});
+  writer.set_f32s("scores", std::vector<float>{0.5F, -1e30F});
+  for (int i = 0; i < kNumTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    writer.declare(info(dtype).name, dtype, {3, 256});
+  }
+  for (int i = 0; i < kNumTypes; ++i) {
+    const auto row = static_cast<size_t>(row_bytes(static_cast<DType>(i), 256));
+    for (int r = 0; r < 3; ++r)
+      writer.append(std::vector<std::byte>(row, static_cast<std::byte>(10 * i + r)));
+  }
+  writer.finish();
+}
+
+TEST(GgufWriter, RoundTripsEveryType) {
+  const TemporaryFolder folder;
+  write_every_type(folder.path() / "all.gguf");
+  const auto checkpoint = open_checkpoint(folder.path() / "all.gguf");
+  const Metadata& metadata = checkpoint->metadata();
+  EXPECT_EQ(metadata.entries().size(), 7U);
+  EXPECT_EQ(metadata.get_string("general.architecture"), "test");
+  EXPECT_EQ(metadata.get_u64("u"), 7U);
+  EXPECT_EQ(metadata.get_f64("f"), 0.25);
+  EXPECT_TRUE(metadata.get_bool("b"));
+  EXPECT_THAT(metadata.get_strings("tokens"), ::testing::ElementsAre("a", "", "\xff"));
+  EXPECT_THAT(metadata.get_i64s("types"), ::testing::ElementsAre(1, -2));
+  EXPECT_THAT(metadata.get_f32s("scores"), ::testing::ElementsAre(0.5F, -1e30F));
+  ASSERT_EQ(checkpoint->tensors().size(), static_cast<size_t>(kNumTypes));
+  for (int i = 0; i < kNumTypes; ++i) {
+    const NamedTensor& named = checkpoint->tensors()[static_cast<size_t>(i)];
+    EXPECT_EQ(named.name, info(static_cast<DType>(i)).name);
+    EXPECT_EQ(named.tensor.dtype(), static_cast<DType>(i));
+    EXPECT_EQ(named.tensor.shape(), (Shape{3, 256}));
+    for (int r = 0; r < 3; ++r) {
+      EXPECT_EQ(named.tensor.row(r)[0], static_cast<std::byte>(10 * i + r));
+      EXPECT_EQ(named.tensor.row(r)[named.tensor.row_bytes() - 1],
+                static_cast<std::byte>(10 * i + r));
+    }
+  }
+}
+
+TEST(GgufWriter, CopiesMetadataOfAnyType) {
+  Image image;
+  image.entries.clear();
+  for (uint32_t type = 0; type <= 12; ++type) {
+    const std::string key = "k" + std::to_string(type);
+    const auto bytes = static_cast<size_t>(value_type_bytes(static_cast<ValueType>(type)));
+    std::string value(bytes, type == 7 ? '\1' : '\x41');
+    if (type == 8) value = text("x");
+    if (type == 9) continue;
+    image.entries.push_back(text(key) + raw(type) + value);
+    image.entries.push_back(text(key + "s") + raw(uint32_t{9}) + raw(type) + raw(uint64_t{2}) +
+                            value + value);
+  }
+  const auto source_bytes = aligned_copy(image.bytes());
+  const auto source = open_gguf(source_bytes, "source");
+  const TemporaryFolder folder;
+  GgufWriter writer(folder.path() / "copy.gguf");
+  for (const auto& entry : source->metadata().entries()) writer.set(entry.key, entry.value);
+  writer.finish();
+  const auto copy = hasten::testing::read_file(folder.path() / "copy.gguf");
+  std::string entries;
+  for (const std::string& entry : image.entries) entries += entry;
+  EXPECT_EQ(copy.substr(24, entries.size()), entries);
+}
+
+TEST(GgufWriter, LeavesNothingUnlessFinished) {
+  const TemporaryFolder folder;
+  {
+    GgufWriter writer(folder.path() / "half.gguf");
+    writer.declare("w", DType::f32, {2, 2});
+    writer.append(std::vector<std::byte>(8));
+    EXPECT_THROW(writer.finish(), Error);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_THROW(GgufWriter(folder.path() / "absent" / "m.gguf"), Error);
+}
+
+TEST(Metadata, ConvertsWhatIsInRangeAndNamesTheRest) {
+  Metadata metadata;
+  EXPECT_TRUE(metadata.add("small", {ValueType::i8, int64_t{-3}}));
+  EXPECT_TRUE(metadata.add("big", {ValueType::u64, ~uint64_t{0}}));
+  EXPECT_TRUE(metadata.add("name", {ValueType::string, std::string_view("x")}));
+  EXPECT_FALSE(metadata.add("name", {ValueType::u8, uint64_t{1}}));
+  EXPECT_EQ(metadata.get_i64("small"), -3);
+  EXPECT_EQ(metadata.get_f64("small"), -3.0);
+  EXPECT_EQ(metadata.get_i64("absent", 9), 9);
+  EXPECT_EQ(metadata.get_string("absent", "y"), "y");
+  const auto message = [](const auto& get) -> std::string {
+    try {
+      (void)get();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(message([&] { return metadata.get_u64("small"); }), HasSubstr("small is -3; wanted"));
+  EXPECT_THAT(message([&] { return metadata.get_i64("big"); }), HasSubstr("wanted at most"));
+  EXPECT_THAT(message([&] { return metadata.get_u64("absent"); }), HasSubstr("absent is missing"));
+  EXPECT_THAT(message([&] { return metadata.get_u64("name", 1); }),
+              HasSubstr("name is string; wanted an unsigned integer"));
+  EXPECT_THAT(message([&] { return metadata.get_strings("name"); }),
+              HasSubstr("name is string; wanted array of string"));
+}
+
+// --- Split files ---------------------------------------------------------------------------------
+
+void write_shard(const std::filesystem::path& path, uint32_t number, uint32_t count,
+                 const std::string& tensor, uint32_t num_tensors) {
+  GgufWriter writer(path);
+  writer.set_u32("split.no", number);
+  writer.set_u32("split.count", count);
+  writer.set_u32("split.tensors.count", num_tensors);
+  writer.declare(tensor, DType::f32, {4});
+  writer.append(std::vector<std::byte>(16, static_cast<std::byte>(number)));
+  writer.finish();
+}
+
+std::string open_error(const std::filesystem::path& path) {
+  try {
+    (void)open_checkpoint(path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Gguf, ReadsSplitFiles) {
+  const TemporaryFolder folder;
+  const auto shard = [&](int number) {
+    return folder.path() / ("m-0000" + std::to_string(number) + "-of-00003.gguf");
+  };
+  write_shard(shard(1), 0, 3, "a", 3);
+  write_shard(shard(2), 1, 3, "b", 3);
+  EXPECT_THAT(open_error(shard(1)), HasSubstr("shard 3 of 3 is missing"));
+  EXPECT_THAT(open_error(shard(1)), HasSubstr("m-00003-of-00003.gguf"));
+  write_shard(shard(3), 1, 3, "c", 3);
+  EXPECT_THAT(open_error(shard(1)), HasSubstr("says it is shard 1 of 3; wanted 2 of 3"));
+  write_shard(shard(3), 2, 3, "b", 3);
+  EXPECT_THAT(open_error(shard(1)), HasSubstr("tensor \"b\" lies in an earlier shard too"));
+  write_shard(shard(3), 2, 3, "c", 3);
+  EXPECT_THAT(open_error(shard(2)), HasSubstr("give the first"));
+  const auto checkpoint = open_checkpoint(shard(1));
+  ASSERT_EQ(checkpoint->tensors().size(), 3U);
+  EXPECT_EQ(checkpoint->total_bytes(), 48);
+  EXPECT_EQ(checkpoint->find("c")->row(0)[0], std::byte{2});
+  write_shard(shard(1), 0, 3, "a", 4);
+  EXPECT_THAT(open_error(shard(1)), HasSubstr("hold 3 tensors; split.tensors.count is 4"));
+}
+
+// --- Damage --------------------------------------------------------------------------------------
+
+TEST(Gguf, EveryTruncationIsOneError) {
+  const TemporaryFolder folder;
+  write_every_type(folder.path() / "all.gguf");
+  std::string bytes = hasten::testing::read_file(folder.path() / "all.gguf");
+  // The padding after the last tensor may be missing.
+  const size_t padding = 32 - 3 * 136 % 32;
+  bytes.resize(bytes.size() - padding);
+  ASSERT_EQ(error_of(bytes), "no error");
+  for (size_t length = 0; length < bytes.size(); ++length)
+    ASSERT_NE(error_of(bytes.substr(0, length)), "no error") << length;
+}
+
+TEST(Gguf, BitFlipsAreErrorsOrReadable) {
+  const TemporaryFolder folder;
+  write_every_type(folder.path() / "all.gguf");
+  const std::string bytes = hasten::testing::read_file(folder.path() / "all.gguf");
+  std::mt19937 random(3);
+  int loaded = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    auto image = aligned_copy(bytes);
+    // Most flips go where the header is.
+    const size_t range = trial % 8 == 0 ? image.size() : 1400;
+    for (uint64_t flips = 1 + random() % 3; flips > 0; --flips)
+      image[random() % range] ^= static_cast<std::byte>(1 << random() % 8);
+    try {
+      const auto checkpoint = open_gguf(image, "m.gguf");
+      if (trial % 8 == 0) touch(*checkpoint);
+      ++loaded;
+    } catch (const Error& error) {
+      ASSERT_NE(error.code(), ErrorCode::internal) << error.what();
+    }
+  }
+  EXPECT_GT(loaded, 100);
+  EXPECT_LT(loaded, 19900);
+}
+
+// --- Real files ----------------------------------------------------------------------------------
+
+TEST(Gguf, ReadsRealModels) {
+  HASTEN_NEED_SHARED("data/models/stories260K");
+  const auto shared = hasten::testing::shared_dir();
+  const auto stories = open_checkpoint(shared / "data/models/stories260K/stories260Ktok512.gguf");
+  EXPECT_EQ(stories->metadata().get_string("general.architecture"), "llama");
+  EXPECT_EQ(stories->metadata().get_u64("llama.block_count"), 5U);
+  EXPECT_EQ(stories->metadata().get_strings("tokenizer.ggml.tokens").size(), 512U);
+  EXPECT_EQ(stories->find("token_embd.weight")->shape(), (Shape{512, 64}));
+  touch(*stories);
+  const auto tiny = open_checkpoint(shared / "models/hasten-tiny/hasten-tiny-bf16.gguf");
+  EXPECT_EQ(tiny->find("blk.0.ffn_gate.weight")->shape(), (Shape{768, 256}));
+  EXPECT_EQ(tiny->find("blk.0.ffn_gate.weight")->dtype(), DType::bf16);
+  touch(*tiny);
+}
+
+TEST(Gguf, ReadsVocabularies) {
+  HASTEN_NEED_SHARED("data/tokenizers/ggml-vocab");
+  const auto folder = hasten::testing::shared_dir() / "data/tokenizers/ggml-vocab";
+  const auto gpt2 = open_checkpoint(folder / "ggml-vocab-gpt-2.gguf");
+  EXPECT_EQ(gpt2->metadata().get_strings("tokenizer.ggml.tokens").size(), 50257U);
+  EXPECT_TRUE(gpt2->tensors().empty());
+  const auto llama = open_checkpoint(folder / "ggml-vocab-llama-spm.gguf");
+  EXPECT_EQ(llama->metadata().get_f32s("tokenizer.ggml.scores").size(), 32000U);
+}
+
+// The same layer in fifteen formats, quantised by another tool: what our codecs decode must lie as
+// close to the f32 file as the format allows.
+TEST(Gguf, DecodesTheSameLayerFromEveryFormat) {
+  HASTEN_NEED_SHARED("models/formats");
+  struct Case {
+    std::string file;
+    DType dtype;
+    double bound;  // relative RMS over the quantised tensors
+  };
+  const std::vector<Case> cases = {
+      {"f16", DType::f16, 0},          {"bf16", DType::bf16, 0},
+      {"q4_0", DType::q4_0, 0.1},      {"q4_1", DType::q4_1, 0.09},
+      {"q5_0", DType::q5_0, 0.05},     {"q5_1", DType::q5_1, 0.045},
+      {"q8_0", DType::q8_0, 0.007},    {"q2_k", DType::q2_k, 0.33},
+      {"q3_k_s", DType::q3_k, 0.2},    {"q4_k_s", DType::q4_k, 0.09},
+      {"q5_k_s", DType::q5_k, 0.05},   {"q6_k", DType::q6_k, 0.025},
+      {"iq4_nl", DType::iq4_nl, 0.09}, {"iq4_xs", DType::iq4_xs, 0.09},
+  };
+  const auto folder = hasten::testing::shared_dir() / "models/formats";
+  const auto truth = open_checkpoint(folder / "one-layer-f32.gguf");
+  for (const Case& c : cases) {
+    const auto checkpoint = open_checkpoint(folder / ("one-layer-" + c.file + ".gguf"));
+    ASSERT_EQ(checkpoint->tensors().size(), truth->tensors().size());
+    double error = 0;
+    double power = 0;
+    int num_of_type = 0;
+    for (const NamedTensor& named : checkpoint->tensors()) {
+      const Tensor& tensor = named.tensor;
+      const Tensor& wanted = *truth->find(named.name);
+      ASSERT_EQ(tensor.shape(), wanted.shape());
+      num_of_type += tensor.dtype() == c.dtype;
+      std::vector<float> row(static_cast<size_t>(tensor.shape().back()));
+      for (int64_t r = 0; r < tensor.num_rows(); ++r) {
+        quant::decode_row(tensor.dtype(), tensor.row(r), row.data(), tensor.shape().back());
+        const auto* want = reinterpret_cast<const float*>(wanted.row(r));
+        for (size_t i = 0; i < row.size(); ++i) {
+          if (tensor.dtype() == DType::f32) {
+            ASSERT_EQ(row[i], want[i]) << named.name;
+            continue;
+          }
+          error += std::pow(double{row[i]} - want[i], 2);
+          power += std::pow(double{want[i]}, 2);
+        }
+      }
+    }
+    const double rms = std::sqrt(error / power);
+    std::printf("%-7s %2d tensors of the type, relative rms %.5f\n", c.file.c_str(), num_of_type,
+                rms);
+    EXPECT_LE(rms, c.bound) << c.file;
+    EXPECT_GE(num_of_type, 5) << c.file;
+  }
+}
+
+TEST(Gguf, RefusesATypeThatIsNotKnown) {
+  HASTEN_NEED_SHARED("models/formats");
+  EXPECT_THAT(open_error(hasten::testing::shared_dir() / "models/formats/one-layer-iq3_s.gguf"),
+              HasSubstr("has type 21; known are"));
+}
+
+}  // namespace
+}  // namespace hasten::weights

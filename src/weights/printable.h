@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names from files, made safe to print in errors.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hasten::weights {
+
+/// The text in quotes: bytes outside printable ASCII as \xNN, cut after 80.
+[[nodiscard]] std::string printable(std::string_view text);
+
+}  // namespace hasten::weights
