@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a checkpoint to what the text layer and the engine need: opening, tokenizer, chat template.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+#include "weights/checkpoint.h"
+
+namespace hasten::api {
+
+/// Opens `path`; empty: the demonstration model built into the library. Throws Error.
+std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::path& path);
+
+/// What clients call the model: general.name, or the name of the file or folder.
+std::string display_name(const weights::Checkpoint& checkpoint);
+
+/// The tokenizer's description from GGUF metadata, tokenizer.json or tokenizer.model.
+/// Error{invalid_data} names what is missing.
+text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint);
+
+/// Source of the chat template, or empty. A Hugging Face folder: chat_template.jinja,
+/// chat_template.json, or the entry in tokenizer_config.json (its "default" one of several).
+std::string read_chat_template(const weights::Checkpoint& checkpoint);
+
+}  // namespace hasten::api

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implements hasten::Tokenizer on the text layer.
+#include "hasten/tokenizer.h"
+
+#include <utility>
+
+#include "api/tokenizer_impl.h"
+#include "base/error.h"
+#include "base/json.h"
+
+namespace hasten {
+namespace {
+
+/// A JSON document that the caller hands to a template; `param` names it in errors.
+json::Value parse_field(const std::string& text, const char* param) {
+  try {
+    return json::parse(text, param);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument, error.what(), param);
+  }
+}
+
+}  // namespace
+
+Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint)
+    : tokenizer(text::make_tokenizer(api::read_tokenizer_spec(checkpoint))),
+      source(api::read_chat_template(checkpoint)),
+      chat_template(source.empty() ? std::string(text::default_template()) : source,
+                    name_of(tokenizer->bos()), name_of(tokenizer->eos())),
+      capabilities(chat_template.capabilities().describe()) {}
+
+std::string Tokenizer::Impl::name_of(int32_t token) const {
+  return token < 0 ? std::string() : std::string(tokenizer->token_bytes(token));
+}
+
+Tokenizer::Tokenizer(const std::filesystem::path& model)
+    : impl_(std::make_unique<Impl>(*api::open_model(model))) {}
+Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+
+int64_t Tokenizer::vocab_size() const { return impl_->tokenizer->vocab_size(); }
+int32_t Tokenizer::bos() const { return impl_->tokenizer->bos(); }
+int32_t Tokenizer::eos() const { return impl_->tokenizer->eos(); }
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special,
+                                       bool parse_special) const {
+  return impl_->tokenizer->encode(text,
+                                  {.add_special = add_special, .parse_special = parse_special});
+}
+
+std::string Tokenizer::decode(const std::vector<int32_t>& tokens, bool show_special) const {
+  return impl_->tokenizer->decode(tokens, show_special);
+}
+
+std::string Tokenizer::token_bytes(int32_t token) const {
+  return std::string(impl_->tokenizer->token_bytes(token));
+}
+
+const std::string& Tokenizer::chat_template() const { return impl_->source; }
+const std::string& Tokenizer::template_capabilities() const { return impl_->capabilities; }
+
+RenderedChat Tokenizer::render_chat(const Chat& chat) const {
+  const json::Value messages = parse_field(chat.messages, "messages");
+  const json::Value tools = chat.tools.empty() ? json::Value() : parse_field(chat.tools, "tools");
+  json::Object extra;
+  if (!chat.template_arguments.empty()) {
+    const json::Value arguments = parse_field(chat.template_arguments, "chat_template_kwargs");
+    if (!arguments.is_object()) {
+      fail_param("chat_template_kwargs", "chat_template_kwargs must be a JSON object");
+    }
+    extra = arguments.as_object();
+  }
+  text::Rendered rendered =
+      impl_->chat_template.render(messages, tools, chat.add_generation_prompt, extra);
+  RenderedChat result;
+  // A model's own template is the whole truth about its prompt, begin token included.
+  const bool add_special = impl_->source.empty();
+  result.tokens = impl_->tokenizer->encode(
+      rendered.text,
+      {.add_special = add_special, .parse_special = true, .literal = rendered.literal});
+  result.text = std::move(rendered.text);
+  return result;
+}
+
+std::unique_ptr<ChatParser> Tokenizer::chat_parser(const Chat& chat) const {
+  text::AnswerFormat format = text::detect_answer_format(impl_->chat_template.source());
+  if (chat.tools.empty()) format.tool_calls = text::ToolCallFormat::none;
+  if (format.reasoning) {
+    format.starts_in_reasoning = text::ends_in_reasoning(render_chat(chat).text);
+  }
+  return text::make_answer_parser(format);
+}
+
+}  // namespace hasten

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What hasten::Tokenizer holds, shared with the engine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "api/model_files.h"
+#include "hasten/tokenizer.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+#include "text/tool_calls.h"
+
+namespace hasten {
+
+struct Tokenizer::Impl {
+  explicit Impl(const weights::Checkpoint& checkpoint);
+  /// The name of a token, empty for -1.
+  std::string name_of(int32_t token) const;
+
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::string source;  // of the model's own template; empty: it has none
+  text::ChatTemplate chat_template;
+  std::string capabilities;
+};
+
+}  // namespace hasten

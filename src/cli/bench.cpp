@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten bench: prefill and decode speed, with the machine's limit for the same work beside it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/roofline.h"
+#include "cli/words.h"
+#include "hasten/machine.h"
+
+namespace hasten::cli {
+namespace {
+
+struct BenchOptions {
+  EngineOptions engine;
+  int64_t prompt = 512;
+  int64_t gen = 64;
+  std::vector<int64_t> batches{1};
+  int32_t repeat = 3;
+  bool json = false;
+};
+
+struct Result {
+  bool prefill = false;
+  int64_t batch = 1;
+  double tokens_per_second = 0;
+  Limit limit;
+};
+
+/// A prompt that shares no prefix with another one.
+std::vector<int32_t> random_prompt(const ModelInfo& model, int64_t length, uint64_t seed) {
+  std::vector<int32_t> prompt(static_cast<size_t>(length));
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    prompt[i] =
+        static_cast<int32_t>(mix64(seed * 1000003 + i) % static_cast<uint64_t>(model.vocab_size));
+  }
+  return prompt;
+}
+
+/// Runs `batch` equal requests at the same time and looks only at the stretch in which all of them
+/// decode: from the moment that the last one has its first token until each has `gen` more.
+class BatchRun {
+ public:
+  BatchRun(Engine& engine, const BenchOptions& options, int64_t batch, uint64_t seed)
+      : gen_(options.gen), first_us_(static_cast<size_t>(batch)), later_(first_us_.size()) {
+    const int64_t started = monotonic_us();
+    std::vector<Generation> generations;
+    for (size_t i = 0; i < first_us_.size(); ++i) {
+      Request request;
+      request.prompt = random_prompt(engine.model(), options.prompt, seed * 4096 + i);
+      request.sampling.temperature = 0;
+      request.ignore_eos = true;
+      request.max_tokens = engine.model().context - options.prompt;
+      generations.push_back(
+          engine.submit(std::move(request), [this, i](const Chunk& chunk) { take(i, chunk); }));
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ || !error_.empty(); });
+    lock.unlock();
+    for (Generation& generation : generations) generation.cancel();
+    for (Generation& generation : generations) generation.wait();
+    if (!error_.empty()) throw Error(ErrorCode::internal, error_);
+    prefill_seconds_ = static_cast<double>(begin_us_ - started) * 1e-6;
+    decode_seconds_ = static_cast<double>(end_us_ - begin_us_) * 1e-6;
+  }
+
+  double prefill_seconds() const { return prefill_seconds_; }  // until every request has one token
+  double decode_tokens_per_second() const {
+    return static_cast<double>(counted_) / std::max(decode_seconds_, 1e-9);
+  }
+
+ private:
+  void take(size_t index, const Chunk& chunk) {
+    const std::lock_guard lock(mutex_);
+    if (done_) return;
+    if (chunk.finish != Finish::none) {
+      error_ = chunk.finish == Finish::error
+                   ? chunk.error
+                   : "a request ended before the measurement did; give a larger --ctx";
+      changed_.notify_all();
+      return;
+    }
+    const int64_t now = monotonic_us();
+    for (size_t i = 0; i < chunk.tokens.size(); ++i) {
+      if (first_us_[index] == 0) {
+        first_us_[index] = now;
+        if (++started_ == first_us_.size()) begin_us_ = now;
+      } else if (begin_us_ != 0) {
+        ++counted_;
+        if (++later_[index] == gen_ && ++finished_ == later_.size()) {
+          end_us_ = now;
+          done_ = true;
+          changed_.notify_all();
+        }
+      }
+    }
+  }
+
+  const int64_t gen_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int64_t> first_us_;  // of each request's first token; 0: none yet
+  std::vector<int64_t> later_;     // tokens of each request after begin_us_
+  size_t started_ = 0;
+  size_t finished_ = 0;
+  int64_t begin_us_ = 0;
+  int64_t end_us_ = 0;
+  int64_t counted_ = 0;
+  bool done_ = false;
+  std::string error_;
+  double prefill_seconds_ = 0;
+  double decode_seconds_ = 0;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+json::Object to_json(const Result& result, const BenchOptions& options) {
+  return {{"test", result.prefill ? "prefill" : "decode"},
+          {"batch", result.batch},
+          {"prompt", options.prompt},
+          {"gen", result.prefill ? 0 : options.gen},
+          {"tokens_per_second", result.tokens_per_second},
+          {"limit_tokens_per_second", result.limit.tokens_per_second},
+          {"fraction", result.tokens_per_second / result.limit.tokens_per_second},
+          {"bound", result.limit.memory_bound ? "memory" : "compute"},
+          {"bytes_per_token", result.limit.bytes_per_token},
+          {"operations_per_token", result.limit.ops_per_token}};
+}
+
+json::Object to_json(const Ceilings& ceilings, int32_t threads) {
+  return {{"threads", threads},
+          {"read_bytes_per_second", ceilings.read_bytes_per_second},
+          {"int8_ops_per_second", ceilings.int8_ops_per_second},
+          {"bf16_flops_per_second", ceilings.bf16_flops_per_second},
+          {"f32_flops_per_second", ceilings.f32_flops_per_second}};
+}
+
+void print_machine(const Ceilings& ceilings, const Machine& machine, int32_t threads) {
+  fmt::print(
+      "{}, {}, {} threads: read {:.1f} GB/s, int8 {:.0f} Gop/s, bf16 {:.0f} Gflop/s, f32 "
+      "{:.0f} Gflop/s\n",
+      machine.cpu, machine.isa, threads, ceilings.read_bytes_per_second * 1e-9,
+      ceilings.int8_ops_per_second * 1e-9, ceilings.bf16_flops_per_second * 1e-9,
+      ceilings.f32_flops_per_second * 1e-9);
+}
+
+int bench_model(BenchOptions& options) {
+  log::set_level(log::Level::warn);
+  show_progress(options.engine);
+  const Machine machine = describe_machine();
+  const int32_t threads = options.engine.threads > 0 ? options.engine.threads : machine.num_threads;
+  const Ceilings ceilings = measure_ceilings(threads);
+  const int64_t largest = *std::max_element(options.batches.begin(), options.batches.end());
+  if (options.engine.max_batch == 0) {
+    options.engine.max_batch = static_cast<int32_t>(std::max<int64_t>(largest, 8));
+  }
+  if (options.engine.context == 0) {
+    // The first request goes on decoding while the last one's prompt is read: at most one token
+    // for each step that the prompts take, and a step holds at least 64 of their tokens.
+    options.engine.context = options.prompt + 2 * options.gen + largest * options.prompt / 64 + 16;
+  }
+  Engine engine(options.engine);
+  const ModelInfo& model = engine.model();
+
+  std::vector<Result> results;
+  BatchRun(engine, options, 1, 1);  // warm-up: pages in the weights
+  ProgressBar bar;
+  int64_t done = 0;
+  for (const int64_t batch : options.batches) {
+    std::vector<double> prefill;
+    std::vector<double> decode;
+    for (int32_t round = 0; round < options.repeat; ++round) {
+      const BatchRun run(engine, options, batch, static_cast<uint64_t>(round + 2));
+      prefill.push_back(static_cast<double>(options.prompt) / run.prefill_seconds());
+      decode.push_back(run.decode_tokens_per_second());
+      bar.show("bench", static_cast<double>(++done) / static_cast<double>(options.repeat) /
+                            static_cast<double>(options.batches.size()));
+    }
+    // With several requests, decodes mix with the later prompts: only one alone is pure prefill.
+    if (batch == 1) {
+      results.push_back({true, 1, median(prefill), prefill_limit(model, ceilings, options.prompt)});
+    }
+    results.push_back({false, batch, median(decode),
+                       decode_limit(model, ceilings, batch, options.prompt + options.gen / 2)});
+  }
+
+  if (options.json) {
+    json::Array list;
+    for (const Result& result : results) list.push_back(to_json(result, options));
+    json::Object machine_json = to_json(ceilings, threads);
+    machine_json["cpu"] = machine.cpu;
+    machine_json["isa"] = machine.isa;
+    fmt::print("{}\n", json::serialize(json::Object{
+                           {"machine", std::move(machine_json)},
+                           {"model", json::Object{{"name", model.name},
+                                                  {"family", model.family},
+                                                  {"weight_types", model.weight_types},
+                                                  {"parameters", model.num_parameters},
+                                                  {"bytes_per_token", model.bytes_per_token},
+                                                  {"operations_per_token", model.ops_per_token}}},
+                           {"results", std::move(list)}}));
+    return 0;
+  }
+  print_machine(ceilings, machine, threads);
+  fmt::print("{}: {}, {} parameters, {} read and {} operations per token\n\n", model.name,
+             model.weight_types, count_text(model.num_parameters), size_text(model.bytes_per_token),
+             count_text(model.ops_per_token));
+  fmt::print("{:<8} {:>6} {:>7} {:>5} {:>12} {:>12} {:>9}  {}\n", "test", "batch", "prompt", "gen",
+             "tokens/s", "limit", "fraction", "bound by");
+  for (const Result& result : results) {
+    fmt::print("{:<8} {:>6} {:>7} {:>5} {:>12.1f} {:>12.1f} {:>7.0f} %  {}\n",
+               result.prefill ? "prefill" : "decode", result.batch, options.prompt,
+               result.prefill ? 0 : options.gen, result.tokens_per_second,
+               result.limit.tokens_per_second,
+               100 * result.tokens_per_second / result.limit.tokens_per_second,
+               result.limit.memory_bound ? "memory" : "compute");
+  }
+  return 0;
+}
+
+int bench_machine(int32_t threads, bool as_json) {
+  const Machine machine = describe_machine();
+  if (threads == 0) threads = machine.num_threads;
+  const Ceilings ceilings = measure_ceilings(threads);
+  if (as_json) {
+    fmt::print("{}\n", json::serialize(to_json(ceilings, threads)));
+  } else {
+    print_machine(ceilings, machine, threads);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("bench", "Measure speed, with the machine's limit beside it");
+  auto options = std::make_shared<BenchOptions>();
+  add_engine_flags(*command, options->engine);
+  command->add_option("--prompt", options->prompt, "Tokens of each prompt")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  command->add_option("--gen", options->gen, "Tokens to decode for each request")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  command->add_option("--batch", options->batches, "Requests at the same time, such as 1,8,32")
+      ->capture_default_str()
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->type_name("LIST");
+  command->add_option("--repeat", options->repeat, "Rounds; the median is reported")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  command->add_flag("--json", options->json, "Print one JSON object");
+  command->footer("hasten bench machine: the ceilings alone (memory bandwidth, arithmetic peaks)");
+  command->callback([options, &action] {
+    action = [options] {
+      if (options->engine.model == "machine") {
+        return bench_machine(options->engine.threads, options->json);
+      }
+      return bench_model(*options);
+    };
+  });
+}
+
+}  // namespace hasten::cli

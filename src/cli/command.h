@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands share: how they register, the flags they have in common, how they fail.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "hasten/engine.h"
+#include "hasten/request.h"
+
+namespace hasten::cli {
+
+/// The command that the arguments chose; its value is the exit status: 0 done, 1 failed.
+using Action = std::function<int()>;
+
+// One per file. Each adds its subcommand to `app`, which sets `action` when it was chosen.
+void add_serve(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_perplexity(CLI::App& app, Action& action);
+void add_tokenize(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
+void add_synth(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
+
+/// Adds the positional MODEL and the flags that load it.
+void add_engine_flags(CLI::App& command, EngineOptions& options);
+/// Adds the flags that choose tokens, and --max-tokens.
+void add_sampling_flags(CLI::App& command, Request& request);
+
+/// Sets a progress bar on standard error if that is a terminal.
+void show_progress(EngineOptions& options);
+
+}  // namespace hasten::cli

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten inspect: what is in a model file, without loading it.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/words.h"
+#include "hasten/tokenizer.h"
+#include "tensor/dtype.h"
+#include "weights/checkpoint.h"
+
+namespace hasten::cli {
+namespace {
+
+constexpr size_t kMaxShown = 100;  // bytes of a metadata value, so that it fits on a line
+
+struct InspectOptions {
+  std::filesystem::path model;
+  bool tensors = false;
+  bool metadata = false;
+  bool json = false;
+};
+
+/// Bytes by element type, for the summary line.
+std::map<std::string_view, int64_t> bytes_by_type(const weights::Checkpoint& checkpoint) {
+  std::map<std::string_view, int64_t> bytes;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    bytes[info(tensor.dtype()).name] += tensor.num_bytes();
+  }
+  return bytes;
+}
+
+int64_t count_parameters(const weights::Checkpoint& checkpoint) {
+  int64_t count = 0;
+  for (const auto& [name, tensor] : checkpoint.tensors()) count += tensor.num_elements();
+  return count;
+}
+
+json::Value to_json(const weights::Value& value) {
+  return std::visit(
+      [&](const auto& data) -> json::Value {
+        using T = std::decay_t<decltype(data)>;
+        if constexpr (std::is_same_v<T, std::string_view>) {
+          return json::Value(data);
+        } else if constexpr (std::is_arithmetic_v<T>) {
+          return json::Value(data);
+        } else {
+          return json::Value(value.type_name());  // arrays are named, not listed
+        }
+      },
+      value.data);
+}
+
+std::string architecture(const weights::Checkpoint& checkpoint) {
+  if (const json::Object* config = checkpoint.config()) {
+    const auto* type = config->if_contains("model_type");
+    return type != nullptr && type->is_string() ? std::string(type->as_string()) : "unknown";
+  }
+  return std::string(checkpoint.metadata().get_string("general.architecture", "unknown"));
+}
+
+int inspect(const InspectOptions& options) {
+  const auto checkpoint = weights::open_checkpoint(options.model);
+  // A file of weights alone is worth inspecting too: what its text side lacks is said, not fatal.
+  std::optional<Tokenizer> tokenizer;
+  std::string tokenizer_error;
+  try {
+    tokenizer.emplace(options.model);
+  } catch (const Error& error) {
+    tokenizer_error = error.what();
+  }
+
+  json::Object summary{
+      {"path", checkpoint->path().string()},
+      {"format",
+       checkpoint->format() == weights::Checkpoint::Format::gguf ? "gguf" : "safetensors"},
+      {"architecture", architecture(*checkpoint)},
+      {"parameters", count_parameters(*checkpoint)},
+      {"tensor_bytes", checkpoint->total_bytes()},
+      {"tensors", checkpoint->tensors().size()}};
+  json::Object types;
+  for (const auto& [name, bytes] : bytes_by_type(*checkpoint)) types[name] = bytes;
+  summary["bytes_by_type"] = types;
+  if (tokenizer) {
+    summary["vocabulary"] = tokenizer->vocab_size();
+    summary["chat_template"] = !tokenizer->chat_template().empty();
+    summary["template_capabilities"] = tokenizer->template_capabilities();
+  } else {
+    summary["tokenizer_error"] = tokenizer_error;
+  }
+
+  if (options.json) {
+    json::Object values;
+    for (const auto& [key, value] : checkpoint->metadata().entries()) values[key] = to_json(value);
+    summary["metadata"] = checkpoint->config() != nullptr ? *checkpoint->config() : values;
+    json::Array list;
+    for (const auto& [name, tensor] : checkpoint->tensors()) {
+      json::Array dims;
+      for (int axis = 0; axis < tensor.shape().rank(); ++axis) dims.push_back(tensor.dim(axis));
+      list.push_back(json::Object{
+          {"name", name}, {"type", info(tensor.dtype()).name}, {"shape", std::move(dims)}});
+    }
+    summary["tensor_list"] = std::move(list);
+    fmt::print("{}\n", json::serialize(summary));
+    return 0;
+  }
+
+  fmt::print("{}: {} {}, {} parameters, {} in {} tensors\n", checkpoint->path().string(),
+             std::string_view(summary["format"].as_string()), architecture(*checkpoint),
+             count_text(count_parameters(*checkpoint)), size_text(checkpoint->total_bytes()),
+             checkpoint->tensors().size());
+  for (const auto& [name, bytes] : bytes_by_type(*checkpoint)) {
+    fmt::print("  {:<8} {}\n", name, size_text(bytes));
+  }
+  if (tokenizer) {
+    fmt::print("vocabulary     {} tokens\n", tokenizer->vocab_size());
+    fmt::print("chat template  {}\n", tokenizer->chat_template().empty()
+                                          ? "none (ChatML stands in)"
+                                          : tokenizer->template_capabilities());
+  } else {
+    fmt::print("tokenizer      {}\n", tokenizer_error);
+  }
+  if (options.metadata) {
+    fmt::print("\n");
+    for (const auto& [key, value] : checkpoint->metadata().entries()) {
+      std::string text = json::serialize(to_json(value));
+      if (text.size() > kMaxShown) {
+        size_t end = kMaxShown;
+        while ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // whole characters
+        text = text.substr(0, end) + "…";
+      }
+      fmt::print("{} = {}\n", key, text);
+    }
+    if (const json::Object* config = checkpoint->config()) {
+      for (const auto& entry : *config) {
+        fmt::print("{} = {}\n", entry.key(), json::serialize(entry.value()));
+      }
+    }
+  }
+  if (options.tensors) {
+    fmt::print("\n");
+    for (const auto& [name, tensor] : checkpoint->tensors()) {
+      fmt::print("{:<48} {:<7} {:<20} {}\n", name, info(tensor.dtype()).name,
+                 tensor.shape().to_string(), size_text(tensor.num_bytes()));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("inspect", "Show what is in a model file");
+  auto options = std::make_shared<InspectOptions>();
+  command->add_option("model", options->model, "A .gguf file or a Hugging Face folder")
+      ->required()
+      ->type_name("MODEL");
+  command->add_flag("--tensors", options->tensors, "List every tensor");
+  command->add_flag("--metadata", options->metadata, "List the metadata");
+  command->add_flag("--json", options->json, "Print everything as one JSON object");
+  command->callback([options, &action] { action = [options] { return inspect(*options); }; });
+}
+
+}  // namespace hasten::cli

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hasten program: parses the command line and runs one subcommand.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "hasten/version.h"
+
+int main(int argc, char** argv) {
+  using namespace hasten::cli;
+  CLI::App app{"hasten: load a language model and answer many people at once", "hasten"};
+  app.set_version_flag("--version", std::string("hasten ") + hasten::kVersion);
+  app.footer(
+      "Without a MODEL, every command uses the small demonstration model inside this program.\n"
+      "  hasten serve                     the API and a chat page at http://127.0.0.1:8080\n"
+      "  hasten run -p \"Tell me a story.\"\n"
+      "  hasten COMMAND --help            more about a command");
+  app.require_subcommand(1);
+  app.fallthrough();
+  bool quiet = false;
+  app.add_flag("-q,--quiet", quiet, "Log warnings and errors only");
+
+  Action action;
+  add_serve(app, action);
+  add_run(app, action);
+  add_bench(app, action);
+  add_perplexity(app, action);
+  add_tokenize(app, action);
+  add_inspect(app, action);
+  add_synth(app, action);
+  add_doctor(app, action);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    fmt::print(stderr, "hasten: {}; see 'hasten --help'\n", error.what());
+    return 2;
+  }
+  if (quiet) hasten::log::set_level(hasten::log::Level::warn);
+  try {
+    return action();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "hasten: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten perplexity: how surprised a model is by a text.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mapped_file.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+
+namespace hasten::cli {
+namespace {
+
+struct PerplexityOptions {
+  EngineOptions engine;
+  std::filesystem::path file;
+  int64_t window = 512;  // predicted tokens per window
+  int64_t tokens = 0;    // of the text, from its start; 0: all
+  bool json = false;
+};
+
+/// Sum of the log-probabilities of the prompt's tokens but the first.
+double prompt_log_likelihood(Engine& engine, std::vector<int32_t> prompt) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = 1;
+  request.prompt_logprobs = 0;
+  double sum = 0;
+  std::string error;
+  Generation generation = engine.submit(std::move(request), [&](const Chunk& chunk) {
+    for (const TokenLogprob& token : chunk.prompt_logprobs) sum += token.chosen.logprob;
+    if (chunk.finish == Finish::error) error = chunk.error;
+  });
+  generation.wait();
+  if (!error.empty()) throw Error(ErrorCode::internal, error);
+  return sum;
+}
+
+int perplexity(PerplexityOptions& options) {
+  log::set_level(log::Level::warn);
+  show_progress(options.engine);
+  const MappedFile file(options.file);
+  if (options.engine.context == 0) options.engine.context = options.window + 2;
+  Engine engine(options.engine);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  std::vector<int32_t> tokens = engine.tokenize(text, /*add_special=*/false);
+  if (options.tokens > 0 && options.tokens < static_cast<int64_t>(tokens.size())) {
+    tokens.resize(static_cast<size_t>(options.tokens));
+  }
+  if (tokens.size() < 2) {
+    fail(ErrorCode::invalid_argument, "{} holds {} tokens; at least 2 are needed",
+         options.file.string(), tokens.size());
+  }
+  // A model that begins every text with a begin token gets one before every window; without one,
+  // a window's first token is context only.
+  const std::vector<int32_t> begin = engine.tokenize("");
+  const size_t window = static_cast<size_t>(options.window);
+  double log_likelihood = 0;
+  int64_t predicted = 0;
+  ProgressBar bar;
+  for (size_t first = begin.empty() ? 1 : 0; first < tokens.size(); first += window) {
+    const size_t last = std::min(first + window, tokens.size());
+    std::vector<int32_t> prompt =
+        begin.empty() ? std::vector<int32_t>{tokens[first - 1]} : std::vector{begin.front()};
+    prompt.insert(prompt.end(), tokens.begin() + static_cast<std::ptrdiff_t>(first),
+                  tokens.begin() + static_cast<std::ptrdiff_t>(last));
+    log_likelihood += prompt_log_likelihood(engine, std::move(prompt));
+    predicted += static_cast<int64_t>(last - first);
+    bar.show("perplexity", static_cast<double>(last) / static_cast<double>(tokens.size()));
+  }
+  const double value = std::exp(-log_likelihood / static_cast<double>(predicted));
+  if (options.json) {
+    fmt::print("{}\n", json::serialize(json::Object{{"tokens", predicted}, {"perplexity", value}}));
+  } else {
+    fmt::print(
+        "perplexity {:.4f} over {} predicted tokens, in windows of {} with an empty context\n",
+        value, predicted, options.window);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
+  auto options = std::make_shared<PerplexityOptions>();
+  add_engine_flags(*command, options->engine);
+  command->add_option("--file", options->file, "The text, UTF-8")->required()->type_name("TEXT");
+  command->add_option("--window", options->window, "Predicted tokens in each window")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  command
+      ->add_option("--tokens", options->tokens,
+                   "Use only the text's first N tokens, the first one of which is context "
+                   "(default: all)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  command->add_flag("--json", options->json, "Print {\"tokens\", \"perplexity\"}");
+  command->callback([options, &action] { action = [options] { return perplexity(*options); }; });
+}
+
+}  // namespace hasten::cli

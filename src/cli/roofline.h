@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The physical limit of a piece of work: its bytes over the read bandwidth, its operations over the
+// arithmetic peak, whichever takes longer (Williams et al., 2009).
+#pragma once
+
+#include <cstdint>
+
+#include "hasten/engine.h"
+#include "hasten/machine.h"
+
+namespace hasten::cli {
+
+struct Limit {
+  double tokens_per_second = 0;
+  double bytes_per_token = 0;  // read from memory
+  double ops_per_token = 0;    // multiplications and additions
+  bool memory_bound = false;
+};
+
+/// One prompt of `prompt` tokens alone; the output matrix works for the last one only.
+Limit prefill_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t prompt);
+
+/// One token for each of `batch` sequences of `context` tokens; weights are read once for all.
+Limit decode_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t batch,
+                   int64_t context);
+
+}  // namespace hasten::cli

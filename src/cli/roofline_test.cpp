@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the roofline arithmetic against numbers worked out by hand.
+#include "cli/roofline.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/words.h"
+
+namespace hasten::cli {
+namespace {
+
+ModelInfo model_of(const char* types) {
+  ModelInfo model;
+  model.weight_types = types;
+  model.bytes_per_token = 1000;
+  model.ops_per_token = 4000;
+  model.output_ops_per_token = 1000;
+  model.attention_ops_per_token_key = 10;
+  model.kv_bytes_per_token = 5;
+  return model;
+}
+
+constexpr Ceilings kCeilings{.read_bytes_per_second = 1e6,
+                             .int8_ops_per_second = 1e8,
+                             .bf16_flops_per_second = 1e7,
+                             .f32_flops_per_second = 1e6};
+
+TEST(Roofline, DecodeAloneIsBoundByMemory) {
+  // 1000 + 200 * 5 bytes = 2 ms; 4000 + 200 * 10 operations = 0.06 ms.
+  const Limit limit = decode_limit(model_of("q4_0 (84 %), q6_k (16 %)"), kCeilings, 1, 200);
+  EXPECT_TRUE(limit.memory_bound);
+  EXPECT_NEAR(limit.tokens_per_second, 500, 1e-6);
+  EXPECT_NEAR(limit.bytes_per_token, 2000, 1e-9);
+  EXPECT_NEAR(limit.ops_per_token, 6000, 1e-9);
+}
+
+TEST(Roofline, FloatWeightsUseTheirOwnPeak) {
+  EXPECT_NEAR(decode_limit(model_of("bf16"), kCeilings, 1, 0).tokens_per_second, 1000, 1e-6);
+  const Limit limit = decode_limit(model_of("f32"), kCeilings, 1, 0);
+  EXPECT_FALSE(limit.memory_bound);
+  EXPECT_NEAR(limit.tokens_per_second, 250, 1e-6);
+}
+
+TEST(Roofline, PrefillUsesTheOutputMatrixOnce) {
+  // 100 * 3000 + 1000 + 5050 * 10 operations = 351500; over 1e7: 35.15 ms.
+  const Limit limit = prefill_limit(model_of("bf16"), kCeilings, 100);
+  EXPECT_FALSE(limit.memory_bound);
+  EXPECT_NEAR(limit.tokens_per_second, 100 / 0.03515, 1e-6);
+}
+
+TEST(Words, ScaleNumbers) {
+  EXPECT_EQ(size_text(17), "17 B");
+  EXPECT_EQ(size_text(int64_t{3} << 29), "1.50 GiB");
+  EXPECT_EQ(count_text(1235814400), "1.24 B");
+  EXPECT_EQ(count_text(494032768), "494 M");
+}
+
+}  // namespace
+}  // namespace hasten::cli

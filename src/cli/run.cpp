@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten run: answers once, or chats in the terminal.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/command.h"
+
+namespace hasten::cli {
+namespace {
+
+struct RunOptions {
+  EngineOptions engine;
+  Request request;
+  std::string prompt;
+  std::string system;
+  bool raw = false;
+  bool json = false;
+};
+
+json::Object message(std::string_view role, std::string_view content) {
+  return {{"role", role}, {"content", content}};
+}
+
+/// Generates from `prompt` and hands the text to `show` while it comes. Returns the last chunk.
+template <class Show>
+Chunk generate(Engine& engine, Request request, std::vector<int32_t> prompt, Show show) {
+  request.prompt = std::move(prompt);
+  Chunk last;
+  Generation generation = engine.submit(std::move(request), [&](const Chunk& chunk) {
+    show(chunk.text);
+    if (chunk.last) last = chunk;
+  });
+  generation.wait();
+  if (last.finish == Finish::error) throw Error(ErrorCode::internal, last.error);
+  return last;
+}
+
+void print_now(std::string_view text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+int answer_once(Engine& engine, const RunOptions& options) {
+  json::Array messages;
+  if (!options.system.empty()) messages.push_back(message("system", options.system));
+  messages.push_back(message("user", options.prompt));
+  std::vector<int32_t> prompt =
+      options.raw ? engine.tokenize(options.prompt)
+                  : engine.render_chat({.messages = json::serialize(messages)}).tokens;
+  std::string text;
+  const Chunk last =
+      generate(engine, options.request, std::move(prompt), [&](const std::string& piece) {
+        text += piece;
+        if (!options.json) print_now(piece);
+      });
+  if (!options.json) {
+    fmt::print("\n");
+    return 0;
+  }
+  const Usage& usage = last.usage;
+  fmt::print("{}\n", json::serialize(json::Object{
+                         {"text", text},
+                         {"prompt_tokens", usage.prompt_tokens},
+                         {"completion_tokens", usage.completion_tokens},
+                         {"prefill_seconds", static_cast<double>(usage.prefill_us) * 1e-6},
+                         {"decode_seconds", static_cast<double>(usage.decode_us) * 1e-6},
+                         {"finish", last.finish == Finish::length ? "length" : "stop"}}));
+  return 0;
+}
+
+int chat(Engine& engine, const RunOptions& options) {
+  fmt::print("Chatting with {}. An empty line or Ctrl-D ends.\n", engine.model().name);
+  json::Array messages;
+  if (!options.system.empty()) messages.push_back(message("system", options.system));
+  for (std::string line;;) {
+    print_now("\n> ");
+    if (!std::getline(std::cin, line) || line.empty()) break;
+    messages.push_back(message("user", line));
+    std::string answer;
+    try {
+      const Chunk last =
+          generate(engine, options.request,
+                   engine.render_chat({.messages = json::serialize(messages)}).tokens,
+                   [&](const std::string& piece) {
+                     answer += piece;
+                     print_now(piece);
+                   });
+      const double seconds = static_cast<double>(last.usage.decode_us) * 1e-6;
+      const auto later_tokens = static_cast<double>(last.usage.completion_tokens - 1);
+      fmt::print("\n");
+      if (seconds > 0 && later_tokens > 0) {
+        fmt::print(stderr, "({} tokens, {:.1f} tokens/s)\n", last.usage.completion_tokens,
+                   later_tokens / seconds);
+      }
+      messages.push_back(message("assistant", answer));
+    } catch (const Error& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      messages.pop_back();
+    }
+  }
+  return 0;
+}
+
+int run(RunOptions& options) {
+  log::set_level(log::Level::warn);  // the answer is all that a reader wants to see
+  show_progress(options.engine);
+  options.engine.max_batch = options.engine.max_batch == 0 ? 1 : options.engine.max_batch;
+  Engine engine(options.engine);
+  if (options.prompt.empty() && ::isatty(STDIN_FILENO) == 1) return chat(engine, options);
+  if (options.prompt.empty()) {
+    options.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  }
+  return answer_once(engine, options);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("run", "Answer once (-p), or chat in the terminal");
+  auto options = std::make_shared<RunOptions>();
+  options->request.sampling.temperature = 0.7F;
+  add_engine_flags(*command, options->engine);
+  command
+      ->add_option("-p,--prompt", options->prompt,
+                   "What to say to the model; left out: standard input, or a chat in a terminal")
+      ->type_name("TEXT");
+  command->add_option("--system", options->system, "A system message")->type_name("TEXT");
+  command->add_flag("--raw", options->raw,
+                    "Continue the prompt as it is, without the chat template");
+  command->add_flag("--json", options->json, "Print the answer and its numbers as JSON");
+  add_sampling_flags(*command, options->request);
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace hasten::cli

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten serve: the API server and the chat page.
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/words.h"
+#include "server/server.h"
+
+namespace hasten::cli {
+namespace {
+
+struct ServeOptions {
+  EngineOptions engine;
+  server::ServerOptions server;
+  int64_t drain_seconds = 30;
+};
+
+/// Blocks the signals that end the server in this thread and all that it starts, so that `wait` can
+/// receive them in an ordinary thread: nothing runs inside a signal handler.
+class ShutdownSignals {
+ public:
+  ShutdownSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);  // a client that went away is an error code, not a signal
+  }
+  /// Waits for SIGINT or SIGTERM.
+  void wait() const {
+    int received = 0;
+    sigwait(&set_, &received);
+  }
+  /// From now on a signal ends the process at once.
+  void restore() const { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+
+ private:
+  sigset_t set_{};
+};
+
+/// Asks the model for a few words: proof that it answers, and a first figure of its speed.
+void show_proof_of_life(Engine& engine) {
+  Request request;
+  request.prompt =
+      engine
+          .render_chat(
+              {.messages = R"([{"role": "user", "content": "Tell me a story about a fox."}])"})
+          .tokens;
+  request.sampling.temperature = 0;
+  request.max_tokens = 24;
+  Usage usage;
+  const std::string answer = engine.generate(std::move(request), &usage);
+  const double decode_seconds = static_cast<double>(usage.decode_us) * 1e-6;
+  const auto later_tokens = static_cast<double>(usage.completion_tokens - 1);
+  fmt::print("  It says:   {}…\n", answer);
+  if (decode_seconds > 0 && later_tokens > 0) {
+    fmt::print("  Speed:     {:.0f} tokens/s for one user\n", later_tokens / decode_seconds);
+  }
+}
+
+int serve(ServeOptions& options) {
+  const ShutdownSignals signals;
+  show_progress(options.engine);
+  Engine engine(options.engine);
+  server::Server server(engine, options.server);
+  server.start();
+
+  const ModelInfo& model = engine.model();
+  fmt::print("\nhasten {} serves {} ({}, {} parameters) on {}\n", kVersion, model.name,
+             model.weight_types, count_text(model.num_parameters), model.device);
+  fmt::print("  Context:   {} tokens; {} of keys and values in all\n", model.context,
+             size_text(model.kv_cache_bytes));
+  show_proof_of_life(engine);
+  fmt::print("  Chat:      {}/\n", server.url());
+  fmt::print(
+      "  Try:       curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+      "               -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Tell me a "
+      "story.\"}}]}}'\n",
+      server.url());
+  fmt::print("  Ctrl-C drains and ends.\n\n");
+  std::fflush(stdout);
+
+  signals.wait();
+  log::info("draining: running answers may end within {} s; a second signal ends at once",
+            options.drain_seconds);
+  signals.restore();
+  server.shutdown(std::chrono::seconds(options.drain_seconds));
+  return 0;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("serve", "Serve the OpenAI API and a chat page");
+  auto options = std::make_shared<ServeOptions>();
+  add_engine_flags(*command, options->engine);
+  command->add_option("--host", options->server.host, "Address to listen on")
+      ->capture_default_str()
+      ->type_name("ADDRESS");
+  command->add_option("--port", options->server.port, "Port to listen on; 0: any free one")
+      ->capture_default_str()
+      ->type_name("N");
+  command
+      ->add_option("--model-name", options->server.model_names,
+                   "Name that clients ask for (default: the model's own); may be repeated")
+      ->type_name("NAME");
+  command
+      ->add_option("--api-key", options->server.api_keys,
+                   "Key that clients must send; may be repeated (default: none needed)")
+      ->envname("HASTEN_API_KEY")
+      ->type_name("KEY");
+  command
+      ->add_option("--cors-origin", options->server.cors_origins,
+                   "Origin that browsers may call from; may be repeated; *: any")
+      ->type_name("ORIGIN");
+  command
+      ->add_option("--allowed-host", options->server.allowed_hosts,
+                   "Further name that a Host header may have; may be repeated")
+      ->type_name("NAME");
+  command
+      ->add_option("--max-queue", options->engine.max_queue,
+                   "Requests that may wait; more are answered 429 (default: 4 × --max-batch)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  command
+      ->add_option("--drain-seconds", options->drain_seconds,
+                   "After SIGTERM or Ctrl-C, how long running answers may take to end")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("S");
+  command->callback([options, &action] { action = [options] { return serve(*options); }; });
+}
+
+}  // namespace hasten::cli

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten tokenize: shows how a model cuts text into tokens.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "cli/command.h"
+#include "hasten/tokenizer.h"
+
+namespace hasten::cli {
+namespace {
+
+struct TokenizeOptions {
+  std::vector<std::string> arguments;  // [MODEL] [TEXT]
+  bool json = false;
+  bool special = false;
+  bool no_bos = false;
+};
+
+int tokenize(const TokenizeOptions& options) {
+  const Tokenizer tokenizer(options.arguments.empty() ? "" : options.arguments[0]);
+  const std::string text =
+      options.arguments.size() > 1
+          ? options.arguments[1]
+          : std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  const std::vector<int32_t> tokens = tokenizer.encode(text, !options.no_bos, options.special);
+  if (options.json) {
+    json::Array ids(tokens.begin(), tokens.end());
+    fmt::print("{}\n", json::serialize(ids));
+    return 0;
+  }
+  for (const int32_t token : tokens) {
+    // As a JSON string, so that spaces, line ends and bytes of split characters can be seen.
+    fmt::print("{:>7}  {}\n", token, json::serialize(json::Value(tokenizer.decode({token}))));
+  }
+  fmt::print("{} tokens, {} bytes\n", tokens.size(), text.size());
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("tokenize", "Show the tokens of a text");
+  auto options = std::make_shared<TokenizeOptions>();
+  command
+      ->add_option("arguments", options->arguments,
+                   "MODEL (\"\" for the built-in one) and TEXT; without TEXT, standard input")
+      ->expected(0, 2)
+      ->type_name("[MODEL] [TEXT]");
+  command->add_flag("--json", options->json, "Print a JSON list of token ids");
+  command->add_flag("--special", options->special, "Special tokens written in the text count");
+  command->add_flag("--no-bos", options->no_bos, "Leave out begin and end tokens");
+  command->callback([options, &action] { action = [options] { return tokenize(*options); }; });
+}
+
+}  // namespace hasten::cli
