@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch invariance of attention: chunks, neighbours, block placement and threads change no bit.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "candidates.h"
+#include "device_data.h"
+#include "paged_world.h"
+
+namespace hasten::conformance {
+namespace {
+
+/// Which keys a query sees and how scores are bounded.
+struct Variant {
+  const char* name;
+  float soft_cap;
+  int64_t window;
+};
+constexpr Variant kVariants[] = {
+    {"full", 0.0F, 0}, {"capped", 20.0F, 0}, {"window", 0.0F, 45}, {"window_capped", 20.0F, 70}};
+
+class AttentionInvarianceTest
+    : public CandidateTest,
+      public ::testing::WithParamInterface<std::tuple<Candidate, Variant>> {
+ protected:
+  void SetUp() override { skip_if_absent(candidate()); }
+  const Candidate& candidate() const { return std::get<0>(GetParam()); }
+
+  AttentionSettings random_settings() {
+    const Variant& variant = std::get<1>(GetParam());
+    return {.num_kv_heads = random_.between(1, 3),
+            .heads_per_kv_head = random_.pick<int64_t>({1, 2, 3, 4, 7, 8}),
+            .head_dim = random_.pick<int64_t>({32, 64, 80, 96, 128}),
+            .kv_dtype = random_.pick<DType>({DType::f32, DType::f16, DType::bf16}),
+            .soft_cap = variant.soft_cap,
+            .window = variant.window};
+  }
+
+  static std::string describe(const AttentionSettings& settings) {
+    return fmt::format("kv heads {} x {} head_dim {} kv {}", settings.num_kv_heads,
+                       settings.heads_per_kv_head, settings.head_dim, info(settings.kv_dtype).name);
+  }
+
+  /// A whole sequence, token by token, alone on one thread: what all else must equal.
+  std::vector<float> alone(const AttentionSettings& settings,
+                           const std::vector<SequenceData>& sequences, int64_t index) {
+    return in_chunks(settings, sequences, index, 1, 1);
+  }
+
+  /// A whole sequence in steps of `chunk` tokens, alone.
+  std::vector<float> in_chunks(const AttentionSettings& settings,
+                               const std::vector<SequenceData>& sequences, int64_t index,
+                               int64_t chunk, int32_t threads) {
+    const auto backend = make(candidate(), threads);
+    random_.bits();  // other blocks each time
+    PagedWorld world(*backend, settings, sequences, random_);
+    std::vector<float> all;
+    for (int64_t begin = 0; begin < sequences[index].length; begin += chunk) {
+      const auto out =
+          world.step({{index, begin, std::min(begin + chunk, sequences[index].length)}});
+      all.insert(all.end(), out.begin(), out.end());
+    }
+    return all;
+  }
+
+  Random random_ = make_random();
+};
+
+TEST_P(AttentionInvarianceTest, ChunksEqualTheWholePrompt) {
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const AttentionSettings settings = random_settings();
+    SCOPED_TRACE(describe(settings));
+    const std::vector<SequenceData> sequences = {
+        random_sequence(settings, random_.between(100, 128), random_)};
+    const auto expected = alone(settings, sequences, 0);
+    for (const int64_t chunk : {1, 7, 16, 64, 128}) {
+      for (const int32_t threads : {1, 2, 3}) {
+        ASSERT_EQ(bit_difference(in_chunks(settings, sequences, 0, chunk, threads), expected,
+                                 settings.query_size()),
+                  std::nullopt)
+            << "chunks of " << chunk << " on " << threads << " threads";
+      }
+    }
+  }
+}
+
+// Decodes and prefill chunks of several sequences share steps, as in continuous batching.
+TEST_P(AttentionInvarianceTest, NeighboursChangeNothing) {
+  const AttentionSettings settings = random_settings();
+  SCOPED_TRACE(describe(settings));
+  std::vector<SequenceData> sequences;
+  for (int i = 0; i < 7; ++i) {
+    sequences.push_back(random_sequence(settings, random_.between(1, 140), random_));
+  }
+  std::vector<std::vector<float>> expected;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    expected.push_back(alone(settings, sequences, static_cast<int64_t>(i)));
+  }
+
+  for (const int32_t threads : {1, 2, 3}) {
+    const auto backend = make(candidate(), threads);
+    PagedWorld world(*backend, settings, sequences, random_);
+    std::vector<int64_t> done(sequences.size(), 0);
+    for (;;) {
+      std::vector<Part> parts;
+      for (const int32_t index : random_.permutation(static_cast<int64_t>(sequences.size()))) {
+        const int64_t left = sequences[index].length - done[index];
+        const int64_t count = std::min(left, random_.pick<int64_t>({0, 1, 1, 5, 17}));
+        if (count > 0) parts.push_back({index, done[index], done[index] + count});
+      }
+      const bool finished = std::equal(
+          done.begin(), done.end(), sequences.begin(),
+          [](int64_t tokens, const SequenceData& sequence) { return tokens == sequence.length; });
+      if (finished) break;
+      if (parts.empty()) continue;
+
+      const auto out = world.step(parts);
+      int64_t row = 0;
+      for (const Part& part : parts) {
+        const int64_t size = settings.query_size();
+        const int64_t count = part.end - part.begin;
+        ASSERT_EQ(
+            bit_difference(
+                std::span(out).subspan(row * size, count * size),
+                std::span(expected[part.sequence]).subspan(part.begin * size, count * size), size),
+            std::nullopt)
+            << "sequence " << part.sequence << " tokens " << part.begin << " to " << part.end
+            << " on " << threads << " threads";
+        row += count;
+        done[part.sequence] = part.end;
+      }
+    }
+  }
+}
+
+// Long enough that a backend may split the keys of one token over its threads.
+TEST_P(AttentionInvarianceTest, LongDecodesOnAnyNumberOfThreads) {
+  AttentionSettings settings = random_settings();
+  settings.window = settings.window * 20;
+  SCOPED_TRACE(describe(settings));
+  const int64_t length = random_.between(2000, 3000);
+  const std::vector<SequenceData> sequences = {random_sequence(settings, length, random_),
+                                               random_sequence(settings, length - 999, random_)};
+  const Part last{0, length - 1, length};
+  const Part neighbour{1, length - 1040, length - 999};
+  std::vector<float> expected;
+  for (const int32_t threads : {1, 2, 3}) {
+    const auto backend = make(candidate(), threads);
+    PagedWorld world(*backend, settings, sequences, random_);
+    world.write({{0, 0, length}, {1, 0, length - 999}});
+    const auto single = world.attend({last});
+    if (threads == 1) expected = single;
+    const int64_t size = settings.query_size();
+    ASSERT_EQ(bit_difference(single, expected, size), std::nullopt) << threads << " threads";
+    const auto batch = world.attend({neighbour, last});
+    ASSERT_EQ(bit_difference(std::span(batch).last(size), expected, size), std::nullopt)
+        << "beside another, on " << threads << " threads";
+    const auto chunk = world.attend({{0, length - 33, length}});
+    ASSERT_EQ(bit_difference(std::span(chunk).last(size), expected, size), std::nullopt)
+        << "end of a chunk, on " << threads << " threads";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionInvarianceTest,
+                         ::testing::Combine(::testing::ValuesIn(candidates()),
+                                            ::testing::ValuesIn(kVariants)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "_" + std::get<1>(test.param).name;
+                         });
+
+}  // namespace
+}  // namespace hasten::conformance

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paged attention against the reference: head shapes, storage types, windows, soft caps, contexts.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "candidates.h"
+#include "device_data.h"
+#include "ops/reference/reference_backend.h"
+#include "paged_world.h"
+
+namespace hasten::conformance {
+namespace {
+
+// Relative to the norm of one head's result; float sums and exponentials over a few thousand keys.
+constexpr double kTolerance = 2e-5;
+
+class AttentionTest : public ConformanceTest {
+ protected:
+  /// One step with the last `queries` tokens of sequences of `context` tokens.
+  struct Load {
+    int64_t context = 0;
+    int64_t queries = 0;
+  };
+
+  void check(const AttentionSettings& settings, const std::vector<Load>& loads) {
+    std::vector<SequenceData> sequences;
+    std::vector<Part> earlier;
+    std::vector<Part> parts;
+    std::string text;
+    for (const Load& load : loads) {
+      const auto index = static_cast<int64_t>(sequences.size());
+      sequences.push_back(random_sequence(settings, load.context, random_));
+      const int64_t begin = load.context - load.queries;
+      if (begin > 0) earlier.push_back({index, 0, begin});
+      parts.push_back({index, begin, load.context});
+      text += fmt::format(" {}/{}", load.queries, load.context);
+    }
+    const auto threads = static_cast<int32_t>(random_.between(1, 3));
+    SCOPED_TRACE(fmt::format(
+        "kv heads {} x {} head_dim {} kv {} cap {} window {} block {} threads {} queries/keys{}",
+        settings.num_kv_heads, settings.heads_per_kv_head, settings.head_dim,
+        info(settings.kv_dtype).name, settings.soft_cap, settings.window, settings.block_size,
+        threads, text));
+
+    const auto backend = make(threads);
+    const auto run = [&](ops::Backend& any) {
+      PagedWorld world(any, settings, sequences, random_);
+      world.write(earlier);
+      return world.step(parts);
+    };
+    expect_rows_close(run(*backend), run(*reference_), settings.head_dim, kTolerance);
+  }
+
+  Load random_load(int64_t max_context) {
+    const int64_t context = random_.between(1, max_context);
+    return {context, random_.between(1, std::min<int64_t>(context, 67))};
+  }
+
+  Random random_ = make_random();
+  std::unique_ptr<ops::Backend> reference_ = ops::make_reference_backend();
+};
+
+TEST_P(AttentionTest, HeadShapes) {
+  for (const int64_t head_dim : {32, 64, 80, 96, 128, 256}) {
+    for (const int64_t ratio : {1, 2, 3, 4, 7, 8}) {
+      check(
+          {.num_kv_heads = random_.between(1, 3), .heads_per_kv_head = ratio, .head_dim = head_dim},
+          {random_load(40), {random_.between(1, 150), 1}});
+    }
+  }
+}
+
+TEST_P(AttentionTest, StorageTypes) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const int64_t head_dim : {64, 80}) {
+      check({.num_kv_heads = 2, .heads_per_kv_head = 3, .head_dim = head_dim, .kv_dtype = dtype},
+            {random_load(100), {random_.between(1, 200), 1}});
+    }
+  }
+}
+
+TEST_P(AttentionTest, EveryContextNearATileBoundary) {
+  for (const int64_t context : {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129}) {
+    check({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32},
+          {{context, 1}, {context, std::min<int64_t>(context, 3)}});
+  }
+}
+
+TEST_P(AttentionTest, Windows) {
+  for (const int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 100}) {
+    check({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32, .window = window},
+          {{300, 1}, {random_.between(70, 260), 67}, random_load(90), {5, 5}});
+  }
+}
+
+TEST_P(AttentionTest, SoftCaps) {
+  for (const float cap : {0.5F, 5.0F, 50.0F}) {
+    for (const int64_t window : {0, 40}) {
+      check({.num_kv_heads = 1,
+             .heads_per_kv_head = 4,
+             .head_dim = 64,
+             .soft_cap = cap,
+             .window = window},
+            {random_load(90), {150, 1}});
+    }
+  }
+}
+
+TEST_P(AttentionTest, BlockSizes) {
+  for (const int64_t block_size : {1, 8, 16, 32, 128}) {
+    check({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32, .block_size = block_size},
+          {random_load(150), {random_.between(1, 300), 1}});
+  }
+}
+
+TEST_P(AttentionTest, MixedStepOfManySequences) {
+  std::vector<Load> loads;
+  int64_t num_tokens = 0;
+  while (loads.size() < 24) {
+    Load load{.context = random_.between(1, 200), .queries = 1};
+    if (random_.between(0, 3) == 0) {
+      load.queries = std::min(load.context, random_.between(1, 25));
+    }
+    if (num_tokens + load.queries > kStepLimits.max_tokens) break;
+    num_tokens += load.queries;
+    loads.push_back(load);
+  }
+  check({.num_kv_heads = 2, .heads_per_kv_head = 4, .head_dim = 64}, loads);
+}
+
+TEST_P(AttentionTest, LongContexts) {
+  for (const int64_t window : {0, 1000}) {
+    check({.num_kv_heads = 1, .heads_per_kv_head = 4, .head_dim = 64, .window = window},
+          {{random_.between(2500, 3500), 1}, {random_.between(1000, 2000), 9}});
+  }
+}
+
+// Scores of thousands: exp must not overflow, and all weight goes to the largest.
+TEST_P(AttentionTest, HugeScores) {
+  const AttentionSettings settings{.num_kv_heads = 1, .heads_per_kv_head = 2, .head_dim = 32};
+  std::vector<SequenceData> sequences = {random_sequence(settings, 100, random_)};
+  for (float& q : sequences[0].q) q *= 1e4F;
+  const auto backend = make(2);
+  const auto run = [&](ops::Backend& any) {
+    return PagedWorld(any, settings, sequences, random_).step({{0, 0, 100}});
+  };
+  expect_rows_close(run(*backend), run(*reference_), settings.head_dim, 1e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionTest, ::testing::ValuesIn(candidates()), candidate_name);
+
+}  // namespace
+}  // namespace hasten::conformance

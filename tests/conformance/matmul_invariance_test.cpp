@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch invariance of matrix products: a row's bits depend on no other row and on no thread count.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "candidates.h"
+#include "device_data.h"
+
+namespace hasten::conformance {
+namespace {
+
+constexpr int64_t kMaxRows = 40;  // past every row tile of a CPU kernel
+
+using MatmulInvarianceTest = FormatConformanceTest;
+
+TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsInAnyBatch) {
+  Random random = make_random();
+  const int64_t block = info(dtype()).block_size;
+  const int64_t k = block > 1 ? block * random.pick<int64_t>({1, 3, 5}) : random.between(60, 300);
+  const int64_t n = random.between(17, 90);
+  const HostMatrix matrix = random_matrix(dtype(), n, k, random);
+  const auto values = random.normals(kMaxRows * k);
+  const auto bias_values = random.normals(n);
+
+  std::vector<float> alone;  // [kMaxRows, n], each row computed by itself on one thread
+  for (const int32_t threads : {1, 2, 3}) {
+    const auto backend = make(threads);
+    const auto weight = backend->prepare_weight(matrix.tensor.view);
+    const auto x = to_device(*backend, values, {kMaxRows, k});
+    const auto bias = to_device(*backend, bias_values, {n});
+    const auto multiply = [&](int64_t first, int64_t count, std::span<const int32_t> rows = {}) {
+      const int64_t m = rows.empty() ? count : static_cast<int64_t>(rows.size());
+      GuardedOutput out(*backend, {m, n});
+      backend->matmul({.weight = *weight,
+                       .x = x.view.slice(first, count),
+                       .out = out.view(),
+                       .bias = bias.view,
+                       .rows = rows});
+      return out.take();
+    };
+
+    for (int64_t row = 0; row < kMaxRows; ++row) {
+      const auto result = multiply(row, 1);
+      if (threads == 1) {
+        alone.insert(alone.end(), result.begin(), result.end());
+      } else {
+        ASSERT_EQ(bit_difference(result, row_of(alone, row, n), n), std::nullopt)
+            << "row " << row << " alone, on " << threads << " threads";
+      }
+    }
+    for (int64_t m = 1; m <= kMaxRows; ++m) {
+      const int64_t first = random.between(0, kMaxRows - m);
+      const auto expected = std::span(alone).subspan(first * n, m * n);
+      ASSERT_EQ(bit_difference(multiply(first, m), expected, n), std::nullopt)
+          << m << " rows from row " << first << ", on " << threads << " threads";
+    }
+    const auto rows = random.permutation(kMaxRows);
+    const auto gathered = multiply(0, kMaxRows, rows);
+    for (int64_t i = 0; i < kMaxRows; ++i) {
+      ASSERT_EQ(bit_difference(row_of(gathered, i, n), row_of(alone, rows[i], n), n), std::nullopt)
+          << "gathered row " << rows[i] << ", on " << threads << " threads";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MatmulInvarianceTest,
+                         ::testing::Combine(::testing::ValuesIn(candidates()),
+                                            ::testing::ValuesIn(weight_formats())),
+                         candidate_and_format_name);
+
+}  // namespace
+}  // namespace hasten::conformance

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products of every weight format against the reference.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "candidates.h"
+#include "device_data.h"
+#include "ops/reference/reference_backend.h"
+
+namespace hasten::conformance {
+namespace {
+
+/// One product: x [num_x_rows, k], weight [n, k].
+struct Product {
+  const HostMatrix& weight;
+  std::vector<float> x;
+  int64_t num_x_rows = 0;
+  std::vector<float> bias = {};    // [n], or empty
+  std::vector<int32_t> rows = {};  // empty: all
+
+  int64_t n() const { return weight.tensor.view.dim(0); }
+  int64_t k() const { return weight.tensor.view.dim(1); }
+  int64_t m() const { return rows.empty() ? num_x_rows : static_cast<int64_t>(rows.size()); }
+};
+
+std::vector<float> multiply(ops::Backend& backend, const Product& product) {
+  const auto weight = backend.prepare_weight(product.weight.tensor.view);
+  const auto x = to_device(backend, product.x, {product.num_x_rows, product.k()});
+  GuardedOutput out(backend, {product.m(), product.n()});
+  ops::DeviceTensor bias;
+  if (!product.bias.empty()) bias = to_device(backend, product.bias, {product.n()});
+  backend.matmul(
+      {.weight = *weight, .x = x.view, .out = out.view(), .bias = bias.view, .rows = product.rows});
+  return out.take();
+}
+
+/// The most that a row of the result may be off, relative to its norm.
+double tolerance(const Accuracy& accuracy, DType dtype) {
+  // 8-bit rounding of activations is worth about half a percent; the promise is two.
+  if (accuracy.int8_activations && info(dtype).quantized) return 2e-2;
+  // Half a unit in the last of bf16's 8 bits.
+  if (accuracy.bf16_activations && dtype == DType::bf16) return 0x1p-9;
+  return 1e-5;
+}
+
+/// The norm that each row of the result has when its terms do not cancel by chance: what rounding
+/// of the operands is relative to. It matters where n is small.
+std::vector<double> expected_norms(const Product& product) {
+  const double weight_rms =
+      norm(product.weight.values) / std::sqrt(static_cast<double>(product.weight.values.size()));
+  std::vector<double> norms;
+  for (int64_t i = 0; i < product.m(); ++i) {
+    const int64_t row = product.rows.empty() ? i : product.rows[i];
+    norms.push_back(norm(row_of(product.x, row, product.k())) * weight_rms *
+                    std::sqrt(static_cast<double>(product.n())));
+  }
+  return norms;
+}
+
+class MatmulTest : public FormatConformanceTest {
+ protected:
+  void check(const Product& product, int32_t threads) {
+    SCOPED_TRACE(fmt::format("m {} n {} k {} threads {} bias {} gathered {}", product.m(),
+                             product.n(), product.k(), threads, !product.bias.empty(),
+                             !product.rows.empty()));
+    const auto expected = multiply(*reference_, product);
+    const auto actual = multiply(*make(threads), product);
+    expect_rows_close(actual, expected, product.n(), tolerance(candidate().accuracy, dtype()),
+                      expected_norms(product));
+  }
+
+  /// A row length that the format allows and kernels do not like.
+  int64_t odd_length(Random& random) const {
+    const int64_t block = info(dtype()).block_size;
+    return block > 1 ? block * random.pick<int64_t>({1, 2, 3, 5, 7})
+                     : random.pick<int64_t>({1, 2, 7, 15, 17, 31, 33, 100, 129, 259, 1000});
+  }
+
+  std::unique_ptr<ops::Backend> reference_ = ops::make_reference_backend();
+};
+
+TEST_P(MatmulTest, EveryNumberOfRows) {
+  Random random = make_random();
+  const int64_t k = odd_length(random);
+  const HostMatrix weight = random_matrix(dtype(), random.between(33, 70), k, random);
+  for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 33, 64, 67}) {
+    check({.weight = weight, .x = random.normals(m * k), .num_x_rows = m},
+          static_cast<int32_t>(random.between(1, 3)));
+  }
+}
+
+TEST_P(MatmulTest, OddShapes) {
+  Random random = make_random();
+  for (const int64_t n : {1, 2, 3, 7, 15, 16, 17, 31, 32, 47, 65, 100, 131}) {
+    const int64_t k = odd_length(random);
+    const int64_t m = random.between(1, 9);
+    const HostMatrix weight = random_matrix(dtype(), n, k, random);
+    check({.weight = weight, .x = random.normals(m * k), .num_x_rows = m},
+          static_cast<int32_t>(random.between(1, 3)));
+  }
+}
+
+TEST_P(MatmulTest, LongRows) {
+  Random random = make_random();
+  constexpr int64_t kLength = 4096;
+  const HostMatrix weight = random_matrix(dtype(), 19, kLength, random);
+  check({.weight = weight, .x = random.normals(5 * kLength), .num_x_rows = 5}, 2);
+}
+
+TEST_P(MatmulTest, BiasAndGatheredRows) {
+  Random random = make_random();
+  for (int repeat = 0; repeat < 6; ++repeat) {
+    const int64_t k = odd_length(random);
+    const int64_t num_x_rows = random.between(1, 40);
+    const HostMatrix weight = random_matrix(dtype(), random.between(1, 50), k, random);
+    Product product{
+        .weight = weight, .x = random.normals(num_x_rows * k), .num_x_rows = num_x_rows};
+    product.bias = random.normals(product.n());
+    if (repeat % 2 == 0) {
+      const int64_t count = random.between(1, 20);  // rows may repeat and come in any order
+      for (int64_t i = 0; i < count; ++i) {
+        product.rows.push_back(static_cast<int32_t>(random.between(0, num_x_rows - 1)));
+      }
+    }
+    check(product, static_cast<int32_t>(random.between(1, 3)));
+  }
+}
+
+TEST_P(MatmulTest, RowsOfAllMagnitudes) {
+  Random random = make_random();
+  const int64_t k = info(dtype()).block_size * (info(dtype()).block_size > 1 ? 2 : 70);
+  const HostMatrix weight = random_matrix(dtype(), 37, k, random);
+  std::vector<float> x;
+  for (const float scale : {1e-30F, 1e-12F, 1e-3F, 1.0F, 1e3F, 1e12F, 1e30F}) {
+    const auto row = random.normals(k, scale);
+    x.insert(x.end(), row.begin(), row.end());
+  }
+  const auto num_rows = static_cast<int64_t>(x.size()) / k;
+  check({.weight = weight, .x = x, .num_x_rows = num_rows}, 1);
+}
+
+TEST_P(MatmulTest, ZeroAndTinyRowsGiveTheBias) {
+  Random random = make_random();
+  const int64_t k = info(dtype()).block_size * (info(dtype()).block_size > 1 ? 2 : 70);
+  const HostMatrix weight = random_matrix(dtype(), 37, k, random);
+  Product product{.weight = weight, .x = random.normals(2 * k, 1e-42F), .num_x_rows = 2};
+  std::fill(product.x.begin(), product.x.begin() + k, 0.0F);
+  product.bias = random.normals(product.n());
+  const auto actual = multiply(*make(1), product);
+  EXPECT_EQ(bit_difference(row_of(actual, 0, product.n()), product.bias, product.n()), std::nullopt)
+      << "a row of zeros";
+  EXPECT_EQ(bit_difference(row_of(actual, 1, product.n()), product.bias, product.n()), std::nullopt)
+      << "a row of subnormals";
+}
+
+// A request with a NaN must fail, and fail alone.
+TEST_P(MatmulTest, NanStaysInItsRowAndShows) {
+  Random random = make_random();
+  const int64_t k = info(dtype()).block_size * (info(dtype()).block_size > 1 ? 2 : 70);
+  const HostMatrix weight = random_matrix(dtype(), 37, k, random);
+  for (const int64_t m : {1, 3, 8, 33}) {
+    Product product{.weight = weight, .x = random.normals(m * k), .num_x_rows = m};
+    const auto backend = make(2);
+    const auto healthy = multiply(*backend, product);
+    const int64_t sick = random.between(0, m - 1);
+    product.x[sick * k + random.between(0, k - 1)] = std::numeric_limits<float>::quiet_NaN();
+    const auto actual = multiply(*backend, product);
+    for (int64_t row = 0; row < m; ++row) {
+      const auto got = row_of(actual, row, product.n());
+      if (row == sick) {
+        EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float y) { return std::isnan(y); }))
+            << "a NaN was hidden, " << m << " rows";
+      } else {
+        EXPECT_EQ(bit_difference(got, row_of(healthy, row, product.n()), product.n()), std::nullopt)
+            << "row " << row << " caught the NaN of row " << sick << " of " << m;
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, GroupEqualsItsMembers) {
+  Random random = make_random();
+  const int64_t k = odd_length(random);
+  const std::vector<int64_t> widths = {random.between(1, 40), random.between(1, 40), 16};
+  std::vector<HostMatrix> matrices;
+  for (const int64_t n : widths) matrices.push_back(random_matrix(dtype(), n, k, random));
+  for (const int64_t m : {1, 5, 34}) {
+    const auto backend = make(2);
+    const auto values = random.normals(m * k);
+    const auto x = to_device(*backend, values, {m, k});
+    std::vector<std::unique_ptr<ops::Weight>> weights;
+    std::vector<std::unique_ptr<GuardedOutput>> outs;
+    std::vector<ops::MatmulParams> group;
+    for (const HostMatrix& matrix : matrices) {
+      weights.push_back(backend->prepare_weight(matrix.tensor.view));
+      outs.push_back(
+          std::make_unique<GuardedOutput>(*backend, Shape{m, matrix.tensor.view.dim(0)}));
+      group.push_back({.weight = *weights.back(), .x = x.view, .out = outs.back()->view()});
+    }
+    backend->matmul_group(group);
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      const auto alone = multiply(*backend, {.weight = matrices[i], .x = values, .num_x_rows = m});
+      EXPECT_EQ(bit_difference(outs[i]->take(), alone, widths[i]), std::nullopt)
+          << "member " << i << " of a group, " << m << " rows";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MatmulTest,
+                         ::testing::Combine(::testing::ValuesIn(candidates()),
+                                            ::testing::ValuesIn(weight_formats())),
+                         candidate_and_format_name);
+
+}  // namespace
+}  // namespace hasten::conformance

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a backend: what it allocates, copies and keeps.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "candidates.h"
+#include "device_data.h"
+
+namespace hasten::conformance {
+namespace {
+
+class MemoryTest : public ConformanceTest {
+ protected:
+  Random random_ = make_random();
+  std::unique_ptr<ops::Backend> backend_;
+
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (!IsSkipped()) backend_ = make(2);
+  }
+
+  std::vector<float> download(const Tensor& tensor) {
+    std::vector<float> values(static_cast<size_t>(tensor.num_elements()), -1.0F);
+    backend_->download(tensor,
+                       Tensor(static_cast<void*>(values.data()), DType::f32, tensor.shape()));
+    return values;
+  }
+};
+
+TEST_P(MemoryTest, AllocatesZeros) {
+  for (const Shape shape : {Shape{1}, Shape{3, 7}, Shape{2, 3, 5, 7}}) {
+    const auto tensor = backend_->allocate(DType::f32, shape);
+    EXPECT_EQ(tensor.view.shape(), shape);
+    EXPECT_EQ(tensor.view.device(), backend_->device());
+    EXPECT_EQ(download(tensor.view), std::vector<float>(shape.num_elements(), 0.0F));
+  }
+}
+
+TEST_P(MemoryTest, MemoryLivesAsLongAsACopy) {
+  const auto values = random_.normals(1000);
+  ops::DeviceTensor copy;
+  {
+    const auto original = to_device(*backend_, values, {10, 100});
+    copy = original;
+  }
+  EXPECT_EQ(download(copy.view), values);
+  EXPECT_EQ(download(copy.view.slice(3, 2)),
+            std::vector<float>(values.begin() + 300, values.begin() + 500));
+}
+
+TEST_P(MemoryTest, CacheBytesCoverKeysAndValues) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const ops::KvCacheSpec spec{.num_layers = 3,
+                                .num_blocks = 5,
+                                .block_size = 16,
+                                .num_kv_heads = 2,
+                                .head_dim = 80,
+                                .dtype = dtype};
+    const auto cache = backend_->make_kv_cache(spec);
+    EXPECT_EQ(cache->spec().num_blocks, 5);
+    // Layouts may pad, but not waste: capacity is planned with this number.
+    const int64_t least = 2 * 3 * 5 * 16 * 2 * row_bytes(dtype, 80);
+    EXPECT_GE(backend_->kv_cache_bytes(spec), least);
+    EXPECT_LE(backend_->kv_cache_bytes(spec), 2 * least);
+  }
+}
+
+// Every slot of a few blocks gets its own value; a copy is seen through attention, whose result
+// over one key is that key's value.
+TEST_P(MemoryTest, CopiesWholeBlocksOfAllLayers) {
+  constexpr int64_t kLayers = 2;
+  constexpr int64_t kBlocks = 4;
+  constexpr int64_t kBlockSize = 16;
+  constexpr int64_t kHeads = 2;
+  constexpr int64_t kHeadDim = 32;
+  constexpr int64_t kSlots = kBlocks * kBlockSize;
+  constexpr int64_t kRow = kHeads * kHeadDim;
+  const auto cache = backend_->make_kv_cache({.num_layers = kLayers,
+                                              .num_blocks = kBlocks,
+                                              .block_size = kBlockSize,
+                                              .num_kv_heads = kHeads,
+                                              .head_dim = kHeadDim,
+                                              .dtype = DType::f32});
+  std::vector<int32_t> slots(kSlots);
+  std::iota(slots.begin(), slots.end(), 0);
+  std::vector<std::vector<float>> written;  // per layer, [kSlots, kHeads, kHeadDim]
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    written.push_back(random_.normals(kSlots * kRow));
+    const auto rows = to_device(*backend_, written.back(), {kSlots, kHeads, kHeadDim});
+    const ops::PagedBatch batch{
+        .query_start = {}, .context_len = {}, .block_tables = {}, .slots = slots};
+    backend_->kv_write(
+        {.cache = *cache, .layer = layer, .k = rows.view, .v = rows.view, .batch = batch});
+  }
+  const std::vector<std::pair<int32_t, int32_t>> pairs = {{3, 0}, {1, 2}};
+  backend_->copy_blocks(*cache, pairs);
+
+  const std::vector<int32_t> source = {3, 1, 1, 3};  // of each block after the copies
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    for (int32_t block = 0; block < kBlocks; ++block) {
+      // With a window of one, the query at each offset sees the key of that offset alone.
+      const std::vector<int32_t> query_start = {0, kBlockSize};
+      const std::vector<int32_t> context_len = {kBlockSize};
+      const std::vector<int32_t> table = {block};
+      const ops::PagedBatch batch{
+          .query_start = query_start,
+          .context_len = context_len,
+          .block_tables = table,
+          .block_table_stride = 1,
+          .slots = std::span(slots).subspan(block * kBlockSize, kBlockSize)};
+      const Shape shape{kBlockSize, kHeads, kHeadDim};
+      const auto q = to_device(*backend_, random_.normals(kBlockSize * kRow), shape);
+      GuardedOutput out(*backend_, shape);
+      backend_->attention({.q = q.view,
+                           .cache = *cache,
+                           .layer = layer,
+                           .batch = batch,
+                           .window = 1,
+                           .out = out.view()});
+      const auto expected =
+          std::span(written[layer]).subspan(source[block] * kBlockSize * kRow, kBlockSize * kRow);
+      expect_rows_close(out.take(), {expected.begin(), expected.end()}, kRow, 1e-6);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MemoryTest, ::testing::ValuesIn(candidates()), candidate_name);
+
+}  // namespace
+}  // namespace hasten::conformance

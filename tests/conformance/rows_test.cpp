@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Embedding, norms, activations and rotary embedding against the reference.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "candidates.h"
+#include "device_data.h"
+#include "ops/reference/reference_backend.h"
+
+namespace hasten::conformance {
+namespace {
+
+// Sums of a few thousand floats and exponentials by polynomial; far below any effect on a model.
+constexpr double kTolerance = 4e-6;
+
+const std::vector<int64_t>& odd_dims() {
+  static const std::vector<int64_t> dims = {1, 3, 15, 16, 17, 33, 64, 100, 257, 2048};
+  return dims;
+}
+
+class RowsTest : public ConformanceTest {
+ protected:
+  /// Runs `operation`, which returns rows of `num_columns`, on both backends and compares.
+  template <class Operation>
+  void compare(int64_t num_columns, const Operation& operation, double tolerance = kTolerance) {
+    const auto backend = make(static_cast<int32_t>(random_.between(1, 3)));
+    expect_rows_close(operation(*backend), operation(*reference_), num_columns, tolerance);
+  }
+
+  Random random_ = make_random();
+  std::unique_ptr<ops::Backend> reference_ = ops::make_reference_backend();
+};
+
+TEST_P(RowsTest, EmbedEveryFormat) {
+  for (const DType dtype : weight_formats()) {
+    const int64_t block = info(dtype).block_size;
+    const int64_t dim = block > 1 ? 3 * block : random_.pick(odd_dims());
+    const HostMatrix table = random_matrix(dtype, 29, dim, random_);
+    std::vector<int32_t> ids = {28, 0};
+    for (int64_t i = random_.between(0, 65); i > 0; --i) {
+      ids.push_back(static_cast<int32_t>(random_.between(0, 28)));
+    }
+    const bool tied = random_.between(0, 1) == 0;
+    SCOPED_TRACE(fmt::format("{} tied {}", info(dtype).name, tied));
+    compare(dim, [&](ops::Backend& backend) {
+      const auto weight = tied ? backend.prepare_weight(table.tensor.view)
+                               : backend.prepare_embedding(table.tensor.view);
+      GuardedOutput out(backend, {static_cast<int64_t>(ids.size()), dim});
+      backend.embed({.table = *weight, .ids = ids, .scale = 1.5F, .out = out.view()});
+      return out.take();
+    });
+  }
+}
+
+TEST_P(RowsTest, EmbedRefusesIdsOutsideTheTable) {
+  const HostMatrix table = random_matrix(DType::f32, 5, 32, random_);
+  const auto backend = make(1);
+  const auto weight = backend->prepare_embedding(table.tensor.view);
+  for (const int32_t bad : {-1, 5, 1 << 30, -(1 << 30)}) {
+    const std::vector<int32_t> ids = {0, 4, bad};
+    GuardedOutput out(*backend, {3, 32});
+    EXPECT_THROW(backend->embed({.table = *weight, .ids = ids, .out = out.view()}), Error) << bad;
+    out.expect_untouched();
+  }
+}
+
+TEST_P(RowsTest, RmsNorm) {
+  for (const int64_t dim : odd_dims()) {
+    const int64_t num_rows = random_.between(1, 67);
+    const auto x = random_.normals(num_rows * dim, random_.pick<float>({1e-3F, 1.0F, 300.0F}));
+    const auto scale = random_.normals(dim);
+    const bool in_place = random_.between(0, 1) == 0;
+    SCOPED_TRACE(fmt::format("{} rows of {} in place {}", num_rows, dim, in_place));
+    compare(dim, [&](ops::Backend& backend) {
+      const auto input = to_device(backend, x, {num_rows, dim});
+      const auto weight = to_device(backend, scale, {dim});
+      GuardedOutput out(backend, {num_rows, dim}, in_place ? x : std::vector<float>(x.size()));
+      backend.rms_norm({.x = in_place ? out.view() : input.view,
+                        .weight = weight.view,
+                        .epsilon = 1e-5F,
+                        .out = out.view()});
+      return out.take();
+    });
+  }
+}
+
+// Per-head norms of queries and keys: the rows are [num_tokens, num_heads].
+TEST_P(RowsTest, RmsNormOfHeads) {
+  const auto x = random_.normals(13 * 5 * 80);
+  const auto scale = random_.normals(80);
+  compare(80, [&](ops::Backend& backend) {
+    const auto weight = to_device(backend, scale, {80});
+    GuardedOutput out(backend, {13, 5, 80}, x);
+    backend.rms_norm({.x = out.view(), .weight = weight.view, .epsilon = 1e-6F, .out = out.view()});
+    return out.take();
+  });
+}
+
+TEST_P(RowsTest, RmsNormOfZerosIsZero) {
+  const auto backend = make(1);
+  const auto weight = to_device(*backend, std::vector<float>(48, 1.0F), {48});
+  GuardedOutput out(*backend, {2, 48}, std::vector<float>(96, 0.0F));
+  backend->rms_norm({.x = out.view(), .weight = weight.view, .out = out.view()});
+  EXPECT_EQ(out.take(), std::vector<float>(96, 0.0F));
+}
+
+TEST_P(RowsTest, AddAndAddRmsNorm) {
+  for (const int64_t dim : odd_dims()) {
+    const int64_t num_rows = random_.between(1, 67);
+    const auto x = random_.normals(num_rows * dim);
+    const auto delta = random_.normals(num_rows * dim);
+    const auto scale = random_.normals(dim);
+    SCOPED_TRACE(fmt::format("{} rows of {}", num_rows, dim));
+    const Shape shape{num_rows, dim};
+    compare(
+        dim,
+        [&](ops::Backend& backend) {
+          GuardedOutput sum(backend, shape, x);
+          backend.add(sum.view(), to_device(backend, delta, shape).view);
+          return sum.take();
+        },
+        0.0);
+    for (const bool want_sum : {false, true}) {
+      compare(
+          dim,
+          [&](ops::Backend& backend) {
+            GuardedOutput sum(backend, shape, x);
+            GuardedOutput out(backend, shape);
+            const auto change = to_device(backend, delta, shape);
+            const auto weight = to_device(backend, scale, {dim});
+            backend.add_rms_norm({.x = sum.view(),
+                                  .delta = change.view,
+                                  .weight = weight.view,
+                                  .epsilon = 1e-5F,
+                                  .out = out.view()});
+            return want_sum ? sum.take() : out.take();
+          },
+          want_sum ? 0.0 : kTolerance);
+    }
+  }
+}
+
+TEST_P(RowsTest, GatedActivation) {
+  for (const auto activation : {ops::Activation::silu, ops::Activation::gelu_tanh}) {
+    for (const int64_t dim : odd_dims()) {
+      const Shape shape{random_.between(1, 9), dim};
+      // Far into both tails, where exp overflows or vanishes.
+      const auto gate = random_.normals(shape.num_elements(), random_.pick<float>({1.0F, 60.0F}));
+      const auto up = random_.normals(shape.num_elements());
+      const int64_t place = random_.between(0, 2);
+      SCOPED_TRACE(
+          fmt::format("activation {} dim {} place {}", static_cast<int>(activation), dim, place));
+      compare(dim, [&](ops::Backend& backend) {
+        const auto gate_input = to_device(backend, gate, shape);
+        const auto up_input = to_device(backend, up, shape);
+        GuardedOutput out(backend, shape, place == 1 ? gate : up);
+        backend.gated_activation({.activation = activation,
+                                  .gate = place == 1 ? out.view() : gate_input.view,
+                                  .up = place == 2 ? out.view() : up_input.view,
+                                  .out = out.view()});
+        return out.take();
+      });
+    }
+  }
+}
+
+// Each element by itself: a small one must not hide behind its neighbours.
+TEST_P(RowsTest, GatedActivationAtTheExtremes) {
+  const std::vector<float> gate = {0.0F,  -0.0F, 1e-30F, -1e-30F, 1e-4F, -1e-4F, 1.0F,  -1.0F,
+                                   10.0F, -5.0F, 90.0F,  -50.0F,  500.F, -80.0F, 1e30F, 20.0F};
+  const auto count = static_cast<int64_t>(gate.size());
+  for (const auto activation : {ops::Activation::silu, ops::Activation::gelu_tanh}) {
+    std::vector<std::vector<float>> results;
+    const auto candidate = make(1);
+    for (ops::Backend* backend : {reference_.get(), candidate.get()}) {
+      const auto up = to_device(*backend, std::vector<float>(gate.size(), 1.0F), {1, count});
+      GuardedOutput out(*backend, {1, count}, gate);
+      backend->gated_activation(
+          {.activation = activation, .gate = out.view(), .up = up.view, .out = out.view()});
+      results.push_back(out.take());
+    }
+    for (size_t i = 0; i < gate.size(); ++i) {
+      // gelu_tanh cancels in its negative tail: there only an absolute bound is fair.
+      const float allowed =
+          1e-5F * std::abs(results[0][i]) + 1e-6F * std::min(1.0F, std::abs(gate[i]));
+      EXPECT_NEAR(results[1][i], results[0][i], allowed) << "at " << gate[i];
+    }
+  }
+}
+
+TEST_P(RowsTest, SoftCap) {
+  for (const int64_t dim : odd_dims()) {
+    const Shape shape{random_.between(1, 5), dim};
+    const auto x =
+        random_.normals(shape.num_elements(), random_.pick<float>({0.1F, 20.0F, 500.0F}));
+    compare(dim, [&](ops::Backend& backend) {
+      GuardedOutput out(backend, shape, x);
+      backend.soft_cap({.x = out.view(), .cap = 30.0F});
+      return out.take();
+    });
+  }
+}
+
+TEST_P(RowsTest, RopeAnglesToTheEndOfALongContext) {
+  for (const int64_t half : {1, 4, 15, 32, 48, 64, 128}) {
+    std::vector<float> frequencies;
+    for (int64_t j = 0; j < half; ++j) {
+      frequencies.push_back(static_cast<float>(
+          std::pow(10000.0, -static_cast<double>(j) / static_cast<double>(half))));
+    }
+    std::vector<int32_t> positions = {0, 1, 131071};
+    for (int64_t i = random_.between(0, 30); i > 0; --i) {
+      positions.push_back(static_cast<int32_t>(random_.between(0, 131071)));
+    }
+    SCOPED_TRACE(half);
+    compare(
+        half,
+        [&](ops::Backend& backend) {
+          const auto inv_freq = to_device(backend, frequencies, {half});
+          GuardedOutput out(backend, {static_cast<int64_t>(positions.size()), 2, half});
+          backend.rope_angles({.positions = positions,
+                               .inv_freq = inv_freq.view,
+                               .magnitude = 1.19F,
+                               .out = out.view()});
+          return out.take();
+        },
+        1e-5);
+  }
+}
+
+TEST_P(RowsTest, RopeOfBothLayoutsAndPartialHeads) {
+  for (const auto layout : {ops::RopeLayout::halves, ops::RopeLayout::interleaved}) {
+    for (const int64_t head_dim : {2, 32, 64, 80, 96, 128, 256}) {
+      for (const int64_t rotary_dim : {head_dim, 2 * ((head_dim + 5) / 6)}) {
+        const int64_t num_tokens = random_.between(1, 67);
+        const int64_t num_heads = random_.pick<int64_t>({1, 3, 7, 8});
+        const auto x = random_.normals(num_tokens * num_heads * head_dim);
+        const auto turns = random_.normals(num_tokens * rotary_dim);
+        SCOPED_TRACE(fmt::format("layout {} head_dim {} rotary_dim {} tokens {} heads {}",
+                                 static_cast<int>(layout), head_dim, rotary_dim, num_tokens,
+                                 num_heads));
+        compare(head_dim, [&](ops::Backend& backend) {
+          const auto angles = to_device(backend, turns, {num_tokens, 2, rotary_dim / 2});
+          GuardedOutput out(backend, {num_tokens, num_heads, head_dim}, x);
+          backend.rope({.x = out.view(), .angles = angles.view, .layout = layout});
+          return out.take();
+        });
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RowsTest, ::testing::ValuesIn(candidates()), candidate_name);
+
+}  // namespace
+}  // namespace hasten::conformance
