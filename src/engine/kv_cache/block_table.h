@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// BlockTable: the blocks that hold one sequence's keys and values in one cache group.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/kv_cache/block_pool.h"
+
+namespace hasten::engine {
+
+/// Entry i holds positions [i * block_size, (i + 1) * block_size); -1 where the block has left the
+/// window and was given back. Clearing or destroying the table gives all blocks back. One thread.
+class BlockTable {
+ public:
+  /// `pool` must outlive the table.
+  BlockTable(BlockPool& pool, int64_t block_size) : pool_(&pool), block_size_(block_size) {}
+
+  /// Grows the table until positions [0, num_tokens) have an entry. False, and nothing is changed,
+  /// when the pool has not enough free blocks.
+  [[nodiscard]] bool extend(int64_t num_tokens);
+  /// Gives back the blocks that lie wholly before `position`.
+  void release_before(int64_t position);
+  /// Makes this empty table begin with positions [0, num_tokens) of `source`: whole blocks by
+  /// reference; the last one, if only a part of it counts, as a new block to copy into, returned
+  /// as (from, to). The pool must have a free block for that.
+  [[nodiscard]] std::optional<std::pair<int32_t, int32_t>> share_prefix(const BlockTable& source,
+                                                                        int64_t num_tokens);
+  void clear();
+
+  /// Whether every block with a position in [begin, end) is here.
+  bool covers(int64_t begin, int64_t end) const;
+  /// Blocks among the first `num_entries` entries.
+  int64_t num_held(int64_t num_entries) const;
+  int64_t num_held() const { return num_held_; }
+  std::span<const int32_t> ids() const { return ids_; }
+
+ private:
+  BlockPool* pool_;
+  int64_t block_size_;
+  std::vector<BlockRef> blocks_;
+  std::vector<int32_t> ids_;  // of blocks_, as the device reads them
+  int64_t num_held_ = 0;      // entries that are not -1
+  int64_t num_released_ = 0;  // leading entries that are -1
+};
+
+}  // namespace hasten::engine

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of cache memory: monotone functions and bisection.
+#include "engine/kv_cache/sizing.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace hasten::engine {
+namespace {
+
+constexpr int64_t kTooMuch = std::numeric_limits<int64_t>::max();
+
+/// The largest x in [low, high] with fits(x), given that fits(low) and that fits never turns from
+/// false to true.
+template <class Fits>
+int64_t bisect(int64_t low, int64_t high, Fits fits) {
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    if (fits(middle))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+/// Sum over the groups of num_blocks(group) * block_bytes, or kTooMuch.
+template <class NumBlocks>
+int64_t total_bytes(std::span<const GroupSize> groups, NumBlocks num_blocks) {
+  int64_t total = 0;
+  for (const GroupSize& group : groups) {
+    const auto bytes = checked_mul(num_blocks(group), group.block_bytes);
+    const auto sum = bytes ? checked_add(total, *bytes) : std::nullopt;
+    if (!sum) return kTooMuch;
+    total = *sum;
+  }
+  return total;
+}
+
+double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+int64_t peak_blocks(int64_t num_tokens, int64_t window, int64_t step_tokens, int64_t block_size) {
+  const int64_t all = ceil_div(num_tokens, block_size);
+  if (window == 0) return all;
+  // Besides the step's own tokens its first query sees window - 1 others. Where they begin inside
+  // a block they touch one block more.
+  return std::min(all, ceil_div(window - 1 + step_tokens, block_size) + 1);
+}
+
+CacheSizing size_cache(const SizingInput& input) {
+  HASTEN_CHECK(input.block_size > 0 && input.max_context > 0 && input.max_sequences > 0 &&
+               input.step_tokens > 0 && input.context >= 0);
+  const auto peak = [&](int64_t tokens, const GroupSize& group) {
+    return peak_blocks(tokens, group.window, input.step_tokens, input.block_size);
+  };
+  const auto sequence_bytes = [&](int64_t tokens) {
+    return total_bytes(input.groups, [&](const GroupSize& g) { return peak(tokens, g); });
+  };
+  // A slot, block id * block_size + offset, is an int32_t.
+  const int64_t max_blocks = std::numeric_limits<int32_t>::max() / input.block_size;
+  const int64_t max_context = std::min(input.max_context, max_blocks * input.block_size);
+
+  const auto fits = [&](int64_t tokens) { return sequence_bytes(tokens) <= input.bytes; };
+  const int64_t least = input.context > 0 ? input.context : 1;
+  if (least > max_context)
+    fail(ErrorCode::invalid_argument,
+         "a context of {} tokens is above the limit of {}: lower --ctx", least, max_context);
+  if (!fits(least))
+    fail(ErrorCode::resource_exhausted,
+         "keys and values of one sequence of {} tokens take {:.1f} MiB, but there are {:.1f} MiB "
+         "for the cache, enough for {} tokens: lower --ctx or raise --kv-cache-bytes",
+         least, mib(sequence_bytes(least)), mib(input.bytes), fits(1) ? bisect(1, least, fits) : 0);
+
+  CacheSizing sizing;
+  sizing.context = input.context > 0 ? input.context : bisect(1, max_context, fits);
+  // Every group holds one whole sequence; what is left makes all of them grow alike, because short
+  // sequences take as many blocks of each, until max_sequences cannot use more.
+  const auto num_blocks = [&](int64_t level, const GroupSize& group) {
+    const int64_t one = peak(sizing.context, group);
+    const int64_t useful = checked_mul(one, input.max_sequences).value_or(max_blocks);
+    return std::clamp(level, one, std::min(useful, max_blocks));
+  };
+  const auto bytes = [&](int64_t level) {
+    return total_bytes(input.groups, [&](const GroupSize& g) { return num_blocks(level, g); });
+  };
+  const int64_t level =
+      bisect(1, max_blocks, [&](int64_t blocks) { return bytes(blocks) <= input.bytes; });
+  for (const GroupSize& group : input.groups) sizing.num_blocks.push_back(num_blocks(level, group));
+  sizing.bytes = bytes(level);
+  return sizing;
+}
+
+}  // namespace hasten::engine
