@@ -62,6 +62,7 @@ struct TokenizerSpec {
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<SpacePrefix> space_prefix;  // spm only
+  bool single_space_prefix = false;         // spm: no prefix where a space stands already
   bool remove_extra_whitespaces = false;    // spm: spaces at both ends and repeated ones
   std::optional<bool> ignore_merges;  // bpe: a word that is a token is that token, merges or not
   std::optional<bool> normalize_nfc;  // Unicode composition before anything else

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leftmost-longest matching of added tokens, with the rules of tokenizer.json.
+#include "text/added_tokens.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace hasten::text {
+namespace {
+
+std::vector<PrefixMatcher::Name> matched_as_written(const TokenizerSpec& spec,
+                                                    const Vocabulary& vocabulary) {
+  // SentencePiece matches user-defined pieces after it has normalised the text; a tokenizer.json,
+  // which lists merges, before.
+  const bool user_defined = spec.kind == TokenizerKind::bpe || !spec.merges.empty();
+  std::vector<PrefixMatcher::Name> names;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    const TokenType type = vocabulary.type(id);
+    if (type == TokenType::control || type == TokenType::unknown ||
+        (user_defined && type == TokenType::user_defined)) {
+      names.push_back({vocabulary.bytes(id), id});
+    }
+  }
+  return names;
+}
+
+// \w of the regular expressions: letters, marks, digits, connectors.
+bool is_word_char(const Utf8Char& c) {
+  const Category category = char_properties(c.code_point).category;
+  return c.valid && (is_letter(category) || is_mark(category) || category == Category::nd ||
+                     category == Category::pc);
+}
+
+// The character that ends at `end`, which is not 0.
+Utf8Char decode_before(std::string_view text, size_t end) {
+  size_t begin = end - 1;
+  while (begin > 0 && end - begin < 4 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) {
+    --begin;
+  }
+  const Utf8Char c = decode_utf8(text.substr(begin, end - begin));
+  return c.length == end - begin ? c : Utf8Char{.length = 1};
+}
+
+bool is_white(const Utf8Char& c) { return c.valid && char_properties(c.code_point).white_space; }
+
+bool stands_alone(std::string_view text, size_t begin, size_t end) {
+  return (begin == 0 || !is_word_char(decode_before(text, begin))) &&
+         (end == text.size() || !is_word_char(decode_utf8(text.substr(end))));
+}
+
+}  // namespace
+
+ControlFilter::ControlFilter(bool parse_special, std::span<const TextRange> literal,
+                             size_t text_bytes)
+    : parse_special_(parse_special), literal_(literal.begin(), literal.end()) {
+  for (const TextRange& range : literal_) {
+    if (range.begin < 0 || range.begin > range.end || static_cast<size_t>(range.end) > text_bytes) {
+      fail(ErrorCode::invalid_argument, "literal range [{}, {}) is outside a text of {} bytes",
+           range.begin, range.end, text_bytes);
+    }
+  }
+  std::erase_if(literal_, [](const TextRange& range) { return range.begin == range.end; });
+  std::sort(literal_.begin(), literal_.end(),
+            [](const TextRange& a, const TextRange& b) { return a.begin < b.begin; });
+  size_t kept = 0;
+  for (const TextRange& range : literal_) {
+    if (kept > 0 && range.begin <= literal_[kept - 1].end) {
+      literal_[kept - 1].end = std::max(literal_[kept - 1].end, range.end);
+    } else {
+      literal_[kept++] = range;
+    }
+  }
+  literal_.resize(kept);
+}
+
+bool ControlFilter::allows(size_t begin, size_t end) const {
+  if (!parse_special_) return false;
+  const auto after = std::partition_point(
+      literal_.begin(), literal_.end(),
+      [&](const TextRange& range) { return range.end <= static_cast<int64_t>(begin); });
+  return after == literal_.end() || after->begin >= static_cast<int64_t>(end);
+}
+
+AddedTokens::AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary)
+    : vocabulary_(vocabulary), names_(matched_as_written(spec, vocabulary)) {
+  for (const AddedTokenRule& rule : spec.added_token_rules) {
+    if (rule.id < 0 || rule.id >= vocabulary.size()) {
+      fail(ErrorCode::invalid_data, "added token {} is outside the vocabulary of {} tokens",
+           rule.id, vocabulary.size());
+    }
+    rules_[rule.id] = rule;
+  }
+}
+
+std::optional<AddedTokens::Match> AddedTokens::next(std::string_view text, size_t from,
+                                                    const ControlFilter& filter) const {
+  for (size_t at = from; at < text.size(); ++at) {
+    const auto accept = [&](const PrefixMatcher::Match& match) {
+      const size_t end = at + match.length;
+      if (vocabulary_.type(match.id) != TokenType::user_defined && !filter.allows(at, end)) {
+        return false;
+      }
+      const auto rule = rules_.find(match.id);
+      return rule == rules_.end() || !rule->second.single_word || stands_alone(text, at, end);
+    };
+    const PrefixMatcher::Match found = names_.longest(text.substr(at), accept);
+    if (found.length == 0) continue;
+
+    Match match{.begin = at, .end = at + found.length, .id = found.id};
+    const auto rule = rules_.find(found.id);
+    if (rule == rules_.end()) return match;
+    if (rule->second.lstrip) {
+      while (match.begin > from) {
+        const Utf8Char before = decode_before(text, match.begin);
+        if (!is_white(before)) break;
+        match.begin -= before.length;
+      }
+    }
+    if (rule->second.rstrip) {
+      while (match.end < text.size()) {
+        const Utf8Char after = decode_utf8(text.substr(match.end));
+        if (!is_white(after)) break;
+        match.end += after.length;
+      }
+    }
+    return match;
+  }
+  return std::nullopt;
+}
+
+std::optional<int32_t> AddedTokens::find(std::string_view name) const {
+  const int32_t id = names_.find(name);
+  return id < 0 ? std::nullopt : std::optional(id);
+}
+
+}  // namespace hasten::text

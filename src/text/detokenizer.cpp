@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strips the artificial leading space and releases whole characters.
+#include "text/detokenizer.h"
+
+namespace hasten::text {
+
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options)
+    : tokenizer_(tokenizer),
+      options_(options),
+      strip_space_(options.at_text_start && tokenizer.adds_space_prefix()) {}
+
+std::string Detokenizer::append(int32_t id) {
+  std::string_view bytes = tokenizer_.token_bytes(id);
+  if (!options_.show_special && tokenizer_.is_special(id)) return {};
+  if (strip_space_ && !bytes.empty()) {
+    if (bytes.front() == ' ') bytes.remove_prefix(1);
+    strip_space_ = false;
+  }
+  return assembler_.append(bytes);
+}
+
+std::string Detokenizer::flush() { return assembler_.flush(); }
+
+}  // namespace hasten::text

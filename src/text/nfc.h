@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unicode Normalization Form C, which the tokenizers of some models ask for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hasten::text {
+
+/// Whether `text` certainly is in NFC already: it holds no character that NFC could touch. Cheap,
+/// and true of nearly all text.
+[[nodiscard]] bool is_nfc_stable(std::string_view text);
+
+/// `text` in NFC (Unicode Standard Annex #15). Malformed UTF-8 is kept as it is. Near-linear.
+[[nodiscard]] std::string to_nfc(std::string_view text);
+
+}  // namespace hasten::text

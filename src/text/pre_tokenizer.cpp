@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear scanners that match what the regular expressions of byte-level BPE match.
+#include "text/pre_tokenizer.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace hasten::text {
+namespace {
+
+constexpr PreTokenizer kPreTokenizers[] = {
+    {"gpt-2", WordScanner::gpt2, false, false, false},
+    {"phi-2", WordScanner::gpt2, false, false, false},
+    {"smollm", WordScanner::gpt2_digits, false, false, false},
+    {"starcoder", WordScanner::gpt2_digits, false, false, false},
+    {"llama-bpe", WordScanner::llama3, true, true, false},
+    {"llama3", WordScanner::llama3, true, true, false},
+    {"llama-v3", WordScanner::llama3, true, true, false},
+    {"qwen2", WordScanner::qwen2, false, false, true},
+    {"deepseek-r1-qwen", WordScanner::qwen2, false, false, true},
+};
+
+// The classes that the expressions tell apart.
+enum class CharClass : uint8_t {
+  letter,   // \p{L}
+  number,   // \p{N}
+  newline,  // [\r\n]
+  space,    // the rest of \s
+  symbol,   // everything else
+  end,      // no character: the end of the text
+};
+
+struct ClassifiedChar {
+  CharClass char_class;
+  uint8_t length;  // bytes
+};
+
+CharClass classify_code_point(uint32_t code_point) {
+  if (code_point == '\r' || code_point == '\n') return CharClass::newline;
+  const CharProperties properties = char_properties(code_point);
+  if (properties.white_space) return CharClass::space;
+  if (is_letter(properties.category)) return CharClass::letter;
+  if (is_number(properties.category)) return CharClass::number;
+  return CharClass::symbol;
+}
+
+constexpr std::array<CharClass, 128> kAsciiClasses = [] {
+  std::array<CharClass, 128> classes{};
+  for (size_t c = 0; c < classes.size(); ++c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool space = c == ' ' || c == '\t' || c == '\v' || c == '\f';
+    classes[c] = letter                   ? CharClass::letter
+                 : c >= '0' && c <= '9'   ? CharClass::number
+                 : c == '\r' || c == '\n' ? CharClass::newline
+                 : space                  ? CharClass::space
+                                          : CharClass::symbol;
+  }
+  return classes;
+}();
+
+ClassifiedChar classify(std::string_view text, size_t at) {
+  if (at >= text.size()) return {CharClass::end, 0};
+  const auto byte = static_cast<uint8_t>(text[at]);
+  if (byte < 0x80) return {kAsciiClasses[byte], 1};
+  const Utf8Char next = decode_utf8(text.substr(at));
+  return {classify_code_point(next.code_point), next.length};
+}
+
+bool is_white(CharClass c) { return c == CharClass::space || c == CharClass::newline; }
+
+// Past the run of `wanted` that begins at `at`.
+size_t skip_run(std::string_view text, size_t at, CharClass wanted) {
+  for (ClassifiedChar c = classify(text, at); c.char_class == wanted; c = classify(text, at)) {
+    at += c.length;
+  }
+  return at;
+}
+
+// The length of 's 't 're 've 'm 'll 'd at the front, or 0. Without case, U+017F is an s too.
+size_t contraction_length(std::string_view text, bool any_case) {
+  if (text.size() < 2 || text[0] != '\'') return 0;
+  const auto lower = [&](size_t i) {
+    const char c = i < text.size() ? text[i] : '\0';
+    return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
+  const char second = lower(1);
+  const char third = lower(2);
+  switch (second) {
+    case 's':
+    case 't':
+    case 'm':
+    case 'd':
+      return 2;
+    case 'r':
+    case 'v':
+      return third == 'e' ? 3 : 0;
+    case 'l':
+      return third == 'l' ? 3 : 0;
+    default:
+      return any_case && text.substr(1).starts_with("\xC5\xBF") ? 3 : 0;
+  }
+}
+
+// \s+(?!\S)|\s+ at the front, which is white space: the run, less its last character if a word
+// follows and the run has more than one. `isolated` is a class that counts as the end of the text.
+size_t white_space_length(std::string_view text, CharClass isolated) {
+  size_t at = 0;
+  size_t last = 0;  // where the last white character begins
+  ClassifiedChar c = classify(text, 0);
+  for (; is_white(c.char_class); c = classify(text, at)) {
+    last = at;
+    at += c.length;
+  }
+  const bool word_follows = c.char_class != CharClass::end && c.char_class != isolated;
+  return word_follows && last > 0 ? last : at;
+}
+
+size_t gpt2_word(std::string_view text, bool digits_alone) {
+  const ClassifiedChar first = classify(text, 0);
+  if (digits_alone && first.char_class == CharClass::number) return first.length;
+  if (const size_t length = contraction_length(text, /*any_case=*/false)) return length;
+
+  const CharClass isolated = digits_alone ? CharClass::number : CharClass::end;
+  const size_t start = text[0] == ' ' ? 1 : 0;
+  const CharClass kind = classify(text, start).char_class;
+  if (!is_white(kind) && kind != CharClass::end && kind != isolated) {
+    return skip_run(text, start, kind);
+  }
+  return white_space_length(text, isolated);
+}
+
+size_t llama3_word(std::string_view text, int max_digits) {
+  if (const size_t length = contraction_length(text, /*any_case=*/true)) return length;
+
+  const ClassifiedChar first = classify(text, 0);
+  const bool may_lead =
+      first.char_class == CharClass::space || first.char_class == CharClass::symbol;
+  const size_t start = may_lead ? first.length : 0;
+  const size_t letters_end = skip_run(text, start, CharClass::letter);
+  if (letters_end > start) return letters_end;
+
+  if (first.char_class == CharClass::number) {
+    size_t at = 0;
+    ClassifiedChar c = first;
+    for (int i = 0; i < max_digits && c.char_class == CharClass::number; ++i) {
+      at += c.length;
+      c = classify(text, at);
+    }
+    return at;
+  }
+
+  const size_t symbols = text[0] == ' ' ? 1 : 0;
+  const size_t symbols_end = skip_run(text, symbols, CharClass::symbol);
+  if (symbols_end > symbols) return skip_run(text, symbols_end, CharClass::newline);
+
+  // \s*[\r\n]+ ends with the last newline of the run.
+  size_t newline_end = 0;
+  size_t at = 0;
+  for (ClassifiedChar c = first; is_white(c.char_class); c = classify(text, at)) {
+    at += c.length;
+    if (c.char_class == CharClass::newline) newline_end = at;
+  }
+  return newline_end > 0 ? newline_end : white_space_length(text, CharClass::end);
+}
+
+}  // namespace
+
+const PreTokenizer& find_pre_tokenizer(std::string_view name) {
+  std::string known;
+  for (const PreTokenizer& entry : kPreTokenizers) {
+    if (entry.name == name) return entry;
+    known.append(known.empty() ? "" : ", ").append(entry.name);
+  }
+  fail(ErrorCode::unsupported, "the pre-tokenizer \"{:.60}\" is not known; known are {}", name,
+       known);
+}
+
+size_t first_word_length(WordScanner scanner, std::string_view text) {
+  switch (scanner) {
+    case WordScanner::gpt2:
+      return gpt2_word(text, /*digits_alone=*/false);
+    case WordScanner::gpt2_digits:
+      return gpt2_word(text, /*digits_alone=*/true);
+    case WordScanner::llama3:
+      return llama3_word(text, 3);
+    case WordScanner::qwen2:
+      return llama3_word(text, 1);
+  }
+  HASTEN_CHECK(false);
+}
+
+}  // namespace hasten::text

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sorted list used as a trie: each further byte narrows the range of names that still fit.
+#include "text/prefix_matcher.h"
+
+#include <algorithm>
+
+namespace hasten::text {
+
+PrefixMatcher::PrefixMatcher(std::vector<Name> names) : names_(std::move(names)) {
+  std::erase_if(names_, [](const Name& name) { return name.text.empty(); });
+  std::stable_sort(names_.begin(), names_.end(),
+                   [](const Name& a, const Name& b) { return a.text < b.text; });
+  const auto last = std::unique(names_.begin(), names_.end(),
+                                [](const Name& a, const Name& b) { return a.text == b.text; });
+  names_.erase(last, names_.end());
+  for (size_t i = 0; i < names_.size(); ++i) {
+    Range& range = with_first_byte_[static_cast<uint8_t>(names_[i].text[0])];
+    if (range.end == 0) range.begin = i;
+    range.end = i + 1;
+  }
+}
+
+PrefixMatcher::Range PrefixMatcher::narrow(Range range, size_t depth, char next) const {
+  // string_view compares bytes as unsigned, so the list is sorted by unsigned bytes too.
+  const auto byte_at = [&](const Name& name) { return static_cast<uint8_t>(name.text[depth]); };
+  const auto begin = names_.begin() + static_cast<ptrdiff_t>(range.begin);
+  const auto end = names_.begin() + static_cast<ptrdiff_t>(range.end);
+  const auto wanted = static_cast<uint8_t>(next);
+  const auto lower =
+      std::partition_point(begin, end, [&](const Name& name) { return byte_at(name) < wanted; });
+  const auto upper =
+      std::partition_point(lower, end, [&](const Name& name) { return byte_at(name) == wanted; });
+  return {static_cast<size_t>(lower - names_.begin()), static_cast<size_t>(upper - names_.begin())};
+}
+
+int32_t PrefixMatcher::find(std::string_view name) const {
+  const auto found =
+      std::lower_bound(names_.begin(), names_.end(), name,
+                       [](const Name& entry, std::string_view key) { return entry.text < key; });
+  return found != names_.end() && found->text == name ? found->id : -1;
+}
+
+}  // namespace hasten::text

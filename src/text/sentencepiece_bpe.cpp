@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// SentencePiece BPE (Kudo and Richardson 2018, arXiv:1808.06226): characters merged by the scores
+// of the pieces that they make, bytes where a character is unknown, spaces kept as symbols.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "text/merge_rules.h"
+#include "text/prefix_matcher.h"
+#include "text/segment_encoder.h"
+#include "text/utf8.h"
+
+namespace hasten::text {
+namespace {
+
+// The rank of each token: equal scores share one, the highest score is 0.
+std::vector<int32_t> ranks_of_scores(const std::vector<float>& scores) {
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (std::isnan(scores[i])) fail(ErrorCode::invalid_data, "the score of token {} is NaN", i);
+  }
+  std::vector<float> distinct = scores;
+  std::sort(distinct.begin(), distinct.end(), std::greater<>());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  std::vector<int32_t> ranks;
+  ranks.reserve(scores.size());
+  for (const float score : scores) {
+    const auto place = std::lower_bound(distinct.begin(), distinct.end(), score, std::greater<>());
+    ranks.push_back(static_cast<int32_t>(place - distinct.begin()));
+  }
+  return ranks;
+}
+
+PrefixMatcher user_defined_pieces(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+  std::vector<PrefixMatcher::Name> names;
+  for (int32_t id = 0; spec.merges.empty() && id < vocabulary.size(); ++id) {
+    if (vocabulary.type(id) == TokenType::user_defined) names.push_back({vocabulary.bytes(id), id});
+  }
+  return PrefixMatcher(std::move(names));
+}
+
+class SentencePieceBpe final : public SegmentEncoder {
+ public:
+  SentencePieceBpe(const TokenizerSpec& spec, const Vocabulary& vocabulary)
+      : vocabulary_(vocabulary),
+        space_prefix_(spec.space_prefix.value_or(SpacePrefix::every)),
+        single_space_prefix_(spec.single_space_prefix),
+        remove_extra_whitespaces_(spec.remove_extra_whitespaces),
+        unk_(spec.unk),
+        user_defined_(user_defined_pieces(spec, vocabulary)),
+        part_only_(characters_that_are_parts_only()),
+        merges_(make_merges(spec)) {
+    for (size_t c = 0; c < ascii_symbols_.size(); ++c) {
+      const char character = static_cast<char>(c);
+      ascii_symbols_[c] = find_symbol({&character, 1});
+    }
+  }
+
+  void encode(const Segment& segment, std::vector<int32_t>& out) const override {
+    const std::string text = normalize(segment);
+    std::string_view rest = text;
+    size_t run = 0;  // bytes before the next user-defined piece
+    while (run < rest.size()) {
+      const PrefixMatcher::Match piece = user_defined_.longest(rest.substr(run));
+      if (piece.length == 0) {
+        run += decode_utf8(rest.substr(run)).length;
+        continue;
+      }
+      encode_run(rest.substr(0, run), out);
+      out.push_back(piece.id);
+      rest.remove_prefix(run + piece.length);
+      run = 0;
+    }
+    encode_run(rest, out);
+  }
+
+ private:
+  // Characters that stand in pieces but are no pieces themselves merge like symbols, numbered from
+  // vocab_size on, and become bytes if nothing joins them.
+  std::unordered_map<std::string_view, int32_t> characters_that_are_parts_only() const {
+    std::unordered_map<std::string_view, int32_t> symbols;
+    for (int32_t id = 0; id < vocabulary_.size(); ++id) {
+      std::string_view piece = vocabulary_.bytes(id);
+      if (vocabulary_.find_ordinary(piece) != id) continue;
+      while (!piece.empty()) {
+        const std::string_view character = piece.substr(0, decode_utf8(piece).length);
+        piece.remove_prefix(character.size());
+        if (vocabulary_.find_ordinary(character) >= 0) continue;
+        symbols.emplace(character, vocabulary_.size() + static_cast<int32_t>(symbols.size()));
+      }
+    }
+    return symbols;
+  }
+
+  MergeTable make_merges(const TokenizerSpec& spec) const {
+    if (!spec.merges.empty()) return merges_of_list(spec.merges, vocabulary_);
+    if (spec.scores.size() != spec.tokens.size()) {
+      fail(ErrorCode::invalid_data, "the tokenizer has {} tokens but {} scores", spec.tokens.size(),
+           spec.scores.size());
+    }
+    return merges_of_ranks(ranks_of_scores(spec.scores), vocabulary_,
+                           [&](std::string_view bytes) { return find_symbol(bytes); });
+  }
+
+  int32_t find_symbol(std::string_view bytes) const {
+    const int32_t token = vocabulary_.find_ordinary(bytes);
+    if (token >= 0) return token;
+    const auto found = part_only_.find(bytes);
+    return found == part_only_.end() ? -1 : found->second;
+  }
+
+  std::string normalize(const Segment& segment) const {
+    std::string text;
+    if (remove_extra_whitespaces_) {
+      for (const char c : segment.text) {
+        if (c != ' ' || (!text.empty() && text.back() != ' ')) text.push_back(c);
+      }
+      text = replace_space_symbol(text);
+      while (text.ends_with(' ')) text.pop_back();
+    } else {
+      text = replace_space_symbol(segment.text);
+    }
+    const bool prefix = space_prefix_ == SpacePrefix::every ||
+                        (space_prefix_ == SpacePrefix::first && segment.starts_text);
+    const bool present = single_space_prefix_ && text.starts_with(' ');
+    if (prefix && !present && !text.empty()) text.insert(text.begin(), ' ');
+    return text;
+  }
+
+  void encode_run(std::string_view run, std::vector<int32_t>& out) const {
+    std::vector<int32_t> symbols;
+    symbols.reserve(run.size());
+    for (size_t at = 0; at < run.size();) {
+      const auto byte = static_cast<uint8_t>(run[at]);
+      const size_t length = byte < 0x80 ? 1 : decode_utf8(run.substr(at)).length;
+      const int32_t symbol =
+          byte < 0x80 ? ascii_symbols_[byte] : find_symbol(run.substr(at, length));
+      // An unknown character joins nothing.
+      symbols.push_back(symbol);
+      at += length;
+    }
+    MergeTable::Scratch scratch;
+    merges_.merge(symbols, scratch);
+    size_t at = 0;
+    bool after_unknown = false;
+    for (const int32_t symbol : symbols) {
+      const bool is_token = symbol >= 0 && symbol < vocabulary_.size();
+      const size_t length =
+          is_token ? vocabulary_.bytes(symbol).size() : decode_utf8(run.substr(at)).length;
+      if (is_token) {
+        out.push_back(symbol);
+        after_unknown = false;
+      } else {
+        after_unknown = fall_back(run.substr(at, length), after_unknown, out);
+      }
+      at += length;
+    }
+  }
+
+  // Appends the byte tokens of a character, or one unknown token for a run of such characters.
+  // Returns whether it was unknown.
+  bool fall_back(std::string_view character, bool after_unknown, std::vector<int32_t>& out) const {
+    const bool has_bytes = std::all_of(character.begin(), character.end(), [&](char c) {
+      return vocabulary_.byte_token(static_cast<uint8_t>(c)) >= 0;
+    });
+    if (!has_bytes) {
+      if (!after_unknown && unk_ >= 0) out.push_back(unk_);
+      return true;
+    }
+    for (const char c : character) out.push_back(vocabulary_.byte_token(static_cast<uint8_t>(c)));
+    return false;
+  }
+
+  const Vocabulary& vocabulary_;
+  SpacePrefix space_prefix_;
+  bool single_space_prefix_;
+  bool remove_extra_whitespaces_;
+  int32_t unk_;
+  PrefixMatcher user_defined_;
+  std::unordered_map<std::string_view, int32_t> part_only_;  // views of the vocabulary
+  MergeTable merges_;
+  std::array<int32_t, 128> ascii_symbols_{};
+};
+
+}  // namespace
+
+std::unique_ptr<const SegmentEncoder> make_sentencepiece_bpe(const TokenizerSpec& spec,
+                                                             const Vocabulary& vocabulary) {
+  return std::make_unique<SentencePieceBpe>(spec, vocabulary);
+}
+
+}  // namespace hasten::text

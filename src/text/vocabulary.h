@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokens of a vocabulary by id and by their bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer_spec.h"
+
+namespace hasten::text {
+
+/// The byte that a character of GPT-2's printable alphabet stands for ("Ġ" is the space), and back.
+[[nodiscard]] std::optional<std::string> from_gpt2_alphabet(std::string_view piece);
+[[nodiscard]] std::string to_gpt2_alphabet(std::string_view bytes);
+
+/// `text` with SentencePiece's space symbol U+2581 as a space.
+[[nodiscard]] std::string replace_space_symbol(std::string_view text);
+
+/// Every token as the bytes that it stands for, and the way back for ordinary tokens.
+///
+/// Ordinary tokens are those that merging makes: not control, unknown or byte tokens, and in
+/// byte-level vocabularies not user-defined ones, which are matched as they are written. In
+/// SentencePiece vocabularies U+2581 is a space, here and in the text that is encoded.
+/// Const after construction: any thread.
+class Vocabulary {
+ public:
+  /// Throws Error{invalid_data} for a type that does not exist, a token longer than kMaxTokenBytes,
+  /// or lists of different lengths.
+  explicit Vocabulary(const TokenizerSpec& spec);
+
+  // As spelled in the file; published vocabularies stay below 512. Bounds what matching costs.
+  static constexpr size_t kMaxTokenBytes = 2048;
+
+  int32_t size() const { return static_cast<int32_t>(types_.size()); }
+  TokenType type(int32_t id) const { return types_[static_cast<size_t>(id)]; }
+  std::string_view bytes(int32_t id) const {
+    const auto i = static_cast<size_t>(id);
+    return std::string_view(bytes_).substr(offsets_[i], offsets_[i + 1] - offsets_[i]);
+  }
+  /// Throws Error{invalid_argument} for an id outside the vocabulary.
+  void check(int32_t id) const;
+
+  /// The ordinary token of these bytes (the lowest id of equals), or -1. Allocates nothing.
+  int32_t find_ordinary(std::string_view bytes) const;
+  /// The token for one byte where no character token serves, or -1.
+  int32_t byte_token(uint8_t byte) const { return byte_tokens_[byte]; }
+  /// The ordinary or byte token spelled so in the file.
+  std::optional<int32_t> find_spelling(std::string_view piece) const;
+
+ private:
+  void append(std::string_view piece, TokenType type);
+  void build_index();
+  size_t slot_of(std::string_view bytes) const;
+
+  TokenizerKind kind_;
+  std::string bytes_;              // all tokens, one after the other
+  std::vector<uint32_t> offsets_;  // [size + 1] into bytes_
+  std::vector<TokenType> types_;
+  std::vector<bool> ordinary_;  // [size]
+  std::array<int32_t, 256> byte_tokens_;
+  // Open addressing, a power of two, at most half full; -1: empty. Seeded by the vocabulary itself,
+  // so that no file can aim its tokens at one slot.
+  std::vector<int32_t> slots_;
+  uint64_t seed_ = 0;
+};
+
+}  // namespace hasten::text
