@@ -13,10 +13,10 @@ namespace hasten {
 /// A conversation as its JSON (the shape of OpenAI's chat API), so that what clients send reaches
 /// the template unchanged.
 struct Chat {
-  std::string messages = "[]";        // JSON array of {"role", "content", …}
-  std::string tools;                  // JSON array, or empty
-  std::string template_arguments;     // JSON object of further template variables, or empty
-  bool add_generation_prompt = true;  // end with the opening of the assistant's turn
+  std::string messages = "[]";          // JSON array of {"role", "content", …}
+  std::string tools = {};               // JSON array, or empty
+  std::string template_arguments = {};  // JSON object of further template variables, or empty
+  bool add_generation_prompt = true;    // end with the opening of the assistant's turn
 };
 
 /// The prompt of a conversation. What users wrote never becomes a special token.

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implements hasten::Engine: opens the model, chooses sizes by arithmetic, and hands over to the
+// engine layer.
+#include "hasten/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/backends.h"
+#include "api/memory.h"
+#include "api/model_files.h"
+#include "api/tokenizer_impl.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "models/model.h"
+
+namespace hasten {
+namespace {
+
+// A step of 512 tokens is deep in the compute-bound part of the roofline on every CPU measured, and
+// short enough (well under a second for 1B weights) that decodes beside it do not stall for long.
+constexpr int64_t kStepTokens = 512;
+constexpr int32_t kMaxBatch = 32;
+// Keys and values take this share of what is free once the weights are counted; the rest is for the
+// page cache, activations and everything else on the machine.
+constexpr double kFreeMemoryShare = 0.6;
+
+DType kv_dtype(const std::string& name, const models::ModelInfo& info) {
+  if (name == "auto") {
+    return info.weight_types.starts_with("f32") ? DType::f32 : DType::bf16;
+  }
+  const auto dtype = dtype_from_name(name);
+  if (!dtype || (*dtype != DType::f32 && *dtype != DType::f16 && *dtype != DType::bf16)) {
+    fail_param("kv_type", "kv_type \"{}\" is unknown; known: auto, f32, f16, bf16", name);
+  }
+  return *dtype;
+}
+
+/// Checks the options that are numbers, so that arithmetic on them cannot go wrong.
+void check(const EngineOptions& options) {
+  constexpr int64_t kMaxContext = int64_t{1} << 24;
+  if (options.context < 0 || options.context > kMaxContext) {
+    fail_param("context", "context {} is outside [0, {}]", options.context, kMaxContext);
+  }
+  if (options.threads < 0 || options.threads > 1024) {
+    fail_param("threads", "threads {} is outside [0, 1024]", options.threads);
+  }
+  if (options.kv_cache_bytes < 0) {
+    fail_param("kv_cache_bytes", "kv_cache_bytes {} is negative", options.kv_cache_bytes);
+  }
+  if (options.max_batch < 0 || options.max_batch > 4096) {
+    fail_param("max_batch", "max_batch {} is outside [0, 4096]", options.max_batch);
+  }
+  constexpr int64_t kMaxStepTokens = int64_t{1} << 20;
+  if (options.step_tokens < 0 || options.step_tokens > kMaxStepTokens) {
+    fail_param("step_tokens", "step_tokens {} is outside [0, {}]", options.step_tokens,
+               kMaxStepTokens);
+  }
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  explicit Impl(const EngineOptions& options);
+
+  std::unique_ptr<const weights::Checkpoint> checkpoint;
+  Tokenizer tokenizer;
+  std::unique_ptr<ops::Backend> backend;
+  std::unique_ptr<engine::Engine> engine;
+  ModelInfo info;
+};
+
+Engine::Impl::Impl(const EngineOptions& options)
+    : checkpoint((check(options), api::open_model(options.model))),
+      tokenizer(std::make_unique<Tokenizer::Impl>(*checkpoint)),
+      backend(api::make_backend(options.devices, options.threads)) {
+  const int64_t started_us = monotonic_us();
+  models::LoadOptions load{.context = options.context, .progress = {}};
+  if (options.progress) {
+    load.progress = [&](int64_t done, int64_t total) {
+      options.progress("loading weights",
+                       total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total));
+    };
+  }
+  auto model = models::load_model(*checkpoint, *backend, load);
+  if (options.progress) options.progress("loading weights", 1.0);
+  const models::ModelInfo& loaded = model->info();
+  const auto& text = tokenizer.impl_->tokenizer;
+  if (text->vocab_size() > loaded.vocab_size) {
+    fail(ErrorCode::invalid_data,
+         "the tokenizer of {} has {} tokens and the model only {}; they do not belong together",
+         checkpoint->path().string(), text->vocab_size(), loaded.vocab_size);
+  }
+  if (options.context > loaded.max_context) {
+    log::warn(
+        "context {} is longer than the {} tokens that {} was trained for; answers may get "
+        "worse beyond them",
+        options.context, loaded.max_context, api::display_name(*checkpoint));
+  }
+
+  engine::CoreOptions core;
+  core.context = options.context;
+  core.kv_cache_bytes = options.kv_cache_bytes;
+  core.kv_dtype = kv_dtype(options.kv_type, loaded);
+  core.block_size = options.block_size;
+  core.max_batch = options.max_batch > 0 ? options.max_batch : kMaxBatch;
+  core.step_tokens = options.step_tokens > 0 ? options.step_tokens
+                                             : std::max<int64_t>(kStepTokens, core.max_batch);
+  core.max_batch = static_cast<int32_t>(std::min<int64_t>(core.max_batch, core.step_tokens));
+  core.max_queue = options.max_queue;
+  core.policy = options.policy;
+  if (core.kv_cache_bytes == 0) {
+    const int64_t available = api::measure_memory().available_bytes;
+    core.kv_cache_bytes = static_cast<int64_t>(
+        static_cast<double>(std::max<int64_t>(available, 0)) * kFreeMemoryShare);
+  }
+  engine = std::make_unique<engine::Engine>(std::move(model), *backend, text, core);
+
+  const engine::Capacity& capacity = engine->capacity();
+  info.name = api::display_name(*checkpoint);
+  info.family = loaded.family;
+  info.weight_types = loaded.weight_types;
+  info.device = backend->name();
+  info.chat_template = tokenizer.chat_template();
+  info.template_capabilities = tokenizer.template_capabilities();
+  info.vocab_size = loaded.vocab_size;
+  info.context = capacity.context;
+  info.train_context = loaded.max_context;
+  info.num_layers = loaded.num_layers;
+  info.num_parameters = loaded.num_parameters;
+  info.weight_bytes = loaded.weight_bytes;
+  info.kv_cache_bytes = capacity.kv_cache_bytes;
+  info.kv_bytes_per_token = capacity.kv_bytes_per_token;
+  info.num_kv_blocks = capacity.num_kv_blocks;
+  info.bytes_per_token = loaded.bytes_per_token;
+  info.ops_per_token = loaded.matmul_ops_per_token;
+  info.output_ops_per_token = loaded.output_ops_per_token;
+  info.attention_ops_per_token_key = loaded.attention_ops_per_token_key;
+  info.bos_token = text->bos();
+  info.eos_token = text->eos();
+  info.max_batch = capacity.max_batch;
+  info.step_tokens = capacity.step_tokens;
+  log::info("loaded {} in {:.1f} s: {}, context {}, {} MiB for keys and values", info.name,
+            static_cast<double>(monotonic_us() - started_us) * 1e-6, info.weight_types,
+            info.context, info.kv_cache_bytes >> 20);
+}
+
+struct Generation::State {
+  std::shared_ptr<engine::Ticket> ticket;
+};
+
+Generation::Generation(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Generation::Generation(Generation&&) noexcept = default;
+Generation& Generation::operator=(Generation&& other) noexcept {
+  if (this != &other) {
+    if (state_) state_->ticket->drop();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+Generation::~Generation() {
+  if (state_) state_->ticket->drop();
+}
+void Generation::cancel() {
+  if (state_) state_->ticket->cancel();
+}
+void Generation::wait() {
+  if (state_) state_->ticket->wait();
+}
+
+Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Engine::~Engine() = default;
+
+Generation Engine::submit(Request request, Sink sink) {
+  auto ticket = impl_->engine->submit(std::move(request), std::move(sink));
+  return Generation(std::make_shared<Generation::State>(Generation::State{std::move(ticket)}));
+}
+
+std::string Engine::generate(Request request, Usage* usage) {
+  std::string text;
+  std::string error;
+  Usage used;
+  Generation generation = submit(std::move(request), [&](const Chunk& chunk) {
+    if (chunk.choice == 0) text += chunk.text;
+    if (chunk.finish == Finish::error) error = chunk.error;
+    used = chunk.usage;
+  });
+  generation.wait();
+  if (!error.empty()) throw Error(ErrorCode::internal, error);
+  if (usage != nullptr) *usage = used;
+  return text;
+}
+
+bool Engine::drain(int64_t timeout_us) { return impl_->engine->drain(timeout_us); }
+const ModelInfo& Engine::model() const { return impl_->info; }
+Stats Engine::stats() const { return impl_->engine->stats(); }
+Health Engine::health() const { return impl_->engine->health(); }
+
+std::vector<int32_t> Engine::tokenize(std::string_view text, bool add_special,
+                                      bool parse_special) const {
+  return impl_->tokenizer.encode(text, add_special, parse_special);
+}
+std::string Engine::detokenize(const std::vector<int32_t>& tokens, bool show_special) const {
+  return impl_->tokenizer.decode(tokens, show_special);
+}
+std::string Engine::token_bytes(int32_t token) const { return impl_->tokenizer.token_bytes(token); }
+RenderedChat Engine::render_chat(const Chat& chat) const {
+  return impl_->tokenizer.render_chat(chat);
+}
+std::unique_ptr<ChatParser> Engine::chat_parser(const Chat& chat) const {
+  return impl_->tokenizer.chat_parser(chat);
+}
+
+}  // namespace hasten

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implements hasten/machine.h.
+#include "hasten/machine.h"
+
+#include <fstream>
+
+#include "api/memory.h"
+#include "backends/cpu/ceilings.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/workers.h"
+
+namespace hasten {
+namespace {
+
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+}  // namespace
+
+Machine describe_machine() {
+  Machine machine;
+  machine.cpu = processor_name();
+  machine.num_threads = cpu::num_physical_cores();
+  machine.isas = cpu::supported_isas();
+  machine.isa = machine.isas.front();
+  const api::Memory memory = api::measure_memory();
+  machine.memory_bytes = memory.total_bytes;
+  machine.available_bytes = memory.available_bytes;
+  return machine;
+}
+
+Ceilings measure_ceilings(int32_t num_threads) {
+  const cpu::Ceilings measured =
+      cpu::measure_ceilings(num_threads > 0 ? num_threads : cpu::num_physical_cores());
+  return {.read_bytes_per_second = measured.read_bytes_per_s,
+          .int8_ops_per_second = measured.int8_ops_per_s,
+          .bf16_flops_per_second = measured.bf16_flops_per_s,
+          .f32_flops_per_second = measured.f32_flops_per_s};
+}
+
+}  // namespace hasten
