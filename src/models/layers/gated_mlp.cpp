@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gated feed-forward block.
+#include "models/layers/gated_mlp.h"
+
+#include <array>
+
+namespace hasten::models {
+
+GatedMlp::GatedMlp(WeightLoader& load, int64_t layer, const Hyperparameters& h, bool fused)
+    : activation_(h.activation) {
+  LinearSource gate{.name = fused ? names::kGateUp : names::kGate,
+                    .layer = layer,
+                    .out_features = h.ffn_dim,
+                    .in_features = h.dim,
+                    .file_rows = fused ? 2 * h.ffn_dim : h.ffn_dim};
+  LinearSource up = gate;
+  if (fused)
+    up.first_row = h.ffn_dim;
+  else
+    up.name = names::kUp;
+  gate_ = load.linear(gate);
+  up_ = load.linear(up);
+  down_ = load.linear(
+      {.name = names::kDown, .layer = layer, .out_features = h.dim, .in_features = h.ffn_dim});
+}
+
+Tensor GatedMlp::operator()(const Step& step, const Tensor& x) const {
+  const Activations& a = step.activations;
+  const std::array projections = {gate_.times(x, a.gate), up_.times(x, a.up)};
+  step.backend.matmul_group(projections);
+  step.backend.gated_activation(
+      {.activation = activation_, .gate = a.gate, .up = a.up, .out = a.gate});
+  step.backend.matmul(down_.times(a.gate, a.delta));
+  return a.delta;
+}
+
+}  // namespace hasten::models
