@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "weights/gguf.h"
+#include "weights/hf_folder.h"
 
 namespace hasten::weights {
 
@@ -24,6 +25,10 @@ bool Checkpoint::add(std::string name, Tensor tensor) {
 }
 
 std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) return open_hf_folder(path);
+  if (path.extension() == ".safetensors") {
+    fail(ErrorCode::invalid_argument, "{} is part of a model; give its folder", path.string());
+  }
   return open_gguf_file(path);
 }
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the files of a Hugging Face folder and loads its safetensors.
+#include "weights/hf_folder.h"
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "weights/printable.h"
+#include "weights/safetensors.h"
+
+namespace hasten::weights {
+namespace {
+
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+// The largest published tokenizer.json has about 35 MB.
+constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
+
+// Whether a name from outside stays in its folder.
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+}
+
+class HfCheckpoint final : public Checkpoint {
+ public:
+  explicit HfCheckpoint(const std::filesystem::path& folder) : Checkpoint(folder) {
+    config_ = parse_object(kConfigFile);
+    if (std::filesystem::exists(folder / kSingleFile)) {
+      load(kSingleFile);
+    } else if (std::filesystem::exists(folder / kIndexFile)) {
+      load_shards();
+    } else {
+      fail(ErrorCode::not_found, "{} has neither {} nor {}", folder.string(), kSingleFile,
+           kIndexFile);
+    }
+  }
+
+  [[nodiscard]] Format format() const override { return Format::safetensors; }
+  [[nodiscard]] const json::Object* config() const override { return &config_; }
+
+  [[nodiscard]] std::optional<std::string> file(std::string_view name) const override {
+    if (!is_plain_name(name)) {
+      fail(ErrorCode::invalid_argument, "{} is not the name of a file in {}", printable(name),
+           path().string());
+    }
+    const std::filesystem::path file = path() / name;
+    // Also keeps away from pipes and devices, where a read would wait.
+    std::error_code code;
+    if (!std::filesystem::is_regular_file(file, code)) return std::nullopt;
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(file, code));
+    if (!code && size > kMaxTextBytes) {
+      fail(ErrorCode::invalid_data, "{} has {} bytes; the limit is {}", file.string(), size,
+           kMaxTextBytes);
+    }
+    std::ifstream in(file, std::ios::binary);
+    std::string text(static_cast<size_t>(code ? 0 : size), '\0');
+    if (code || !in.read(text.data(), size)) fail(ErrorCode::io, "cannot read {}", file.string());
+    return text;
+  }
+
+ private:
+  json::Object parse_object(const char* name) const {
+    const std::string shown = (path() / name).string();
+    const auto text = file(name);
+    if (!text) fail(ErrorCode::not_found, "{} is missing", shown);
+    json::Value value = json::parse(*text, shown, {.max_bytes = kMaxTextBytes});
+    if (!value.is_object()) fail(ErrorCode::invalid_data, "{} is not a JSON object", shown);
+    return std::move(value.get_object());
+  }
+
+  // Adds the tensors of one file.
+  void load(const std::string& name) {
+    const std::filesystem::path file = path() / name;
+    if (!std::filesystem::is_regular_file(file))
+      fail(ErrorCode::not_found, "shard {} is missing", file.string());
+    SafetensorsFile parsed = parse_safetensors(files_.emplace_back(file).bytes(), file.string());
+    for (NamedTensor& named : parsed.tensors) {
+      if (find(named.name) != nullptr) {
+        fail(ErrorCode::invalid_data, "{}: tensor {} lies in an earlier shard too", file.string(),
+             printable(named.name));
+      }
+      add(std::move(named.name), named.tensor);
+    }
+    for (Buffer& copy : parsed.copies) copies_.push_back(std::move(copy));
+  }
+
+  // Loads every shard that the index names, and checks that it holds what the index says.
+  void load_shards() {
+    const std::string shown = (path() / kIndexFile).string();
+    const json::Object index = parse_object(kIndexFile);
+    const json::Value* map = index.if_contains("weight_map");
+    if (map == nullptr || !map->is_object())
+      fail(ErrorCode::invalid_data, "{} has no object weight_map", shown);
+    std::map<std::string, std::vector<std::string_view>> shards;  // file -> tensors
+    for (const auto& [tensor, file] : map->get_object()) {
+      if (!file.is_string() || !is_plain_name(file.get_string())) {
+        fail(ErrorCode::invalid_data, "{}: tensor {} lies in {}, which is no file of this folder",
+             shown, printable(tensor), printable(json::serialize(file)));
+      }
+      shards[std::string(file.get_string())].push_back(tensor);
+    }
+    for (const auto& [file, names] : shards) {
+      const size_t before = tensors().size();
+      load(file);
+      std::set<std::string_view> loaded;
+      for (size_t i = before; i < tensors().size(); ++i) loaded.insert(tensors()[i].name);
+      for (const std::string_view name : names) {
+        if (!loaded.contains(name)) {
+          fail(ErrorCode::invalid_data, "{}: tensor {} is not in {}", shown, printable(name), file);
+        }
+      }
+    }
+  }
+
+  json::Object config_;
+  std::vector<MappedFile> files_;
+  std::vector<Buffer> copies_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Checkpoint> open_hf_folder(const std::filesystem::path& folder) {
+  return std::make_unique<HfCheckpoint>(folder);
+}
+
+}  // namespace hasten::weights
