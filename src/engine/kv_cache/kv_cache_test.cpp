@@ -146,7 +146,7 @@ TEST(BlockTable, RandomOperationsNeitherLeakNorFreeTwice) {
 
 TEST(PeakBlocks, BoundsAWindowByTheWindowAndOneStep) {
   EXPECT_EQ(peak_blocks(100, 0, 8, 16), 7);
-  EXPECT_EQ(peak_blocks(1000, 32, 1, 16), 3);
+  EXPECT_EQ(peak_blocks(1000, 31, 1, 16), 3);
   EXPECT_EQ(peak_blocks(20, 32, 512, 16), 2);
   // Against what a table really holds, for every alignment.
   for (const int64_t window : {1, 5, 16, 33}) {
@@ -155,7 +155,7 @@ TEST(PeakBlocks, BoundsAWindowByTheWindowAndOneStep) {
       BlockTable table(pool, 16);
       int64_t most = 0;
       for (int64_t begin = 0; begin < 1000; begin += step) {
-        table.release_before(std::max<int64_t>(0, begin - window + 1));
+        table.release_before(std::max<int64_t>(0, begin - window));
         ASSERT_TRUE(table.extend(begin + step));
         most = std::max(most, table.num_held());
       }
@@ -193,8 +193,8 @@ TEST(SizeCache, KeepsGroupsWithAWindowSmallWhenMemoryIsShort) {
                        .context = 1600,
                        .max_context = 4096,
                        .max_sequences = 4,
-                       .step_tokens = 17};
-  // One sequence: 100 blocks of the first group, ceil((31 + 17) / 16) + 1 = 4 of the second.
+                       .step_tokens = 16};
+  // One sequence: 100 blocks of the first group, ceil((32 + 16) / 16) + 1 = 4 of the second.
   input.bytes = 100 * 100 + 4 * 500;
   EXPECT_THAT(size_cache(input).num_blocks, ElementsAre(100, 4));
   input.bytes += 3 * 500;

@@ -47,9 +47,9 @@ double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 int64_t peak_blocks(int64_t num_tokens, int64_t window, int64_t step_tokens, int64_t block_size) {
   const int64_t all = ceil_div(num_tokens, block_size);
   if (window == 0) return all;
-  // Besides the step's own tokens its first query sees window - 1 others. Where they begin inside
-  // a block they touch one block more.
-  return std::min(all, ceil_div(window - 1 + step_tokens, block_size) + 1);
+  // Beside the step's own tokens those stay that the token before them sees. Where they begin
+  // inside a block they touch one block more.
+  return std::min(all, ceil_div(window + step_tokens, block_size) + 1);
 }
 
 CacheSizing size_cache(const SizingInput& input) {

@@ -31,7 +31,7 @@ struct CacheSizing {
 };
 
 /// The most blocks that one sequence of `num_tokens` holds at a time: those of all its tokens, or
-/// of its window and the tokens of one step.
+/// of the window of the token before a step and of the step's own.
 int64_t peak_blocks(int64_t num_tokens, int64_t window, int64_t step_tokens, int64_t block_size);
 
 /// Divides the bytes so that one sequence of the whole context fits in every group and the groups

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning a step: share out the token budget, secure the blocks, admit who fits.
+#include "engine/scheduler/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/kv_cache/sizing.h"
+
+namespace hasten::engine {
+
+Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlocks> groups)
+    : options_(options) {
+  HASTEN_CHECK(options.max_batch > 0 && options.max_batch <= options.step_tokens);
+  HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0);
+  for (const GroupBlocks& group : groups) groups_.emplace_back(group);
+  running_.reserve(static_cast<size_t>(options.max_batch));
+  plan_.num_groups = static_cast<int64_t>(groups.size());
+}
+
+void Scheduler::add(Sequence& sequence) { waiting_.push_back(&sequence); }
+
+void Scheduler::remove(const Sequence& sequence) {
+  std::erase(waiting_, &sequence);
+  std::erase_if(running_, [&](const Running& r) { return r.sequence == &sequence; });
+}
+
+const StepPlan& Scheduler::plan() {
+  plan_.sequences.clear();
+  plan_.block_tables.clear();
+  plan_.copies.clear();
+  plan_.num_tokens = plan_.num_logits = plan_.num_preemptions = 0;
+  tokens_left_ = options_.step_tokens;
+  prompt_logits_left_ = options_.max_prompt_logits;
+
+  share_budget();
+  secure_blocks();
+  // Freed blocks are for those who needed them: nobody is admitted in the step of a preemption.
+  if (plan_.num_preemptions == 0) admit();
+  emit();
+  return plan_;
+}
+
+void Scheduler::advance() {
+  for (const PlannedSequence& planned : plan_.sequences) {
+    Sequence& sequence = *planned.sequence;
+    sequence.num_computed = planned.end();
+    if (sequence.scoring())
+      sequence.num_scored =
+          std::max(sequence.num_scored, std::min(planned.end(), sequence.num_prompt() - 1));
+  }
+}
+
+int64_t Scheduler::num_blocks() const {
+  int64_t sum = 0;
+  for (const Group& group : groups_) sum += group.pool.num_blocks();
+  return sum;
+}
+
+int64_t Scheduler::num_free_blocks() const {
+  int64_t sum = 0;
+  for (const Group& group : groups_) sum += group.pool.num_free();
+  return sum;
+}
+
+/// Gives every sequence that decodes its token, then the others chunks in order of admission.
+void Scheduler::share_budget() {
+  const auto decodes = [](const Sequence& s) { return s.num_tokens() - s.num_computed == 1; };
+  for (const bool decoding : {true, false}) {
+    for (Running& running : running_) {
+      if (decodes(*running.sequence) != decoding) continue;
+      running.count = chunk(*running.sequence);
+      spend(*running.sequence, running.count);
+    }
+  }
+}
+
+/// The tokens of `sequence` that what is left of the budgets allows in this step.
+int64_t Scheduler::chunk(const Sequence& sequence) const {
+  int64_t end = std::min(sequence.num_tokens(), sequence.num_computed + tokens_left_);
+  if (sequence.scoring()) {
+    const int64_t scored_end =
+        std::max(sequence.num_computed, sequence.num_scored) + prompt_logits_left_;
+    if (scored_end < sequence.num_prompt() - 1) end = std::min(end, scored_end);
+  }
+  return end - sequence.num_computed;
+}
+
+void Scheduler::spend(const Sequence& sequence, int64_t count) {
+  const int64_t end = sequence.num_computed + count;
+  tokens_left_ -= count;
+  if (sequence.scoring())
+    prompt_logits_left_ -=
+        std::max<int64_t>(0, std::min(end, sequence.num_prompt() - 1) - first_logit(sequence, end));
+}
+
+/// The first position whose logits are wanted when the tokens up to `end` run; `end` for none.
+int64_t Scheduler::first_logit(const Sequence& sequence, int64_t end) const {
+  const int64_t first = end == sequence.num_tokens() ? end - 1 : end;
+  if (!sequence.scoring()) return first;
+  return std::min(first, std::max(sequence.num_computed, sequence.num_scored));
+}
+
+/// Makes the planned tokens of every running sequence have blocks, by preemption where needed.
+void Scheduler::secure_blocks() {
+  for (size_t i = 0; i < running_.size();) {
+    if (grow(running_[i])) {
+      ++i;
+      continue;
+    }
+    // Those before i have their blocks and run in this step.
+    view_.clear();
+    for (size_t j = i; j < running_.size(); ++j) view_.push_back(running_[j].sequence);
+    HASTEN_CHECK(running_.size() > 1);  // alone, everything fits
+    preempt(i + options_.policy->victim(view_));
+  }
+}
+
+/// Gives back what left the window and takes the blocks of this step's tokens. False when the
+/// pools have not got them. What the last computed token sees stays for one step more, so that a
+/// sibling can begin with that token.
+bool Scheduler::grow(Running& running) const {
+  const int64_t begin = running.sequence->num_computed;
+  bool grown = true;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].window > 0)
+      running.tables[g].release_before(std::max<int64_t>(0, begin - groups_[g].window));
+    grown = grown && running.tables[g].extend(begin + running.count);
+  }
+  return grown;
+}
+
+void Scheduler::preempt(size_t index) {
+  Sequence& sequence = *running_[index].sequence;
+  sequence.num_computed = 0;
+  waiting_.push_back(&sequence);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  ++plan_.num_preemptions;
+}
+
+void Scheduler::admit() {
+  while (num_running() < options_.max_batch && tokens_left_ > 0) {
+    view_.clear();
+    for (const Sequence* sequence : waiting_)
+      if (may_start(*sequence)) view_.push_back(sequence);
+    if (view_.empty()) return;
+
+    const Sequence* chosen = view_[options_.policy->next(view_)];
+    const Running* source = prompt_source(*chosen);
+    // Whoever is next waits for memory rather than being overtaken, or large requests would starve.
+    if (!fits(*chosen, source) || chunk(*chosen) == 0) return;
+    const auto at = std::ranges::find(waiting_, chosen);
+    Sequence& sequence = **at;
+    waiting_.erase(at);
+    start(sequence, source);
+  }
+}
+
+/// Whether no running sibling is just computing the prompt that both share.
+bool Scheduler::may_start(const Sequence& sequence) const {
+  return std::ranges::none_of(running_, [&](const Running& running) {
+    const Sequence& other = *running.sequence;
+    return other.request_id == sequence.request_id && other.num_computed < other.num_prompt() - 1;
+  });
+}
+
+/// A running sibling that has all of the prompt but its last token in the cache, or null. (The last
+/// one runs again, for its logits.)
+const Scheduler::Running* Scheduler::prompt_source(const Sequence& sequence) const {
+  const int64_t end = sequence.num_prompt() - 1;
+  if (end == 0 || sequence.scoring()) return nullptr;
+  for (const Running& running : running_) {
+    if (running.sequence->request_id != sequence.request_id || running.sequence->num_computed < end)
+      continue;
+    bool complete = true;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const int64_t window = groups_[g].window;
+      complete = complete && running.tables[g].covers(
+                                 window > 0 ? std::max<int64_t>(0, end - window + 1) : 0, end);
+    }
+    if (complete) return &running;
+  }
+  return nullptr;
+}
+
+/// Whether all present tokens of `sequence` have room beside what the running ones still need, and
+/// each of those can take one more block before memory is short again.
+bool Scheduler::fits(const Sequence& sequence, const Running* source) const {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    int64_t needed = peak(sequence, groups_[g]) + num_running();
+    if (source != nullptr)
+      needed -= source->tables[g].num_held((sequence.num_prompt() - 1) / options_.block_size);
+    for (const Running& running : running_)
+      needed +=
+          std::max<int64_t>(0, peak(*running.sequence, groups_[g]) - running.tables[g].num_held());
+    if (needed > groups_[g].pool.num_free()) return false;
+  }
+  return true;
+}
+
+/// The most blocks that the present tokens of `sequence` hold at a time.
+int64_t Scheduler::peak(const Sequence& sequence, const Group& group) const {
+  return peak_blocks(sequence.num_tokens(), group.window, options_.step_tokens,
+                     options_.block_size);
+}
+
+void Scheduler::start(Sequence& sequence, const Running* source) {
+  Running started;
+  started.sequence = &sequence;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    started.tables.emplace_back(groups_[g].pool, options_.block_size);
+  if (source != nullptr) {
+    sequence.num_computed = sequence.num_prompt() - 1;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const auto copy = started.tables[g].share_prefix(source->tables[g], sequence.num_computed);
+      if (copy)
+        started.copies.push_back(
+            {.group = static_cast<int32_t>(g), .from = copy->first, .to = copy->second});
+    }
+  }
+  started.count = chunk(sequence);
+  spend(sequence, started.count);
+  HASTEN_CHECK(grow(started));
+  running_.push_back(std::move(started));
+}
+
+/// Writes the plan down.
+void Scheduler::emit() {
+  for (Running& running : running_) {
+    if (running.count == 0) continue;  // the budget did not reach it
+    for (BlockCopy& copy : running.copies) {
+      copy.sequence = static_cast<int32_t>(plan_.sequences.size());
+      plan_.copies.push_back(copy);
+    }
+    running.copies.clear();
+    Sequence& sequence = *running.sequence;
+    PlannedSequence planned = {
+        .sequence = &sequence, .begin = sequence.num_computed, .count = running.count};
+    planned.num_logits = planned.end() - first_logit(sequence, planned.end());
+    planned.samples = planned.end() == sequence.num_tokens();
+    plan_.sequences.push_back(planned);
+    for (const BlockTable& table : running.tables) plan_.block_tables.push_back(table.ids());
+    plan_.num_tokens += planned.count;
+    plan_.num_logits += planned.num_logits;
+  }
+}
+
+}  // namespace hasten::engine

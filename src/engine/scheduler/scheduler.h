@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scheduler: decides which tokens of which sequences run in the next step, and who holds blocks.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "engine/kv_cache/block_pool.h"
+#include "engine/kv_cache/block_table.h"
+#include "engine/scheduler/policy.h"
+#include "engine/sequence/step.h"
+
+namespace hasten::engine {
+
+struct SchedulerOptions {
+  int64_t block_size = 16;         // tokens in a block
+  int64_t step_tokens = 512;       // tokens in a step at most
+  int32_t max_batch = 32;          // sequences in a step at most; not above step_tokens
+  int64_t max_prompt_logits = 64;  // rows of logits in a step besides one per sequence, at least 1
+  const Policy* policy = &kFcfsPolicy;
+};
+
+/// Blocks of a cache group, enough for one sequence of the whole context.
+struct GroupBlocks {
+  int64_t num_blocks = 0;
+  int64_t window = 0;  // tokens that a query can see, itself included; 0: all
+};
+
+/// Stall-free continuous batching (Agrawal et al., Sarathi-Serve, 2024): each sequence that
+/// decodes gets its token in every step, prefill chunks fill the rest of the token budget.
+///
+/// A sequence is admitted only when the blocks of all its present tokens are free beyond what the
+/// running ones still need. When decoding uses memory up, the policy's victim gives its blocks
+/// back and waits again; its tokens are computed anew later, with the same result. The earliest
+/// admitted is never the victim of another, so everything that is admitted ends.
+///
+/// While one choice of a request computes their common prompt, its siblings wait; then they begin
+/// with its blocks.
+///
+/// The same calls give the same plans. One thread.
+class Scheduler {
+ public:
+  Scheduler(const SchedulerOptions& options, std::span<const GroupBlocks> groups);
+
+  /// Queues a sequence, which must outlive its `remove`.
+  void add(Sequence& sequence);
+  /// Forgets a sequence, running or waiting, and frees its blocks. Not between `plan` and
+  /// `advance`.
+  void remove(const Sequence& sequence);
+
+  /// The next step; empty only when nothing is queued. Valid until the next call. Every plan must
+  /// be run or its sequences removed.
+  const StepPlan& plan();
+  /// The planned tokens have run: moves num_computed and num_scored of the plan's sequences.
+  void advance();
+
+  int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t num_blocks() const;
+  int64_t num_free_blocks() const;
+
+ private:
+  struct Running {
+    Sequence* sequence = nullptr;
+    std::vector<BlockTable> tables;  // one per group
+    std::vector<BlockCopy> copies;   // that its first step shall make
+    int64_t count = 0;               // tokens in this step
+  };
+  struct Group {
+    explicit Group(const GroupBlocks& blocks) : pool(blocks.num_blocks), window(blocks.window) {}
+    BlockPool pool;
+    int64_t window;
+  };
+
+  void share_budget();
+  void secure_blocks();
+  void admit();
+  void emit();
+
+  int64_t chunk(const Sequence& sequence) const;
+  void spend(const Sequence& sequence, int64_t count);
+  int64_t first_logit(const Sequence& sequence, int64_t end) const;
+  bool grow(Running& running) const;
+  void preempt(size_t index);
+  bool may_start(const Sequence& sequence) const;
+  const Running* prompt_source(const Sequence& sequence) const;
+  bool fits(const Sequence& sequence, const Running* source) const;
+  int64_t peak(const Sequence& sequence, const Group& group) const;
+  void start(Sequence& sequence, const Running* source);
+
+  const SchedulerOptions options_;
+  std::deque<Group> groups_;           // a pool does not move
+  std::vector<Running> running_;       // in order of admission
+  std::vector<Sequence*> waiting_;     // in no order
+  std::vector<const Sequence*> view_;  // what the policy is shown
+  StepPlan plan_;
+  int64_t tokens_left_ = 0;  // of this step's budget
+  int64_t prompt_logits_left_ = 0;
+};
+
+}  // namespace hasten::engine

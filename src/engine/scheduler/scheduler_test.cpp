@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler's plans, held to their invariants step by step, with no model.
+#include "engine/scheduler/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/kv_cache/sizing.h"
+#include "hasten/error.h"
+
+namespace hasten::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Sequences, a scheduler, and steps that draw token 7 where the plan samples.
+struct World {
+  World(const SchedulerOptions& given, std::vector<GroupBlocks> group_blocks)
+      : options(given), groups(std::move(group_blocks)), scheduler(given, groups) {}
+
+  Sequence& add(int64_t request_id, int64_t num_prompt, int64_t max_generated, int32_t choice = 0) {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->request_id = request_id;
+    sequence->choice = choice;
+    sequence->prompt = std::span(prompt).first(static_cast<size_t>(num_prompt));
+    sequence->max_generated = max_generated;
+    sequences.push_back(std::move(sequence));
+    scheduler.add(*sequences.back());
+    return *sequences.back();
+  }
+
+  /// Plans, checks, and runs a step. False when nothing is left.
+  bool step() {
+    const StepPlan& plan = scheduler.plan();
+    preemptions += plan.num_preemptions;
+    if (plan.empty()) return false;
+    check(plan);
+    if (HasFailure()) return false;
+    num_copies += static_cast<int64_t>(plan.copies.size());
+    scheduler.advance();
+    for (const PlannedSequence& planned : std::vector(plan.sequences)) {
+      EXPECT_EQ(planned.samples, planned.end() == planned.sequence->num_tokens());
+      if (!planned.samples) continue;
+      planned.sequence->generated.push_back(7);
+      if (std::ssize(planned.sequence->generated) == planned.sequence->max_generated)
+        scheduler.remove(*planned.sequence);
+    }
+    return true;
+  }
+
+  static bool HasFailure() { return ::testing::Test::HasFatalFailure(); }
+
+  void check(const StepPlan& plan) {
+    ASSERT_LE(plan.num_tokens, options.step_tokens);
+    ASSERT_LE(std::ssize(plan.sequences), options.max_batch);
+    ASSERT_LE(plan.num_logits, std::ssize(plan.sequences) + options.max_prompt_logits);
+    std::set<const Sequence*> seen;
+    int64_t num_tokens = 0;
+    std::vector<std::map<int32_t, std::set<int64_t>>> writers(groups.size());
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      const PlannedSequence& planned = plan.sequences[i];
+      ASSERT_TRUE(seen.insert(planned.sequence).second);
+      ASSERT_EQ(planned.begin, planned.sequence->num_computed);
+      ASSERT_GE(planned.count, 1);
+      ASSERT_LE(planned.end(), planned.sequence->num_tokens());
+      num_tokens += planned.count;
+      for (size_t g = 0; g < groups.size(); ++g) {
+        const auto table = plan.block_table(i, g);
+        ASSERT_GE(std::ssize(table) * options.block_size, planned.end());
+        const int64_t window = groups[g].window;
+        const int64_t visible = window > 0 ? std::max<int64_t>(0, planned.begin - window + 1) : 0;
+        for (int64_t b = 0; b < std::ssize(table); ++b) {
+          const int32_t id = table[static_cast<size_t>(b)];
+          ASSERT_LT(id, groups[g].num_blocks);
+          if ((b + 1) * options.block_size > visible) {
+            ASSERT_GE(id, 0);
+          } else if ((b + 1) * options.block_size < visible) {
+            ASSERT_EQ(id, -1);
+          }
+          // Nobody writes a block that another one reads.
+          if ((b + 1) * options.block_size > planned.begin && id >= 0) {
+            ASSERT_TRUE(writers[g][id].insert(static_cast<int64_t>(i)).second);
+          }
+        }
+      }
+    }
+    for (size_t i = 0; i < plan.sequences.size(); ++i)
+      for (size_t g = 0; g < groups.size(); ++g)
+        for (const int32_t id : plan.block_table(i, g))
+          if (writers[g].contains(id)) {
+            ASSERT_EQ(writers[g].at(id), std::set<int64_t>{static_cast<int64_t>(i)});
+          }
+    ASSERT_EQ(plan.num_tokens, num_tokens);
+  }
+
+  int64_t run() {
+    int64_t steps = 0;
+    while (step()) {
+      if (++steps > 1'000'000) ADD_FAILURE() << "no end";
+      if (HasFailure() || steps > 1'000'000) return -1;
+    }
+    return steps;
+  }
+
+  const std::vector<int32_t> prompt = std::vector<int32_t>(4096, 1);
+  SchedulerOptions options;
+  std::vector<GroupBlocks> groups;
+  Scheduler scheduler;
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  int64_t preemptions = 0;
+  int64_t num_copies = 0;
+};
+
+SchedulerOptions small(int64_t step_tokens, int32_t max_batch) {
+  return {.block_size = 4, .step_tokens = step_tokens, .max_batch = max_batch};
+}
+
+TEST(Scheduler, GivesDecodesTheirTokenAndFillsTheRestWithPrefill) {
+  World world(small(8, 4), {{.num_blocks = 100}});
+  Sequence& first = world.add(1, 3, 10);
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(first.generated.size(), 1U);
+  Sequence& second = world.add(2, 20, 10);
+  const StepPlan& plan = world.scheduler.plan();
+  ASSERT_EQ(plan.sequences.size(), 2U);
+  EXPECT_EQ(plan.sequences[0].sequence, &first);
+  EXPECT_EQ(plan.sequences[0].count, 1);
+  EXPECT_TRUE(plan.sequences[0].samples);
+  EXPECT_EQ(plan.sequences[1].sequence, &second);
+  EXPECT_EQ(plan.sequences[1].count, 7);
+  EXPECT_FALSE(plan.sequences[1].samples);
+  EXPECT_EQ(plan.num_logits, 1);
+}
+
+TEST(Scheduler, ServesInOrderOfArrival) {
+  World world(small(4, 1), {{.num_blocks = 100}});
+  Sequence& late = world.add(9, 4, 1);
+  Sequence& early = world.add(3, 4, 1);
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(early.generated.size(), 1U);
+  EXPECT_EQ(late.generated.size(), 0U);
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(late.generated.size(), 1U);
+  EXPECT_FALSE(world.step());
+}
+
+TEST(Scheduler, PreemptsTheLatestAdmittedWhenBlocksRunOut) {
+  // Both are admitted with 2 blocks each and one to spare for the running one.
+  World world(small(32, 4), {{.num_blocks = 6}});
+  Sequence& first = world.add(1, 8, 16);
+  Sequence& second = world.add(2, 8, 16);
+  while (world.preemptions == 0) ASSERT_TRUE(world.step());
+  EXPECT_EQ(second.num_computed, 0);
+  EXPECT_EQ(world.scheduler.num_waiting(), 1);
+  EXPECT_GT(first.num_computed, 8);
+  EXPECT_GT(world.run(), 0);
+  EXPECT_EQ(first.generated.size(), 16U);
+  EXPECT_EQ(second.generated.size(), 16U);
+  EXPECT_EQ(world.scheduler.num_free_blocks(), 6);
+}
+
+TEST(Scheduler, SiblingsBeginWithTheSharedPrompt) {
+  World world(small(64, 8), {{.num_blocks = 20}, {.num_blocks = 20, .window = 8}});
+  for (int32_t choice = 0; choice < 3; ++choice) world.add(1, 11, 5, choice);
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(world.scheduler.num_running(), 1);
+  const StepPlan& plan = world.scheduler.plan();
+  ASSERT_EQ(plan.sequences.size(), 3U);
+  EXPECT_EQ(plan.sequences[1].begin, 10);
+  EXPECT_EQ(plan.sequences[1].count, 1);
+  EXPECT_TRUE(plan.sequences[1].samples);
+  ASSERT_EQ(plan.copies.size(), 4U);
+  EXPECT_EQ(plan.copies[0].sequence, 1);
+  EXPECT_EQ(plan.copies[0].from, plan.block_table(0, 0)[2]);
+  EXPECT_EQ(plan.copies[0].to, plan.block_table(1, 0)[2]);
+  EXPECT_EQ(plan.block_table(2, 0)[0], plan.block_table(0, 0)[0]);
+  EXPECT_NE(plan.block_table(2, 0)[2], plan.block_table(1, 0)[2]);
+  world.scheduler.advance();
+  for (const auto& sequence : world.sequences) sequence->generated.push_back(7);
+  EXPECT_GT(world.run(), 0);
+  EXPECT_EQ(world.scheduler.num_free_blocks(), 40);
+}
+
+TEST(Scheduler, AScoredPromptRunsInPiecesThatItsLogitsFitIn) {
+  SchedulerOptions options = small(64, 4);
+  options.max_prompt_logits = 5;
+  World world(options, {{.num_blocks = 100}});
+  Sequence& scored = world.add(1, 13, 2);
+  scored.scores_prompt = true;
+  Sequence& plain = world.add(2, 13, 2);
+  std::vector<int64_t> rows;
+  std::vector<int64_t> counts;
+  while (scored.generated.empty()) {
+    const StepPlan& plan = world.scheduler.plan();
+    rows.push_back(plan.sequences[0].num_logits);
+    counts.push_back(plan.sequences[0].count);
+    ASSERT_TRUE(world.step());
+  }
+  // 12 rows of the prompt, in fives, and with the last two the one that samples.
+  EXPECT_EQ(rows, (std::vector<int64_t>{5, 5, 3}));
+  EXPECT_EQ(counts, (std::vector<int64_t>{5, 5, 3}));
+  EXPECT_GE(plain.generated.size(), 1U);
+}
+
+TEST(Scheduler, RandomLoadKeepsEveryInvariantAndEnds) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    const int64_t context = 64;
+    SchedulerOptions options = small(draw(1, 40), 1);
+    options.max_batch = static_cast<int32_t>(draw(1, std::min<int64_t>(12, options.step_tokens)));
+    options.max_prompt_logits = draw(1, 9);
+    std::vector<GroupBlocks> groups;
+    for (const int64_t window : {int64_t{0}, draw(1, 30)})
+      groups.push_back({peak_blocks(context, window, options.step_tokens, 4) + draw(0, 8), window});
+    World world(options, groups);
+    int64_t submitted = 0;
+    int64_t cancelled = 0;
+    for (int64_t round = 0; round < 400; ++round) {
+      if (submitted < 60 && draw(0, 2) == 0) {
+        ++submitted;
+        const int64_t num_prompt = draw(1, 50);
+        const int64_t length = draw(1, context - num_prompt);
+        const int64_t n = draw(0, 3) == 0 ? draw(2, 6) : 1;
+        for (int32_t choice = 0; choice < n; ++choice)
+          world.add(submitted, num_prompt, length, choice).scores_prompt =
+              choice == 0 && submitted % 5 == 0;
+      }
+      if (draw(0, 30) == 0 && !world.sequences.empty()) {
+        Sequence& victim =
+            *world.sequences[static_cast<size_t>(draw(0, std::ssize(world.sequences) - 1))];
+        world.scheduler.remove(victim);
+        victim.max_generated = -1;
+        ++cancelled;
+      }
+      world.step();
+      if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
+    }
+    world.run();
+    if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
+    EXPECT_EQ(world.scheduler.num_running() + world.scheduler.num_waiting(), 0);
+    EXPECT_EQ(world.scheduler.num_free_blocks(), world.scheduler.num_blocks());
+    for (const auto& sequence : world.sequences) {
+      if (sequence->max_generated < 0) continue;
+      EXPECT_EQ(std::ssize(sequence->generated), sequence->max_generated);
+      EXPECT_FALSE(sequence->scoring());
+    }
+  }
+}
+
+TEST(Policy, UnknownNamesListTheKnownOnes) {
+  EXPECT_EQ(&find_policy("fcfs"), &kFcfsPolicy);
+  try {
+    find_policy("best");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("'best'"));
+    EXPECT_THAT(error.what(), HasSubstr("fcfs"));
+  }
+}
+
+}  // namespace
+}  // namespace hasten::engine
