@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits of real weights against float64 references: the demonstration model in its two file
+// formats, and one of its layers in fifteen weight formats, on every backend.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "base/json.h"
+#include "hasten_test/forward.h"
+#include "hasten_test/paths.h"
+#include "models/model.h"
+#include "ops/reference/reference_backend.h"
+#include "weights/checkpoint.h"
+
+namespace hasten {
+namespace {
+
+using testing::read_file;
+using testing::shared_dir;
+using testing::source_dir;
+
+constexpr json::Limits kGoldenLimits{.max_bytes = int64_t{16} << 20, .max_depth = 16};
+
+struct NamedBackend {
+  std::string name;
+  std::function<std::unique_ptr<ops::Backend>()> make;
+  bool exact = false;  // no quantised activations, no rounding below f32
+};
+
+std::vector<NamedBackend> backends() {
+  std::vector<NamedBackend> all{{"reference", ops::make_reference_backend, true}};
+  for (const std::string& isa : cpu::supported_isas()) {
+    all.push_back({isa, [isa] { return cpu::make_cpu_backend({.threads = 2, .isa = isa}); }});
+  }
+  return all;
+}
+
+template <class T>
+std::vector<T> numbers(const json::Value& array) {
+  std::vector<T> values;
+  for (const json::Value& value : array.as_array()) values.push_back(value.to_number<T>());
+  return values;
+}
+
+/// ‖a − b‖ / ‖b‖.
+double relative_error(const std::vector<float>& a, const std::vector<double>& b) {
+  EXPECT_GE(a.size(), b.size());
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
+ protected:
+  /// Worst relative error over the prompts of a golden file.
+  double worst_error(const weights::Checkpoint& checkpoint, const json::Value& golden) {
+    const auto backend = GetParam().make();
+    const DType kv = GetParam().exact ? DType::f32 : DType::bf16;
+    const auto model = models::load_model(checkpoint, *backend);
+    double worst = 0;
+    for (const json::Value& entry : golden.at("logits").as_array()) {
+      const auto tokens = numbers<int32_t>(entry.at("tokens"));
+      const auto expected = numbers<double>(entry.at("last_logits"));
+      worst = std::max(
+          worst, relative_error(testing::last_logits(*model, *backend, tokens, kv), expected));
+    }
+    return worst;
+  }
+};
+
+TEST_P(GoldenLogits, DemonstrationModelGguf) {
+  const auto golden = json::parse(read_file(source_dir() / "tests/golden/hasten-tiny.json"),
+                                  "golden", kGoldenLimits);
+  const auto checkpoint = weights::open_checkpoint(source_dir() / "assets/hasten-tiny-bf16.gguf");
+  const double error = worst_error(*checkpoint, golden);
+  std::printf("hasten-tiny (GGUF, bf16), %s: relative error %.2e over 6 prompts\n",
+              GetParam().name.c_str(), error);
+  EXPECT_LT(error, GetParam().exact ? 1e-4 : 1e-2);
+}
+
+TEST_P(GoldenLogits, DemonstrationModelFolder) {
+  HASTEN_NEED_SHARED("models/hasten-tiny/hf");
+  const auto golden = json::parse(read_file(source_dir() / "tests/golden/hasten-tiny.json"),
+                                  "golden", kGoldenLimits);
+  const auto checkpoint = weights::open_checkpoint(shared_dir() / "models/hasten-tiny/hf");
+  const double error = worst_error(*checkpoint, golden);
+  std::printf("hasten-tiny (safetensors, bf16), %s: relative error %.2e over 6 prompts\n",
+              GetParam().name.c_str(), error);
+  EXPECT_LT(error, GetParam().exact ? 1e-4 : 1e-2);
+}
+
+TEST_P(GoldenLogits, FifteenWeightFormats) {
+  HASTEN_NEED_SHARED("models/formats/golden.json");
+  const auto folder = shared_dir() / "models/formats";
+  const auto golden = json::parse(read_file(folder / "golden.json"), "golden", kGoldenLimits);
+  const auto tokens = numbers<int32_t>(golden.at("tokens"));
+  int formats = 0;
+  for (const auto& [file, logits] : golden.at("last_logits").as_object()) {
+    if (std::string_view(file).find("iq3_s") != std::string_view::npos) continue;  // not ours yet
+    const auto checkpoint = weights::open_checkpoint(folder / std::string(file));
+    const auto backend = GetParam().make();
+    const auto model = models::load_model(*checkpoint, *backend);
+    const double error = relative_error(
+        testing::last_logits(*model, *backend, tokens, GetParam().exact ? DType::f32 : DType::bf16),
+        numbers<double>(logits));
+    std::printf("%-24s %s: relative error %.2e\n", std::string(file).c_str(),
+                GetParam().name.c_str(), error);
+    const bool is_float = std::string_view(file).find("f32") != std::string_view::npos ||
+                          std::string_view(file).find("f16") != std::string_view::npos;
+    EXPECT_LT(error, GetParam().exact ? 1e-4 : is_float ? 1e-2 : 2e-2) << std::string(file);
+    ++formats;
+  }
+  EXPECT_EQ(formats, 15);
+}
+
+TEST_P(GoldenLogits, F32WeightsAndCache) {
+  HASTEN_NEED_SHARED("models/formats/one-layer-f32.gguf");
+  const auto folder = shared_dir() / "models/formats";
+  const auto golden = json::parse(read_file(folder / "golden.json"), "golden", kGoldenLimits);
+  const auto checkpoint = weights::open_checkpoint(folder / "one-layer-f32.gguf");
+  const auto backend = GetParam().make();
+  const auto model = models::load_model(*checkpoint, *backend);
+  const double error = relative_error(
+      testing::last_logits(*model, *backend, numbers<int32_t>(golden.at("tokens")), DType::f32),
+      numbers<double>(golden.at("last_logits").at("one-layer-f32.gguf")));
+  std::printf("one layer in f32 with an f32 cache, %s: relative error %.2e\n",
+              GetParam().name.c_str(), error);
+  EXPECT_LT(error, 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, GoldenLogits, ::testing::ValuesIn(backends()),
+                         [](const auto& instance) { return instance.param.name; });
+
+}  // namespace
+}  // namespace hasten
