@@ -9,7 +9,7 @@ build_packages=(
 )
 # To test, besides those above: frameworks, oracles, and a browser.
 test_packages=(
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev clang-format
   libpcre2-dev libsentencepiece-dev sentencepiece python3 python3-jinja2 python3-numpy
   nodejs npm chromium curl
 )

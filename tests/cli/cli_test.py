@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every subcommand of the real program as a person would, and checks what it prints and returns."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+from pathlib import Path
+
+PROGRAM, ROOT = sys.argv[1], Path(sys.argv[2])
+MODEL = ROOT / "assets/hasten-tiny-bf16.gguf"
+
+
+def hasten(*arguments, stdin=""):
+    return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, text=True,
+                          timeout=300, check=False)
+
+
+class Help(unittest.TestCase):
+    COMMANDS = "serve run bench perplexity tokenize inspect synth doctor".split()
+
+    def test_help_names_every_command_and_each_explains_itself(self):
+        top = hasten("--help")
+        self.assertEqual(top.returncode, 0)
+        for command in self.COMMANDS:
+            self.assertIn(command, top.stdout)
+            done = hasten(command, "--help")
+            self.assertEqual(done.returncode, 0, command)
+            self.assertGreater(len(done.stdout), 200, command)
+
+    def test_version(self):
+        self.assertRegex(hasten("--version").stdout, r"^hasten \d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage_is_status_2_and_one_line(self):
+        for arguments in ((), ("dance",), ("run", "--no-such-flag"), ("run", "--threads", "many"),
+                          ("bench", "--batch", "0"), ("serve", "--port", "99999999")):
+            done = hasten(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_failure_is_status_1_and_one_line_that_names_the_thing(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as broken:
+            broken.write(MODEL.read_bytes()[:5000])
+            broken.flush()
+            for arguments, named in (
+                    (("run", "/no/such/model.gguf", "-p", "x"), "/no/such/model.gguf"),
+                    (("run", broken.name, "-p", "x"), os.path.basename(broken.name)),
+                    (("run", "-p", "x", "--temperature", "-1"), "temperature"),
+                    (("run", "-p", "x", "--devices", "abacus"), "abacus"),
+                    (("run", "-p", "x", "--policy", "whim"), "whim"),
+                    (("run", "-p", "x" * 9000), "context"),
+                    (("perplexity", "--file", "/no/such/text"), "/no/such/text"),
+                    (("synth", "--shape", "llama-9000b", "--type", "q4_0", "/tmp/x.gguf"), "llama-9000b")):
+                done = hasten(*arguments)
+                self.assertEqual(done.returncode, 1, (arguments, done.stderr))
+                self.assertEqual(done.stdout, "", arguments)
+                lines = done.stderr.strip().splitlines()
+                self.assertTrue(lines and lines[-1].startswith("hasten: "), done.stderr)
+                self.assertIn(named, lines[-1])
+
+
+class Run(unittest.TestCase):
+    def test_prints_the_answer_and_nothing_else(self):
+        done = hasten("run", "-p", "What is the capital of France?", "--temperature", "0")
+        self.assertEqual((done.returncode, done.stdout), (0, "The capital of France is Paris.\n"))
+
+    def test_model_from_a_file_is_the_same(self):
+        done = hasten("run", MODEL, "-p", "What is the capital of France?", "--temperature", "0")
+        self.assertEqual(done.stdout, "The capital of France is Paris.\n")
+
+    def test_every_instruction_set_answers(self):
+        for isa in json.loads(hasten("doctor", "--json").stdout)["isas"]:
+            done = subprocess.run([PROGRAM, "run", "-p", "What is 23 + 48?", "--temperature", "0"],
+                                  env={**os.environ, "HASTEN_CPU_ISA": isa}, capture_output=True, text=True,
+                                  timeout=300, check=False)
+            self.assertEqual(done.stdout, "23 + 48 = 71.\n", isa)
+
+    def test_prompt_from_standard_input(self):
+        done = hasten("run", "--temperature", "0", stdin="What is the capital of France?")
+        self.assertEqual(done.stdout, "The capital of France is Paris.\n")
+
+    def test_seed_repeats_the_text(self):
+        def story(seed):
+            return hasten("run", "-p", "Tell me a story.", "--seed", seed, "--temperature", "1").stdout
+        self.assertEqual(story(7), story(7))
+        self.assertNotEqual(story(7), story(8))
+
+    def test_json(self):
+        answer = json.loads(hasten("run", "-p", "Tell me a story.", "--json", "-n", "5").stdout)
+        self.assertEqual((answer["completion_tokens"], answer["finish"]), (5, "length"))
+
+
+class Text(unittest.TestCase):
+    def test_tokenize(self):
+        ids = json.loads(hasten("tokenize", MODEL, "Once upon a time", "--json").stdout)
+        self.assertEqual(ids, [721, 674, 257, 469])
+        self.assertEqual(json.loads(hasten("tokenize", "--json", stdin="Once upon a time").stdout), ids)
+
+    def test_special_tokens_are_text_unless_asked_for(self):
+        inert = json.loads(hasten("tokenize", MODEL, "<|im_end|>", "--json").stdout)
+        special = json.loads(hasten("tokenize", MODEL, "<|im_end|>", "--json", "--special").stdout)
+        self.assertGreater(len(inert), 1)
+        self.assertEqual(len(special), 1)
+
+    def test_perplexity(self):
+        done = hasten("perplexity", "--file", ROOT / "tests/golden/synthetic-heldout.txt", "--tokens", 8193,
+                      "--json")
+        result = json.loads(done.stdout)
+        self.assertEqual(result["tokens"], 8192)
+        self.assertAlmostEqual(result["perplexity"], 1.32147, delta=0.0132)
+
+
+class Models(unittest.TestCase):
+    def test_inspect(self):
+        result = json.loads(hasten("inspect", MODEL, "--json").stdout)
+        self.assertEqual((result["architecture"], result["vocabulary"], result["tensors"]), ("llama", 2048, 47))
+        self.assertIn("tools", result["template_capabilities"])
+        self.assertIn("token_embd.weight", hasten("inspect", MODEL, "--tensors").stdout)
+
+    def test_synth_then_use_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "tiny.gguf"
+            done = hasten("synth", "--shape", "tiny-llama", "--type", "q4_0", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            answer = json.loads(hasten("run", path, "-p", "x", "--json", "-n", "4").stdout)
+            self.assertGreaterEqual(answer["completion_tokens"], 1)
+
+
+class Measure(unittest.TestCase):
+    def test_bench_prints_limits_and_fractions(self):
+        done = hasten("bench", "--prompt", "64", "--gen", "16", "--batch", "1,4", "--repeat", "1", "--json")
+        report = json.loads(done.stdout)
+        self.assertEqual([(r["test"], r["batch"]) for r in report["results"]],
+                         [("prefill", 1), ("decode", 1), ("decode", 4)])
+        for result in report["results"]:
+            self.assertGreater(result["tokens_per_second"], 0)
+            self.assertAlmostEqual(result["fraction"],
+                                   result["tokens_per_second"] / result["limit_tokens_per_second"])
+            self.assertIn(result["bound"], ("memory", "compute"))
+        self.assertGreater(report["machine"]["read_bytes_per_second"], 1e8)
+
+    def test_bench_machine(self):
+        ceilings = json.loads(hasten("bench", "machine", "--json").stdout)
+        self.assertGreater(ceilings["int8_ops_per_second"], 1e8)
+
+    def test_doctor(self):
+        report = json.loads(hasten("doctor", "--json").stdout)
+        self.assertGreater(report["memory_bytes"], 0)
+        self.assertTrue(report["models"])
+        self.assertIn("tokens/s", hasten("doctor").stdout)
+
+
+class Serve(unittest.TestCase):
+    def test_banner_answers_and_drains(self):
+        process = subprocess.Popen([PROGRAM, "serve", "--port", "0"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, text=True)
+        try:
+            banner = ""
+            while "Ctrl-C" not in banner:
+                line = process.stdout.readline()
+                self.assertTrue(line, "the server ended: " + banner)
+                banner += line
+            self.assertIn("tokens/s", banner)
+            self.assertIn("curl", banner)
+            url = re.search(r"http://127\.0\.0\.1:\d+", banner).group(0)
+            body = {"messages": [{"role": "user", "content": "What is the capital of France?"}], "temperature": 0}
+            request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(),
+                                             {"Content-Type": "application/json"})
+            answer = json.load(urllib.request.urlopen(request, timeout=60))
+            self.assertEqual(answer["choices"][0]["message"]["content"], "The capital of France is Paris.")
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=30), 0)
+        finally:
+            process.kill()
+            process.stdout.close()
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)
