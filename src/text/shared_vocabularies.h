@@ -23,6 +23,42 @@ inline std::string read_tokenizer_file(const std::string& name) {
   return hasten::testing::read_file(tokenizers_dir() / name);
 }
 
+/// Llama 3's ranks with its 256 special tokens.
+inline TokenizerSpec llama3_spec() {
+  std::vector<std::string> specials = {"<|begin_of_text|>",
+                                       "<|end_of_text|>",
+                                       "<|reserved_special_token_0|>",
+                                       "<|reserved_special_token_1|>",
+                                       "<|finetune_right_pad_id|>",
+                                       "<|reserved_special_token_2|>",
+                                       "<|start_header_id|>",
+                                       "<|end_header_id|>",
+                                       "<|eom_id|>",
+                                       "<|eot_id|>",
+                                       "<|python_tag|>"};
+  for (int i = 3; specials.size() < 256; ++i) {
+    specials.push_back("<|reserved_special_token_" + std::to_string(i) + "|>");
+  }
+  auto spec =
+      parse_tiktoken_ranks(read_tokenizer_file("llama3/tokenizer.model"), "llama-bpe", specials);
+  spec.bos = 128000;
+  spec.eos = 128009;
+  return spec;
+}
+
+/// Qwen2's ranks with the special tokens of its first release.
+inline TokenizerSpec qwen2_spec() {
+  auto spec = parse_tiktoken_ranks(read_tokenizer_file("qwen/qwen.tiktoken"), "qwen2",
+                                   {"<|endoftext|>", "<|im_start|>", "<|im_end|>"});
+  spec.eos = 151645;
+  return spec;
+}
+
+/// GPT-4's ranks, without special tokens; its expression is Llama 3's.
+inline TokenizerSpec cl100k_spec() {
+  return parse_tiktoken_ranks(read_tokenizer_file("tiktoken/cl100k_base.tiktoken"), "llama-bpe");
+}
+
 /// The tokenizer.ggml.* metadata of a trusted GGUF file; the layer that reads GGUF in earnest is
 /// not one that text may include.
 class GgufVocabulary {

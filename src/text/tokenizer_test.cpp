@@ -4,16 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "text/shared_vocabularies.h"
 
 namespace hasten::text {
 namespace {
 
+using testing::cl100k_spec;
 using testing::GgufVocabulary;
+using testing::llama3_spec;
+using testing::qwen2_spec;
 using testing::read_tokenizer_file;
 
 std::vector<std::string> split(const std::string& text, const std::string& separator) {
@@ -25,6 +30,12 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
   }
   parts.push_back(text.substr(begin));
   return parts;
+}
+
+std::vector<int32_t> json_ids(const json::Value& list) {
+  std::vector<int32_t> ids;
+  for (const json::Value& id : list.as_array()) ids.push_back(static_cast<int32_t>(id.as_int64()));
+  return ids;
 }
 
 // The .gguf.inp/.out pairs: texts, and lines of ids without bos.
@@ -65,6 +76,80 @@ TEST(GgmlVectors, Qwen2) {
   HASTEN_NEED_SHARED("data/tokenizers");
   const auto spec = parse_tiktoken_ranks(read_tokenizer_file("qwen/qwen.tiktoken"), "qwen2");
   expect_ggml_vectors(*make_tokenizer(spec), "qwen2");
+}
+
+// What the tools that made the vectors do to decoded text afterwards: English is closed up.
+std::string close_up_punctuation(std::string text) {
+  for (const std::string mark : {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"}) {
+    for (size_t at; (at = text.find(" " + mark)) != std::string::npos;) text.erase(at, 1);
+  }
+  return text;
+}
+
+struct VectorSet {
+  std::string file;   // in vectors/
+  std::string model;  // key in the file
+  bool with_bos = false;
+  std::set<std::string> left_out = {};
+};
+
+// Published vectors: text, ids and decoded text.
+void expect_json_vectors(const Tokenizer& tokenizer, const VectorSet& set) {
+  const json::Value all = json::parse(read_tokenizer_file("vectors/" + set.file), set.file);
+  size_t checked = 0;
+  for (const auto& [name, value] : all.as_object().at(set.model).as_object()) {
+    if (set.left_out.contains(name)) continue;
+    const json::Object& expected = value.as_object();
+    const auto ids = json_ids(expected.at("ids"));
+    const std::string text(expected.at("text").as_string());
+    const std::string decoded(expected.at("decoded").as_string());
+    EXPECT_EQ(tokenizer.encode(text, {.add_special = set.with_bos, .parse_special = true}), ids)
+        << name << ": " << text;
+    const std::string ours = tokenizer.decode(ids, /*keep_special=*/true);
+    EXPECT_TRUE(ours == decoded || close_up_punctuation(ours) == decoded)
+        << name << ": " << ours << " instead of " << decoded;
+    ++checked;
+  }
+  std::printf("%s, %s: %zu vectors\n", set.file.c_str(), set.model.c_str(), checked);
+}
+
+TEST(JsonVectors, Llama2) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  const auto spec = parse_tokenizer_json(read_tokenizer_file("hf/llama2/tokenizer.json"),
+                                         read_tokenizer_file("hf/llama2/tokenizer_config.json"));
+  // This copy of the file has lost the piece of two no-break spaces.
+  expect_json_vectors(*make_tokenizer(spec),
+                      {"llama.json",
+                       "Xenova/llama-tokenizer",
+                       /*with_bos=*/true,
+                       {"TEXT_WITH_ESCAPE_CHARACTERS", "TEXT_WITH_ESCAPE_CHARACTERS_2"}});
+}
+
+TEST(JsonVectors, Llama2Model) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  const auto spec = parse_sentencepiece_model(read_tokenizer_file("llama2/tokenizer.model"));
+  expect_json_vectors(*make_tokenizer(spec),
+                      {"llama.json", "Xenova/llama-tokenizer", /*with_bos=*/true});
+}
+
+TEST(JsonVectors, Llama3) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  expect_json_vectors(*make_tokenizer(llama3_spec()), {"llama.json", "Xenova/llama3-tokenizer"});
+  expect_json_vectors(*make_tokenizer(llama3_spec()),
+                      {"llama.json", "Xenova/llama3-tokenizer-new", /*with_bos=*/true});
+}
+
+TEST(JsonVectors, Gpt2) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  const GgufVocabulary file(read_tokenizer_file("ggml-vocab/ggml-vocab-gpt-2.gguf"));
+  expect_json_vectors(*make_tokenizer(file.spec()), {"gpt2.json", "Xenova/gpt2"});
+  expect_json_vectors(*make_tokenizer(file.spec()), {"gpt2.json", "openai-community/gpt2"});
+  expect_json_vectors(*make_tokenizer(cl100k_spec()), {"gpt2.json", "Xenova/gpt-4"});
+}
+
+TEST(JsonVectors, Qwen2) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  expect_json_vectors(*make_tokenizer(qwen2_spec()), {"qwen2.json", "Xenova/Qwen1.5-0.5B-Chat"});
 }
 
 }  // namespace

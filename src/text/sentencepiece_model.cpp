@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads tokenizer.model: SentencePiece's ModelProto (sentencepiece_model.proto).
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "text/protobuf_reader.h"
+#include "text/tokenizer_spec.h"
+
+namespace hasten::text {
+namespace {
+
+constexpr std::string_view kName = "tokenizer.model";
+
+// Field numbers of sentencepiece_model.proto.
+enum ModelField : uint32_t { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3 };
+enum PieceField : uint32_t { kPiece = 1, kScore = 2, kType = 3 };
+enum TrainerField : uint32_t {
+  kModelType = 3,
+  kWhitespaceSuffix = 24,
+  kBosPiece = 46,
+  kEosPiece = 47
+};
+enum NormalizerField : uint32_t {
+  kCharsMap = 2,
+  kDummyPrefix = 3,
+  kExtraWhitespaces = 4,
+  kEscape = 5
+};
+
+constexpr uint64_t kBpe = 2;  // of TrainerSpec.ModelType
+
+void read_piece(std::string_view message, TokenizerSpec& spec) {
+  std::string_view text;
+  float score = 0;
+  uint64_t type = static_cast<uint64_t>(TokenType::normal);
+  for (ProtobufReader piece(message, kName); piece.next();) {
+    if (piece.field() == kPiece) text = piece.bytes();
+    if (piece.field() == kScore) score = piece.float32();
+    if (piece.field() == kType) type = piece.varint();
+  }
+  if (type < 1 || type > 6) {
+    fail(ErrorCode::invalid_data, "{}: piece {} has type {}; known are 1 to 6", kName,
+         spec.tokens.size(), type);
+  }
+  spec.tokens.emplace_back(text);
+  spec.scores.push_back(score);
+  spec.types.push_back(static_cast<int32_t>(type));
+}
+
+struct ControlNames {
+  std::string bos = "<s>";
+  std::string eos = "</s>";
+};
+
+ControlNames read_trainer(std::string_view message) {
+  ControlNames names;
+  uint64_t model_type = 1;  // unigram is the default of the format
+  bool whitespace_suffix = false;
+  for (ProtobufReader trainer(message, kName); trainer.next();) {
+    if (trainer.field() == kModelType) model_type = trainer.varint();
+    if (trainer.field() == kWhitespaceSuffix) whitespace_suffix = trainer.varint() != 0;
+    if (trainer.field() == kBosPiece) names.bos = trainer.bytes();
+    if (trainer.field() == kEosPiece) names.eos = trainer.bytes();
+  }
+  if (model_type != kBpe) {
+    fail(ErrorCode::unsupported,
+         "{}: only SentencePiece models of type BPE (2) are supported, not type {}", kName,
+         model_type);
+  }
+  if (whitespace_suffix) {
+    fail(ErrorCode::unsupported, "{}: spaces at the end of pieces are not supported", kName);
+  }
+  return names;
+}
+
+void read_normalizer(std::string_view message, TokenizerSpec& spec) {
+  bool escapes = true;
+  bool has_chars_map = false;
+  for (ProtobufReader normalizer(message, kName); normalizer.next();) {
+    if (normalizer.field() == kCharsMap) has_chars_map = !normalizer.bytes().empty();
+    if (normalizer.field() == kDummyPrefix && normalizer.varint() == 0) {
+      spec.space_prefix = SpacePrefix::none;
+    }
+    if (normalizer.field() == kExtraWhitespaces) {
+      spec.remove_extra_whitespaces = normalizer.varint() != 0;
+    }
+    if (normalizer.field() == kEscape) escapes = normalizer.varint() != 0;
+  }
+  if (has_chars_map || !escapes) {
+    fail(ErrorCode::unsupported, "{}: a normaliser with a {} is not supported", kName,
+         has_chars_map ? "character map" : "bare space");
+  }
+}
+
+int32_t find_token(const TokenizerSpec& spec, std::string_view text) {
+  const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), text);
+  return found == spec.tokens.end() ? -1 : static_cast<int32_t>(found - spec.tokens.begin());
+}
+
+}  // namespace
+
+TokenizerSpec parse_sentencepiece_model(std::string_view bytes) {
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::spm;
+  spec.space_prefix = SpacePrefix::every;
+  spec.remove_extra_whitespaces = true;  // the default of the format
+  std::string_view trainer;
+  std::string_view normalizer;
+  for (ProtobufReader model(bytes, kName); model.next();) {
+    if (model.field() == kPieces) read_piece(model.bytes(), spec);
+    if (model.field() == kTrainerSpec) trainer = model.bytes();
+    if (model.field() == kNormalizerSpec) normalizer = model.bytes();
+  }
+  const ControlNames names = read_trainer(trainer);
+  read_normalizer(normalizer, spec);
+  spec.bos = find_token(spec, names.bos);
+  spec.eos = find_token(spec, names.eos);
+  const auto unk =
+      std::find(spec.types.begin(), spec.types.end(), static_cast<int32_t>(TokenType::unknown));
+  spec.unk = unk == spec.types.end() ? -1 : static_cast<int32_t>(unk - spec.types.begin());
+  return spec;
+}
+
+}  // namespace hasten::text

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Typed access to the fields of a tokenizer.json, with errors that name the field.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace hasten::text {
+
+/// The member, or null where it is absent.
+inline const json::Value& field(const json::Object& object, std::string_view name) {
+  static const json::Value kNull;
+  const json::Value* value = object.if_contains({name.data(), name.size()});
+  return value != nullptr ? *value : kNull;
+}
+
+[[noreturn]] inline void fail_field(std::string_view name, std::string_view wanted) {
+  fail(ErrorCode::invalid_data, "tokenizer.json: \"{}\" is not {}", name, wanted);
+}
+
+inline const json::Object& as_object(const json::Value& value, std::string_view name) {
+  const json::Object* object = value.if_object();
+  if (object == nullptr) fail_field(name, "an object");
+  return *object;
+}
+
+inline const json::Array& as_array(const json::Value& value, std::string_view name) {
+  const json::Array* array = value.if_array();
+  if (array == nullptr) fail_field(name, "a list");
+  return *array;
+}
+
+inline std::string_view as_string(const json::Value& value, std::string_view name) {
+  const json::String* string = value.if_string();
+  if (string == nullptr) fail_field(name, "a string");
+  return {string->data(), string->size()};
+}
+
+inline bool as_bool(const json::Value& value, std::string_view name, bool when_absent) {
+  if (value.is_null()) return when_absent;
+  const bool* flag = value.if_bool();
+  if (flag == nullptr) fail_field(name, "true or false");
+  return *flag;
+}
+
+/// A token id below `limit`.
+inline int32_t as_id(const json::Value& value, std::string_view name, int64_t limit) {
+  const int64_t* id = value.if_int64();
+  if (id == nullptr || *id < 0 || *id >= limit) {
+    fail(ErrorCode::invalid_data, "tokenizer.json: the id of \"{:.60}\" is not within [0, {})",
+         name, limit);
+  }
+  return static_cast<int32_t>(*id);
+}
+
+/// The "type" of a component.
+inline std::string_view type_of(const json::Object& component) {
+  return as_string(field(component, "type"), "type");
+}
+
+}  // namespace hasten::text

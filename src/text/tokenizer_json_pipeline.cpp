@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recognises the component chains of published tokenizer.json files.
+#include "text/tokenizer_json_pipeline.h"
+
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer_json_fields.h"
+
+namespace hasten::text {
+namespace {
+
+constexpr std::string_view kSpaceSymbol = "\u2581";
+
+struct KnownExpression {
+  std::string_view expression;
+  std::string_view pre;  // as GGUF names it
+};
+
+constexpr KnownExpression kExpressions[] = {
+    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
+    {R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+     R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
+     "llama-bpe"},
+    {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
+     R"(\s*[\r\n]|\s+(?!\S)|\s+)",
+     "llama-bpe"},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+     R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
+     "qwen2"},
+};
+
+[[noreturn]] void fail_unsupported(std::string_view what, std::string_view value) {
+  fail(ErrorCode::unsupported, "tokenizer.json: {} \"{:.400}\" is not supported", what, value);
+}
+
+// The components of one that may be absent, single, or a Sequence, in order.
+std::vector<const json::Object*> components(const json::Value& value, std::string_view name,
+                                            std::string_view list_name) {
+  std::vector<const json::Object*> list;
+  if (value.is_null()) return list;
+  const json::Object& object = as_object(value, name);
+  if (type_of(object) != "Sequence") return {&object};
+  for (const json::Value& item : as_array(field(object, list_name), list_name)) {
+    list.push_back(&as_object(item, list_name));
+  }
+  return list;
+}
+
+// {"String": …} or {"Regex": …}; the one that is wanted, or empty.
+std::string_view pattern(const json::Object& component, std::string_view kind) {
+  const json::Value& value = field(as_object(field(component, "pattern"), "pattern"), kind);
+  return value.is_null() ? std::string_view() : as_string(value, "pattern");
+}
+
+// The words that the expression matches are what is kept.
+bool keeps_matches(const json::Object& split) {
+  const std::string_view behavior = as_string(field(split, "behavior"), "behavior");
+  const bool invert = as_bool(field(split, "invert"), "invert", false);
+  return (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
+}
+
+void read_normalizer(const json::Object& root, TokenizerSpec& spec, bool& replaces_spaces) {
+  for (const json::Object* component :
+       components(field(root, "normalizer"), "normalizer", "normalizers")) {
+    const std::string_view type = type_of(*component);
+    if (type == "NFC") {
+      spec.normalize_nfc = true;
+    } else if (type == "Prepend" &&
+               as_string(field(*component, "prepend"), "prepend") == kSpaceSymbol) {
+      spec.space_prefix = SpacePrefix::every;
+    } else if (type == "Replace" && pattern(*component, "String") == " " &&
+               as_string(field(*component, "content"), "content") == kSpaceSymbol) {
+      replaces_spaces = true;
+    } else {
+      fail_unsupported("the normalizer", json::serialize(*component));
+    }
+  }
+}
+
+void read_metaspace(const json::Object& component, TokenizerSpec& spec) {
+  if (as_string(field(component, "replacement"), "replacement") != kSpaceSymbol ||
+      as_bool(field(component, "split"), "split", true)) {
+    fail_unsupported("the pre-tokenizer", json::serialize(component));
+  }
+  const json::Value& given = field(component, "prepend_scheme");
+  const bool add_prefix = as_bool(field(component, "add_prefix_space"), "add_prefix_space", true);
+  const std::string_view scheme =
+      given.is_null() ? (add_prefix ? "always" : "never") : as_string(given, "prepend_scheme");
+  spec.space_prefix = scheme == "always"  ? SpacePrefix::every
+                      : scheme == "first" ? SpacePrefix::first
+                                          : SpacePrefix::none;
+  spec.single_space_prefix = true;
+}
+
+}  // namespace
+
+void read_segmentation(const json::Object& root, TokenizerSpec& spec) {
+  bool replaces_spaces = false;
+  bool byte_level = false;
+  bool digits_alone = false;
+  spec.normalize_nfc = false;
+  spec.space_prefix = SpacePrefix::none;
+  read_normalizer(root, spec, replaces_spaces);
+  for (const json::Object* component :
+       components(field(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers")) {
+    const std::string_view type = type_of(*component);
+    if (type == "ByteLevel" &&
+        !as_bool(field(*component, "add_prefix_space"), "add_prefix_space", true)) {
+      byte_level = true;
+      if (as_bool(field(*component, "use_regex"), "use_regex", true)) {
+        if (!spec.pre.empty()) fail_unsupported("the pre-tokenizer", "Split and ByteLevel words");
+        spec.pre = digits_alone ? "smollm" : "gpt-2";
+      }
+    } else if (type == "Digits" && !digits_alone && spec.pre.empty() &&
+               as_bool(field(*component, "individual_digits"), "individual_digits", false)) {
+      digits_alone = true;
+    } else if (type == "Metaspace") {
+      read_metaspace(*component, spec);
+      replaces_spaces = true;
+    } else if (type == "Split" && pattern(*component, "String") == " " && replaces_spaces) {
+      // No space is left to split at.
+    } else if (type == "Split" && spec.pre.empty() && !digits_alone && keeps_matches(*component)) {
+      const std::string_view expression = pattern(*component, "Regex");
+      for (const KnownExpression& known : kExpressions) {
+        if (known.expression == expression) spec.pre = known.pre;
+      }
+      if (spec.pre.empty()) fail_unsupported("the pre-tokenizer expression", expression);
+    } else {
+      fail_unsupported("the pre-tokenizer", json::serialize(*component));
+    }
+  }
+  if (byte_level == replaces_spaces || (byte_level && spec.pre.empty())) {
+    fail(ErrorCode::unsupported,
+         "tokenizer.json: neither byte-level nor SentencePiece-style BPE (pre_tokenizer {:.200})",
+         json::serialize(field(root, "pre_tokenizer")));
+  }
+  spec.kind = byte_level ? TokenizerKind::bpe : TokenizerKind::spm;
+}
+
+void read_post_processor(const json::Object& root, TokenizerSpec& spec) {
+  for (const json::Object* component :
+       components(field(root, "post_processor"), "post_processor", "processors")) {
+    const std::string_view type = type_of(*component);
+    if (type == "ByteLevel") continue;
+    if (type != "TemplateProcessing") fail_unsupported("the post-processor", type);
+    const json::Object& specials = as_object(field(*component, "special_tokens"), "special_tokens");
+    bool after_text = false;
+    for (const json::Value& item : as_array(field(*component, "single"), "single")) {
+      const json::Object& entry = as_object(item, "single");
+      if (entry.contains("Sequence")) {
+        after_text = true;
+        continue;
+      }
+      const json::Object& special = as_object(field(entry, "SpecialToken"), "SpecialToken");
+      const std::string_view name = as_string(field(special, "id"), "SpecialToken.id");
+      const json::Array& ids =
+          as_array(field(as_object(field(specials, name), name), "ids"), "ids");
+      std::optional<bool>& add = after_text ? spec.add_eos : spec.add_bos;
+      if (ids.size() != 1 || add.has_value()) fail_unsupported("the post-processor token", name);
+      int32_t& id = after_text ? spec.eos : spec.bos;
+      id = as_id(ids[0], name, static_cast<int64_t>(spec.tokens.size()));
+      add = true;
+    }
+  }
+}
+
+}  // namespace hasten::text
