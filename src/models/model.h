@@ -67,9 +67,9 @@ class Model {
 using Progress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 
 struct LoadOptions {
-  int64_t context =
-      0;              // tokens a sequence may reach; 0: the model's own. Some RoPE scalings need it
-  Progress progress;  // may be empty
+  /// Tokens that a sequence may reach; 0: the model's own. Some RoPE scalings depend on it.
+  int64_t context = 0;
+  Progress progress = {};  // may be empty
 };
 
 /// Builds the model of the checkpoint's family on `backend`. Both must outlive it.

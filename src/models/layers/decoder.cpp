@@ -109,7 +109,7 @@ Decoder::Decoder(const BuildInput& input, const DecoderStyle& style)
 }
 
 void Decoder::load_ends(WeightLoader& load, const DecoderStyle& style) {
-  const Tensor& table = load.matrix(names::kEmbedding, 0, 0, h_.dim);
+  const Tensor& table = load.table(names::kEmbedding, h_.dim);
   if (table.dim(0) < h_.vocab_size) {
     fail(ErrorCode::invalid_data, "the embedding has {} rows for a vocabulary of {} tokens",
          table.dim(0), h_.vocab_size);
@@ -152,6 +152,9 @@ LayerCache Decoder::place_in_cache(int64_t layer) {
 
 void Decoder::describe(const BuildInput& input, const WeightLoader& load) {
   info_.family = input.family;
+  info_.name = input.checkpoint.format() == weights::Checkpoint::Format::gguf
+                   ? std::string(input.checkpoint.metadata().get_string("general.name", ""))
+                   : input.checkpoint.path().filename().string();
   info_.vocab_size = embedding_->out_features();
   info_.max_context = h_.max_context;
   info_.num_layers = h_.num_layers;

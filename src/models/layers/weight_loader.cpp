@@ -76,16 +76,30 @@ bool WeightLoader::has(const TensorName& name) const {
   return checkpoint_.find(file_name(name, 0, ".weight")) != nullptr;
 }
 
+const Tensor& WeightLoader::require(const std::string& file_name) {
+  const Tensor* tensor = find(file_name);
+  if (tensor == nullptr) {
+    fail(ErrorCode::invalid_data, "{} has no tensor {}", checkpoint_.path().string(), file_name);
+  }
+  return *tensor;
+}
+
 const Tensor& WeightLoader::matrix(const TensorName& name, int64_t layer, int64_t rows,
                                    int64_t columns) {
-  const std::string file = checkpoint_.path().string();
   const std::string wanted = file_name(name, layer, ".weight");
-  const Tensor* tensor = find(wanted);
-  if (tensor == nullptr) fail(ErrorCode::invalid_data, "{} has no tensor {}", file, wanted);
-  if (rows == 0 && tensor->shape().rank() == 2)
-    rows = std::clamp<int64_t>(tensor->dim(0), 1, kMaxVocab);
-  check_shape(*tensor, wanted, Shape{rows, columns}, file);
-  return *tensor;
+  const Tensor& tensor = require(wanted);
+  check_shape(tensor, wanted, Shape{rows, columns}, checkpoint_.path().string());
+  return tensor;
+}
+
+const Tensor& WeightLoader::table(const TensorName& name, int64_t columns) {
+  const std::string wanted = file_name(name, 0, ".weight");
+  const Shape& shape = require(wanted).shape();
+  if (shape.rank() != 2 || shape[1] != columns || shape[0] > kMaxVocab) {
+    fail(ErrorCode::invalid_data, "{}: tensor {} is {}; it must have at most {} rows of {}",
+         checkpoint_.path().string(), wanted, shape.to_string(), kMaxVocab, columns);
+  }
+  return matrix(name, 0, shape[0], columns);
 }
 
 Linear WeightLoader::linear(const LinearSource& source) {
@@ -95,14 +109,13 @@ Linear WeightLoader::linear(const LinearSource& source) {
   result.weight = prepare(whole.slice(source.first_row, source.out_features));
 
   const std::string bias = file_name(source.name, source.layer, ".bias");
+  if (source.bias_required) require(bias);
   if (const Tensor* tensor = find(bias)) {
     const std::vector<float> values =
         decode_vector(*tensor, bias, file_rows, checkpoint_.path().string());
     const auto begin = values.begin() + source.first_row;
     result.bias = upload({begin, begin + source.out_features});
     num_parameters_ += source.out_features;
-  } else if (source.bias_required) {
-    fail(ErrorCode::invalid_data, "{} has no tensor {}", checkpoint_.path().string(), bias);
   }
   return result;
 }
@@ -124,10 +137,8 @@ std::unique_ptr<ops::Weight> WeightLoader::prepare_embedding(const Tensor& matri
 ops::DeviceTensor WeightLoader::norm(const TensorName& name, int64_t layer, int64_t size,
                                      float offset) {
   const std::string wanted = file_name(name, layer, ".weight");
-  const std::string file = checkpoint_.path().string();
-  const Tensor* tensor = find(wanted);
-  if (tensor == nullptr) fail(ErrorCode::invalid_data, "{} has no tensor {}", file, wanted);
-  std::vector<float> values = decode_vector(*tensor, wanted, size, file);
+  std::vector<float> values =
+      decode_vector(require(wanted), wanted, size, checkpoint_.path().string());
   for (float& value : values) value += offset;
   num_parameters_ += size;
   return upload(values);

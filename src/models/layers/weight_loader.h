@@ -44,10 +44,12 @@ class WeightLoader {
   WeightLoader(const weights::Checkpoint& checkpoint, ops::Backend& backend, Progress progress);
 
   [[nodiscard]] bool has(const TensorName& name) const;
-  /// The tensor as it lies in the file, [rows, columns]; rows 0 stands for any number up to
-  /// kMaxVocab. Error{invalid_data} names the tensor and what is missing, found or wanted.
+  /// The tensor as it lies in the file, [rows, columns]. Error{invalid_data} names the tensor and
+  /// what is missing, found or wanted.
   [[nodiscard]] const Tensor& matrix(const TensorName& name, int64_t layer, int64_t rows,
                                      int64_t columns);
+  /// A table [any number of rows, columns].
+  [[nodiscard]] const Tensor& table(const TensorName& name, int64_t columns);
   [[nodiscard]] Linear linear(const LinearSource& source);
   /// A matrix that both multiplies and embeds, or only multiplies.
   [[nodiscard]] std::unique_ptr<ops::Weight> prepare(const Tensor& matrix);
@@ -72,7 +74,7 @@ class WeightLoader {
   [[nodiscard]] std::string file_name(const TensorName& name, int64_t layer,
                                       std::string_view suffix) const;
   const Tensor* find(const std::string& file_name);
-  ops::DeviceTensor vector(const std::string& file_name, int64_t size, float offset);
+  const Tensor& require(const std::string& file_name);
   void count(const Tensor& tensor);
 
   const weights::Checkpoint& checkpoint_;
