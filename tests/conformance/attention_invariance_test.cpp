@@ -4,9 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -138,6 +139,31 @@ TEST_P(AttentionInvarianceTest, NeighboursChangeNothing) {
         done[part.sequence] = part.end;
       }
     }
+  }
+}
+
+// A request that went wrong must not take its neighbours along.
+TEST_P(AttentionInvarianceTest, NanOfASequenceStaysInIt) {
+  const AttentionSettings settings = random_settings();
+  SCOPED_TRACE(describe(settings));
+  std::vector<SequenceData> sequences;
+  std::vector<Part> parts;
+  for (int64_t i = 0; i < 3; ++i) {
+    sequences.push_back(random_sequence(settings, 40, random_));
+    parts.push_back({.sequence = i, .begin = 0, .end = 40});
+  }
+  const auto backend = make(candidate(), 2);
+  const int64_t size = 40 * settings.query_size();  // of one sequence
+  const auto healthy = PagedWorld(*backend, settings, sequences, random_).step(parts);
+  for (std::vector<float>* part : {&sequences[1].q, &sequences[1].k, &sequences[1].v}) {
+    std::fill(part->begin(), part->end(), std::numeric_limits<float>::quiet_NaN());
+    const auto out = PagedWorld(*backend, settings, sequences, random_).step(parts);
+    const auto sick = std::span(out).subspan(size, size);
+    EXPECT_TRUE(std::all_of(sick.begin(), sick.end(), [](float y) { return std::isnan(y); }));
+    EXPECT_EQ(bit_difference(std::span(out).first(size), std::span(healthy).first(size), size),
+              std::nullopt);
+    EXPECT_EQ(bit_difference(std::span(out).last(size), std::span(healthy).last(size), size),
+              std::nullopt);
   }
 }
 
