@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of sampling: check, adjust, then the likeliest token or filters and a draw.
+#include "engine/sampling/sampler.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "base/error.h"
+#include "engine/sampling/philox.h"
+#include "engine/sampling/softmax.h"
+
+namespace hasten::engine {
+namespace {
+
+/// What OpenAI's API reports for a token that cannot come; JSON has no infinity.
+constexpr double kLeastLogprob = -9999.0;
+
+/// Throws for NaN and +inf; -inf is a model's way to rule a token out.
+void check_logits(std::span<const float> logits) {
+  int32_t num_bad = 0;
+  for (const float logit : logits)
+    num_bad += static_cast<int32_t>(!(logit <= std::numeric_limits<float>::max()));
+  if (num_bad > 0)
+    fail(ErrorCode::internal, "the model computed logits that are not finite: {} of {}", num_bad,
+         logits.size());
+}
+
+}  // namespace
+
+Sampler::Sampler(int64_t vocab_size)
+    : adjuster_(vocab_size),
+      candidates_(vocab_size),
+      raw_(static_cast<size_t>(vocab_size)),
+      scratch_(static_cast<size_t>(vocab_size)) {
+  top_ids_.reserve(static_cast<size_t>(vocab_size));
+}
+
+Sample Sampler::sample(const SampleInput& input) {
+  check_logits(input.logits);
+  if (input.num_top_logprobs >= 0) std::ranges::copy(input.logits, raw_.begin());
+  adjuster_.adjust(input.logits, input.sampling, input.prompt, input.generated, input.banned);
+
+  const auto likeliest = std::ranges::max_element(input.logits);  // the lowest id of equals
+  if (*likeliest == -std::numeric_limits<float>::infinity())
+    fail(ErrorCode::invalid_argument, "no token is left to choose: all {} are ruled out",
+         input.logits.size());
+
+  Sample result;
+  const Sampling& sampling = input.sampling;
+  if (sampling.temperature == 0.0F) {
+    result.token = static_cast<int32_t>(likeliest - input.logits.begin());
+  } else {
+    candidates_.assign(input.logits, sampling.top_k, sampling.temperature);
+    candidates_.keep_typical(sampling.typical_p);
+    candidates_.keep_top_p(sampling.top_p);
+    candidates_.keep_min_p(sampling.min_p);
+    result.token = candidates_.draw(
+        uniform(input.seed, input.choice, static_cast<int64_t>(input.generated.size())));
+  }
+  if (input.num_top_logprobs >= 0)
+    result.logprob =
+        score(std::span(raw_).first(input.logits.size()), result.token, input.num_top_logprobs);
+  return result;
+}
+
+TokenLogprob Sampler::score(std::span<const float> logits, int32_t token, int32_t num_top) {
+  check_logits(logits);
+  const double log_sum = log_sum_exp(logits, scratch_);
+  const auto probability = [&](int32_t id) {
+    const double logprob = std::max(logits[static_cast<size_t>(id)] - log_sum, kLeastLogprob);
+    return TokenProbability{.token = id, .logprob = static_cast<float>(logprob)};
+  };
+  TokenLogprob result;
+  result.chosen = probability(token);
+  select_top(logits, num_top, top_ids_);
+  result.top.reserve(top_ids_.size());
+  for (const int32_t id : top_ids_) result.top.push_back(probability(id));
+  return result;
+}
+
+}  // namespace hasten::engine

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops over whole rows, written so that the compiler vectorises them.
+#include "engine/sampling/softmax.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+namespace hasten::engine {
+
+void exp_in_place(std::span<float> values) {
+  // e^x = 2^n * e^r with n the integer nearest to x / ln 2 and |r| <= ln 2 / 2. ln 2 is split in
+  // two so that r is exact enough, and e^r is a minimax polynomial (Cephes, expf). The C library's
+  // expf is a call per element: 5 times slower on a vocabulary of 150 000.
+  constexpr float kLog2E = 1.44269504F;
+  constexpr float kLn2High = 0.693359375F;
+  constexpr float kLn2Low = -2.12194440e-4F;
+  constexpr float kRoundToInteger = 12582912.0F;  // 1.5 * 2^23: its last bit is worth 1
+  for (float& value : values) {
+    const float x = std::max(value, -87.0F);
+    const float n = (x * kLog2E + kRoundToInteger) - kRoundToInteger;
+    const float r = (x - n * kLn2High) - n * kLn2Low;
+    float p = 1.9875691500e-4F;
+    p = p * r + 1.3981999507e-3F;
+    p = p * r + 8.3334519073e-3F;
+    p = p * r + 4.1665795894e-2F;
+    p = p * r + 1.6666665459e-1F;
+    p = p * r + 5.0000001201e-1F;
+    const float power_of_two = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+    const float result = (p * r * r + r + 1.0F) * power_of_two;
+    value = value < -87.0F ? 0.0F : result;
+  }
+}
+
+double log_sum_exp(std::span<const float> logits, std::span<float> scratch) {
+  const float max = *std::ranges::max_element(logits);
+  if (max == -std::numeric_limits<float>::infinity()) return 0.0;  // no token is possible
+  for (size_t i = 0; i < logits.size(); ++i) scratch[i] = logits[i] - max;
+  exp_in_place(scratch.first(logits.size()));
+  double sum = 0.0;
+  for (const float value : scratch.first(logits.size())) sum += value;
+  return max + std::log(sum);
+}
+
+void select_top(std::span<const float> logits, int64_t k, std::vector<int32_t>& ids) {
+  const auto better = [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)];
+    const float y = logits[static_cast<size_t>(b)];
+    return x > y || (x == y && a < b);
+  };
+  const auto end = static_cast<int32_t>(logits.size());
+  const auto wanted = static_cast<int32_t>(std::min<int64_t>(k, end));
+  ids.clear();
+  if (wanted == 0) return;
+  for (int32_t id = 0; id < wanted; ++id) ids.push_back(id);
+  std::ranges::make_heap(ids, better);  // the worst of the selected is in front
+  for (int32_t id = wanted; id < end; ++id) {
+    if (!better(id, ids.front())) continue;
+    std::ranges::pop_heap(ids, better);
+    ids.back() = id;
+    std::ranges::push_heap(ids, better);
+  }
+  std::ranges::sort_heap(ids, better);
+}
+
+}  // namespace hasten::engine
