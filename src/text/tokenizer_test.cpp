@@ -1,155 +1,274 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published tokenizers against their published vectors, and the rules that no vector covers.
+// The rules of encoding that no published vector covers, on vocabularies made here.
 #include "text/tokenizer.h"
 
 #include <gtest/gtest.h>
 
-#include <set>
-#include <sstream>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "text/shared_vocabularies.h"
+#include "base/error.h"
+#include "text/tiny_vocabularies.h"
 
 namespace hasten::text {
 namespace {
 
-using testing::cl100k_spec;
-using testing::GgufVocabulary;
-using testing::llama3_spec;
-using testing::qwen2_spec;
-using testing::read_tokenizer_file;
+using testing::tiny_bpe_spec;
+using testing::tiny_spm_spec;
+using Ids = std::vector<int32_t>;
 
-std::vector<std::string> split(const std::string& text, const std::string& separator) {
-  std::vector<std::string> parts;
-  size_t begin = 0;
-  for (size_t end; (end = text.find(separator, begin)) != std::string::npos;
-       begin = end + separator.size()) {
-    parts.push_back(text.substr(begin, end - begin));
+ErrorCode code_of(const std::function<void()>& action, std::string* message = nullptr) {
+  try {
+    action();
+  } catch (const Error& error) {
+    if (message != nullptr) *message = error.what();
+    return error.code();
   }
-  parts.push_back(text.substr(begin));
-  return parts;
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorCode::internal;
 }
 
-std::vector<int32_t> json_ids(const json::Value& list) {
-  std::vector<int32_t> ids;
-  for (const json::Value& id : list.as_array()) ids.push_back(static_cast<int32_t>(id.as_int64()));
-  return ids;
+TEST(ByteLevelBpe, MergesAndComesBack) {
+  const auto tokenizer = make_tokenizer(tiny_bpe_spec());
+  EXPECT_EQ(tokenizer->encode("hello"), (Ids{259}));
+  EXPECT_EQ(tokenizer->encode("hello hello"), (Ids{259, 260}));
+  EXPECT_EQ(tokenizer->encode("hell"), (Ids{258}));
+  EXPECT_EQ(tokenizer->encode("lll"), (Ids{257, 'l'}));  // the leftmost pair first
+  EXPECT_EQ(tokenizer->encode(""), Ids{});
+  EXPECT_EQ(tokenizer->token_bytes(260), " hello");
+  EXPECT_EQ(tokenizer->find("Ġhello"), 260);
+  EXPECT_EQ(tokenizer->find("<|im_end|>"), 262);
+  EXPECT_EQ(tokenizer->find(" hello"), std::nullopt);
 }
 
-// The .gguf.inp/.out pairs: texts, and lines of ids without bos.
-void expect_ggml_vectors(const Tokenizer& tokenizer, const std::string& name) {
-  const std::string path = "ggml-vocab/ggml-vocab-" + name + ".gguf";
-  const auto texts = split(read_tokenizer_file(path + ".inp"), "\n__ggml_vocab_test__\n");
-  const auto lines = split(read_tokenizer_file(path + ".out"), "\n");
-  ASSERT_LE(texts.size(), lines.size());
-  for (size_t i = 0; i < texts.size(); ++i) {
-    std::istringstream line(lines[i]);
-    const std::vector<int32_t> expected{std::istream_iterator<int32_t>(line), {}};
-    EXPECT_EQ(tokenizer.encode(texts[i], {.add_special = false}), expected)
-        << "text " << i << ": " << texts[i];
+TEST(ByteLevelBpe, KeepsMalformedBytes) {
+  const auto tokenizer = make_tokenizer(tiny_bpe_spec());
+  const std::string text("a\xff\xc3(\xed\xa0\x80\x00z\xf0\x9f", 11);
+  std::string bytes;
+  for (const int32_t id : tokenizer->encode(text)) bytes += tokenizer->token_bytes(id);
+  EXPECT_EQ(bytes, text);
+}
+
+TEST(SpecialTokens, OnlyWhenAskedFor) {
+  const auto tokenizer = make_tokenizer(tiny_bpe_spec());
+  const std::string text = "<|im_start|>hello<|im_end|>";
+  EXPECT_EQ(tokenizer->encode(text, {.parse_special = true}), (Ids{261, 259, 262}));
+  const Ids plain = tokenizer->encode(text);
+  for (const int32_t id : plain) EXPECT_FALSE(tokenizer->is_special(id));
+  EXPECT_EQ(tokenizer->decode(plain), text);
+  // A user-defined token is text and always matched.
+  EXPECT_EQ(tokenizer->encode("<tool>"), (Ids{263}));
+}
+
+TEST(SpecialTokens, InertInsideLiteralRanges) {
+  const auto tokenizer = make_tokenizer(tiny_bpe_spec());
+  const std::string text = "<|im_start|>hello<|im_end|>";
+  const auto specials_of = [&](std::vector<TextRange> literal) {
+    Ids specials;
+    for (const int32_t id : tokenizer->encode(text, {.parse_special = true, .literal = literal})) {
+      if (tokenizer->is_special(id)) specials.push_back(id);
+    }
+    return specials;
+  };
+  EXPECT_EQ(specials_of({}), (Ids{261, 262}));
+  EXPECT_EQ(specials_of({{0, 12}}), (Ids{262}));
+  EXPECT_EQ(specials_of({{12, 17}}), (Ids{261, 262}));             // the user's text only
+  EXPECT_EQ(specials_of({{12, 18}}), (Ids{261}));                  // straddles the beginning
+  EXPECT_EQ(specials_of({{26, 27}, {3, 4}}), (Ids{}));             // in any order
+  EXPECT_EQ(specials_of({{5, 5}}), (Ids{261, 262}));               // an empty range holds nothing
+  EXPECT_EQ(specials_of({{0, 20}, {10, 14}, {26, 27}}), (Ids{}));  // overlapping ranges
+  const std::vector<TextRange> outside{{0, 28}};
+  EXPECT_EQ(code_of([&] { (void)tokenizer->encode(text, {.literal = outside}); }),
+            ErrorCode::invalid_argument);
+}
+
+// A user's text that ends in half a control token, completed by the template's own text.
+TEST(SpecialTokens, CannotBeAssembledAcrossARange) {
+  const auto tokenizer = make_tokenizer(tiny_bpe_spec());
+  const std::string text =
+      "user: <|im_en"
+      "d|>";
+  const std::vector<TextRange> user{{6, 13}};
+  for (const int32_t id : tokenizer->encode(text, {.parse_special = true, .literal = user})) {
+    EXPECT_FALSE(tokenizer->is_special(id));
   }
-  std::printf("%s: %zu vectors\n", name.c_str(), texts.size());
 }
 
-TEST(GgmlVectors, Gpt2) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  const GgufVocabulary file(read_tokenizer_file("ggml-vocab/ggml-vocab-gpt-2.gguf"));
-  expect_ggml_vectors(*make_tokenizer(file.spec()), "gpt-2");
+TEST(SpecialTokens, LiteralRangesDoNotCutWords) {
+  const auto tokenizer = make_tokenizer(tiny_bpe_spec());
+  const std::vector<TextRange> inside{{2, 3}};
+  EXPECT_EQ(tokenizer->encode("hello hello", {.parse_special = true, .literal = inside}),
+            (Ids{259, 260}));
 }
 
-TEST(GgmlVectors, LlamaSpm) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  const GgufVocabulary file(read_tokenizer_file("ggml-vocab/ggml-vocab-llama-spm.gguf"));
-  expect_ggml_vectors(*make_tokenizer(file.spec()), "llama-spm");
+TEST(SpecialTokens, StripAndSingleWord) {
+  TokenizerSpec spec = tiny_bpe_spec();
+  spec.added_token_rules = {{.id = 261, .lstrip = true, .rstrip = true},
+                            {.id = 263, .single_word = true}};
+  const auto tokenizer = make_tokenizer(spec);
+  EXPECT_EQ(tokenizer->encode("hello \t<|im_start|>\u00a0\nhello", {.parse_special = true}),
+            (Ids{259, 261, 259}));
+  EXPECT_EQ(tokenizer->encode("hello<tool>").size(), 7U);
+  EXPECT_EQ(tokenizer->encode("<tool>").size(), 1U);
+  EXPECT_EQ(tokenizer->encode("é<tool>").size(), 8U);
+  EXPECT_EQ(tokenizer->encode("!<tool>!"), (Ids{'!', 263, '!'}));
 }
 
-TEST(GgmlVectors, LlamaBpe) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  const auto spec =
-      parse_tiktoken_ranks(read_tokenizer_file("llama3/tokenizer.model"), "llama-bpe");
-  expect_ggml_vectors(*make_tokenizer(spec), "llama-bpe");
-}
-
-TEST(GgmlVectors, Qwen2) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  const auto spec = parse_tiktoken_ranks(read_tokenizer_file("qwen/qwen.tiktoken"), "qwen2");
-  expect_ggml_vectors(*make_tokenizer(spec), "qwen2");
-}
-
-// What the tools that made the vectors do to decoded text afterwards: English is closed up.
-std::string close_up_punctuation(std::string text) {
-  for (const std::string mark : {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"}) {
-    for (size_t at; (at = text.find(" " + mark)) != std::string::npos;) text.erase(at, 1);
+TEST(SpecialTokens, TurnMarkersAreControlWhateverTheFileSays) {
+  TokenizerSpec spec = tiny_bpe_spec();
+  spec.types[261] = static_cast<int32_t>(TokenType::user_defined);
+  spec.types[262] = static_cast<int32_t>(TokenType::normal);
+  const auto tokenizer = make_tokenizer(spec);
+  for (const int32_t id : tokenizer->encode("<|im_start|>x<|im_end|>")) {
+    EXPECT_FALSE(tokenizer->is_special(id));
   }
-  return text;
+  EXPECT_TRUE(tokenizer->is_end_of_generation(262));
+  EXPECT_FALSE(tokenizer->is_end_of_generation(261));
 }
 
-struct VectorSet {
-  std::string file;   // in vectors/
-  std::string model;  // key in the file
-  bool with_bos = false;
-  std::set<std::string> left_out = {};
-};
+TEST(Encode, AddsBosAndEos) {
+  TokenizerSpec spec = tiny_bpe_spec();
+  spec.bos = 261;
+  spec.eos = 262;
+  spec.add_bos = true;
+  spec.add_eos = true;
+  const auto tokenizer = make_tokenizer(spec);
+  EXPECT_EQ(tokenizer->encode("hello"), (Ids{261, 259, 262}));
+  EXPECT_EQ(tokenizer->encode("hello", {.add_special = false}), (Ids{259}));
+  EXPECT_EQ(tokenizer->decode(Ids{261, 259, 262}), "hello");
+  EXPECT_EQ(tokenizer->decode(Ids{261, 259, 262}, true), "<|im_start|>hello<|im_end|>");
+}
 
-// Published vectors: text, ids and decoded text.
-void expect_json_vectors(const Tokenizer& tokenizer, const VectorSet& set) {
-  const json::Value all = json::parse(read_tokenizer_file("vectors/" + set.file), set.file);
-  size_t checked = 0;
-  for (const auto& [name, value] : all.as_object().at(set.model).as_object()) {
-    if (set.left_out.contains(name)) continue;
-    const json::Object& expected = value.as_object();
-    const auto ids = json_ids(expected.at("ids"));
-    const std::string text(expected.at("text").as_string());
-    const std::string decoded(expected.at("decoded").as_string());
-    EXPECT_EQ(tokenizer.encode(text, {.add_special = set.with_bos, .parse_special = true}), ids)
-        << name << ": " << text;
-    const std::string ours = tokenizer.decode(ids, /*keep_special=*/true);
-    EXPECT_TRUE(ours == decoded || close_up_punctuation(ours) == decoded)
-        << name << ": " << ours << " instead of " << decoded;
-    ++checked;
+TEST(SentencePieceBpe, PrefixesMergesAndFallsBack) {
+  const auto tokenizer = make_tokenizer(tiny_spm_spec());
+  const int32_t bos = tokenizer->bos();
+  const auto id = [&](const char* piece) { return tokenizer->find(piece).value(); };
+  EXPECT_EQ(tokenizer->encode("ab"), (Ids{bos, id("▁ab")}));
+  EXPECT_EQ(tokenizer->encode(" ab"), (Ids{bos, id("▁"), id("▁ab")}));
+  EXPECT_EQ(tokenizer->encode("a"), (Ids{bos, id("▁"), id("a")}));
+  EXPECT_EQ(tokenizer->encode("aé"), (Ids{bos, id("▁"), id("a"), id("<0xC3>"), id("<0xA9>")}));
+  EXPECT_EQ(tokenizer->encode("a\xff"), (Ids{bos, id("▁"), id("a"), id("<0xFF>")}));
+  EXPECT_EQ(tokenizer->encode(""), (Ids{bos}));
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode("ab é")), "ab é");
+  EXPECT_EQ(tokenizer->token_bytes(id("<0xC3>")), "\xc3");
+  // "xy" is a piece though neither of its characters is.
+  EXPECT_EQ(tokenizer->encode("xyx", {.add_special = false}),
+            (Ids{id("▁"), id("xy"), id("<0x78>")}));
+}
+
+TEST(SentencePieceBpe, UserDefinedPiecesComeFirst) {
+  const auto tokenizer = make_tokenizer(tiny_spm_spec());
+  const auto id = [&](const char* piece) { return tokenizer->find(piece).value(); };
+  EXPECT_EQ(tokenizer->encode("a b", {.add_special = false}),
+            (Ids{id("▁"), id("a▁b")}));  // higher than the merge of "▁" and "a"
+}
+
+TEST(SentencePieceBpe, UnknownWithoutByteTokens) {
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::spm;
+  spec.tokens = {"<unk>", "a"};
+  spec.scores = {0, 0};
+  spec.types = {2, 1};
+  spec.unk = 0;
+  spec.space_prefix = SpacePrefix::none;
+  EXPECT_EQ(make_tokenizer(spec)->encode("aéééa"), (Ids{1, 0, 1}));  // one for the run
+  spec.unk = -1;
+  EXPECT_EQ(make_tokenizer(spec)->encode("aéa"), (Ids{1, 1}));
+}
+
+TEST(SentencePieceBpe, ExtraWhiteSpace) {
+  TokenizerSpec spec = tiny_spm_spec();
+  spec.remove_extra_whitespaces = true;
+  const auto tokenizer = make_tokenizer(spec);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode("  ab   ab  ")), "ab ab");
+  EXPECT_EQ(tokenizer->encode("   "), (Ids{tokenizer->bos()}));
+}
+
+TEST(SentencePieceBpe, SpacePrefixPlaces) {
+  TokenizerSpec spec = tiny_spm_spec();
+  const auto spaces = [&](SpacePrefix prefix, bool single, const char* text) {
+    spec.space_prefix = prefix;
+    spec.single_space_prefix = single;
+    const auto tokenizer = make_tokenizer(spec);
+    std::string bytes;
+    for (const int32_t id : tokenizer->encode(text, {.parse_special = true})) {
+      bytes += tokenizer->token_bytes(id);
+    }
+    return bytes;
+  };
+  EXPECT_EQ(spaces(SpacePrefix::every, false, "b</s>b"), "<s> b</s> b");
+  EXPECT_EQ(spaces(SpacePrefix::first, false, "b</s>b"), "<s> b</s>b");
+  EXPECT_EQ(spaces(SpacePrefix::none, false, "b</s>b"), "<s>b</s>b");
+  EXPECT_EQ(spaces(SpacePrefix::every, false, " b"), "<s>  b");
+  EXPECT_EQ(spaces(SpacePrefix::every, true, " b"), "<s> b");
+}
+
+TEST(Tokenizer, NamesIdsOutside) {
+  const auto tokenizer = make_tokenizer(tiny_bpe_spec());
+  for (const int32_t id : {-1, 264, INT32_MAX, INT32_MIN}) {
+    std::string message;
+    EXPECT_EQ(code_of([&] { (void)tokenizer->token_bytes(id); }, &message),
+              ErrorCode::invalid_argument);
+    EXPECT_NE(message.find(std::to_string(id)), std::string::npos);
+    EXPECT_NE(message.find("264"), std::string::npos);
+    EXPECT_EQ(code_of([&] { (void)tokenizer->decode(Ids{id}); }), ErrorCode::invalid_argument);
   }
-  std::printf("%s, %s: %zu vectors\n", set.file.c_str(), set.model.c_str(), checked);
 }
 
-TEST(JsonVectors, Llama2) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  const auto spec = parse_tokenizer_json(read_tokenizer_file("hf/llama2/tokenizer.json"),
-                                         read_tokenizer_file("hf/llama2/tokenizer_config.json"));
-  // This copy of the file has lost the piece of two no-break spaces.
-  expect_json_vectors(*make_tokenizer(spec),
-                      {"llama.json",
-                       "Xenova/llama-tokenizer",
-                       /*with_bos=*/true,
-                       {"TEXT_WITH_ESCAPE_CHARACTERS", "TEXT_WITH_ESCAPE_CHARACTERS_2"}});
+TEST(HostileSpec, IsRefusedByName) {
+  const auto refuse = [](const std::function<void(TokenizerSpec&)>& spoil, const char* word) {
+    TokenizerSpec spec = tiny_bpe_spec();
+    spoil(spec);
+    std::string message;
+    const ErrorCode code = code_of([&] { (void)make_tokenizer(spec); }, &message);
+    EXPECT_TRUE(code == ErrorCode::invalid_data || code == ErrorCode::unsupported);
+    EXPECT_NE(message.find(word), std::string::npos) << message;
+  };
+  refuse(
+      [](auto& spec) {
+        spec.tokens.clear();
+        spec.types.clear();
+      },
+      "no tokens");
+  refuse([](auto& spec) { spec.types.pop_back(); }, "263 token types");
+  refuse([](auto& spec) { spec.types[3] = 9; }, "token 3 has type 9");
+  refuse([](auto& spec) { spec.eos = 264; }, "eos token 264");
+  refuse([](auto& spec) { spec.bos = -2; }, "bos token -2");
+  refuse([](auto& spec) { spec.pre = "gpt-5"; }, "\"gpt-5\" is not known; known are gpt-2");
+  refuse([](auto& spec) { spec.merges.clear(); }, "no merges");
+  refuse([](auto& spec) { spec.merges[1] = "nospace"; }, "merge 1");
+  refuse([](auto& spec) { spec.merges[1] = ""; }, "merge 1");
+  refuse([](auto& spec) { spec.merges[1] = "a "; }, "merge 1");
+  refuse([](auto& spec) { spec.tokens[7] = std::string(100000, 'a'); }, "token 7");
+  refuse([](auto& spec) { spec.added_token_rules = {{.id = 999}}; }, "added token 999");
+  refuse(
+      [](auto& spec) {
+        spec.kind = TokenizerKind::spm;
+        spec.merges.clear();
+      },
+      "0 scores");
 }
 
-TEST(JsonVectors, Llama2Model) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  const auto spec = parse_sentencepiece_model(read_tokenizer_file("llama2/tokenizer.model"));
-  expect_json_vectors(*make_tokenizer(spec),
-                      {"llama.json", "Xenova/llama-tokenizer", /*with_bos=*/true});
+TEST(HostileSpec, OddVocabulariesStillWork) {
+  TokenizerSpec spec = tiny_bpe_spec();
+  spec.tokens[258] = "he";  // twice, and "hell" is gone: its merge and those above never apply
+  spec.merges.push_back("zzz y");
+  spec.tokens[257] = "";
+  const auto tokenizer = make_tokenizer(spec);
+  EXPECT_EQ(tokenizer->encode("hello"), (Ids{256, 'l', 'l', 'o'}));
+  EXPECT_EQ(tokenizer->token_bytes(257), "");
 }
 
-TEST(JsonVectors, Llama3) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  expect_json_vectors(*make_tokenizer(llama3_spec()), {"llama.json", "Xenova/llama3-tokenizer"});
-  expect_json_vectors(*make_tokenizer(llama3_spec()),
-                      {"llama.json", "Xenova/llama3-tokenizer-new", /*with_bos=*/true});
-}
-
-TEST(JsonVectors, Gpt2) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  const GgufVocabulary file(read_tokenizer_file("ggml-vocab/ggml-vocab-gpt-2.gguf"));
-  expect_json_vectors(*make_tokenizer(file.spec()), {"gpt2.json", "Xenova/gpt2"});
-  expect_json_vectors(*make_tokenizer(file.spec()), {"gpt2.json", "openai-community/gpt2"});
-  expect_json_vectors(*make_tokenizer(cl100k_spec()), {"gpt2.json", "Xenova/gpt-4"});
-}
-
-TEST(JsonVectors, Qwen2) {
-  HASTEN_NEED_SHARED("data/tokenizers");
-  expect_json_vectors(*make_tokenizer(qwen2_spec()), {"qwen2.json", "Xenova/Qwen1.5-0.5B-Chat"});
+TEST(Encode, LongRunsAreNearLinear) {
+  const auto bpe = make_tokenizer(tiny_bpe_spec());
+  const auto spm = make_tokenizer(tiny_spm_spec());
+  for (const char* unit : {"l", "hello", " ", "\n", "\u4e2d", "'", "\xff", "1", "\u0301"}) {
+    std::string text;
+    while (text.size() < 200000) text += unit;
+    EXPECT_EQ(bpe->decode(bpe->encode(text)).size() > 0, true);
+    EXPECT_EQ(spm->decode(spm->encode(text)).size() > 0, true);
+  }
 }
 
 }  // namespace
