@@ -7,7 +7,7 @@
 #include "api/memory.h"
 #include "backends/cpu/ceilings.h"
 #include "backends/cpu/cpu_backend.h"
-#include "backends/cpu/workers.h"
+#include "backends/cpu/topology.h"
 
 namespace hasten {
 namespace {
@@ -27,7 +27,7 @@ std::string processor_name() {
 Machine describe_machine() {
   Machine machine;
   machine.cpu = processor_name();
-  machine.num_threads = cpu::num_physical_cores();
+  machine.num_threads = cpu::read_topology().num_usable_cores();
   machine.isas = cpu::supported_isas();
   machine.isa = machine.isas.front();
   const api::Memory memory = api::measure_memory();
@@ -37,8 +37,8 @@ Machine describe_machine() {
 }
 
 Ceilings measure_ceilings(int32_t num_threads) {
-  const cpu::Ceilings measured =
-      cpu::measure_ceilings(num_threads > 0 ? num_threads : cpu::num_physical_cores());
+  const cpu::Ceilings measured = cpu::measure_ceilings(
+      num_threads > 0 ? num_threads : cpu::read_topology().num_usable_cores());
   return {.read_bytes_per_second = measured.read_bytes_per_s,
           .int8_ops_per_second = measured.int8_ops_per_s,
           .bf16_flops_per_second = measured.bf16_flops_per_s,

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten synth: writes a model of a real shape with random weights.
+#include "weights/synth.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/words.h"
+
+namespace hasten::cli {
+namespace {
+
+struct SynthCommand {
+  weights::SynthOptions options;
+  std::string type = "q4_0";
+  bool json = false;
+};
+
+int synth(SynthCommand& command) {
+  const auto type = dtype_from_name(command.type);
+  if (!type) {
+    fail(ErrorCode::invalid_argument,
+         "type \"{}\" is unknown; known: f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k "
+         "q6_k iq4_nl iq4_xs",
+         command.type);
+  }
+  command.options.type = *type;
+  ProgressBar bar;
+  command.options.progress = [&](int64_t done, int64_t total) {
+    bar.show("writing " + command.options.out.filename().string(),
+             static_cast<double>(done) / static_cast<double>(total));
+  };
+  const weights::SynthResult result = weights::synth(command.options);
+  bar.show("", 1.0);
+  if (command.json) {
+    json::Object types;
+    for (const auto& [dtype, count] : result.tensors_of_type) types[info(dtype).name] = count;
+    fmt::print("{}\n", json::serialize(json::Object{{"path", command.options.out.string()},
+                                                    {"parameters", result.num_parameters},
+                                                    {"bytes", result.num_bytes},
+                                                    {"tensors_of_type", std::move(types)}}));
+    return 0;
+  }
+  fmt::print("{}: {} parameters, {}\n", command.options.out.string(),
+             count_text(result.num_parameters), size_text(result.num_bytes));
+  for (const auto& [dtype, count] : result.tensors_of_type) {
+    fmt::print("  {:<8} {} tensors\n", info(dtype).name, count);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_synth(CLI::App& app, Action& action) {
+  auto* command =
+      app.add_subcommand("synth", "Write a model of a real shape with random weights, to measure");
+  auto options = std::make_shared<SynthCommand>();
+  command->add_option("out", options->options.out, "The GGUF file to write")
+      ->required()
+      ->type_name("OUT.gguf");
+  command
+      ->add_option("--shape", options->options.shape,
+                   fmt::format("One of: {}", fmt::join(weights::synth_shapes(), " ")))
+      ->required()
+      ->type_name("NAME");
+  command
+      ->add_option("--type", options->type,
+                   "Type of the weights, such as bf16, q8_0 or q4_k; rows that are no whole blocks "
+                   "of it fall back to a smaller block")
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command->add_option("--seed", options->options.seed, "The same seed writes the same bytes")
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_flag("--json", options->json, "Print what was written as JSON");
+  command->callback([options, &action] { action = [options] { return synth(*options); }; });
+}
+
+}  // namespace hasten::cli
