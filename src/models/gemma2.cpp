@@ -32,6 +32,11 @@ std::unique_ptr<Model> build(const BuildInput& input) {
 
 Family gemma2() {
   Hyperparameters defaults;
+  // What transformers' Gemma2Config assumes.
+  defaults.num_heads = 8;
+  defaults.num_kv_heads = 4;
+  defaults.head_dim = 256;
+  defaults.max_context = 8192;
   defaults.norm_epsilon = 1e-6;
   defaults.rope_base = 10000.0;
   defaults.activation = ops::Activation::gelu_tanh;

@@ -19,6 +19,7 @@ Family qwen2() {
   defaults.norm_epsilon = 1e-6;
   defaults.rope_base = 10000.0;
   defaults.use_window = false;
+  defaults.first_window_layer = 28;
   return {.name = "qwen2",
           .gguf_architectures = {"qwen2"},
           .hf_architectures = {"Qwen2ForCausalLM"},

@@ -21,6 +21,7 @@ Family qwen3() {
   defaults.rope_base = 10000.0;
   defaults.head_dim = 128;
   defaults.use_window = false;
+  defaults.first_window_layer = 28;
   return {.name = "qwen3",
           .gguf_architectures = {"qwen3"},
           .hf_architectures = {"Qwen3ForCausalLM"},

@@ -19,6 +19,15 @@ class JsonReader final : public ConfigReader {
     const json::Value* value = object_.if_contains(key);
     return value != nullptr && !value->is_null();
   }
+  /// As the others, but null stands for zero: it turns off what a family has by default.
+  void read_or_null(std::string_view key, double& field, double max) const {
+    if (is_null(key)) field = 0.0;
+    read(key, field, 0.0, max);
+  }
+  void read_or_null(std::string_view key, int64_t& field, int64_t max) const {
+    if (is_null(key)) field = 0;
+    read(key, field, 0, max);
+  }
   std::optional<std::string> text(std::string_view key) const override {
     if (!has(key)) return std::nullopt;
     if (!object_.at(key).is_string()) wrong_type(key, "a string");
@@ -63,6 +72,10 @@ class JsonReader final : public ConfigReader {
   std::string shown(std::string_view key) const override { return prefix_ + std::string(key); }
 
  private:
+  bool is_null(std::string_view key) const {
+    const json::Value* value = object_.if_contains(key);
+    return value != nullptr && value->is_null();
+  }
   [[noreturn]] void wrong_type(std::string_view key, std::string_view wanted) const {
     fail(ErrorCode::invalid_data, "{}: {} must be {}", file(), shown(key), wanted);
   }
@@ -93,7 +106,7 @@ ops::Activation read_activation(const JsonReader& read, ops::Activation fallback
 }
 
 void read_windows(const JsonReader& read, Hyperparameters& h) {
-  read.read("sliding_window", h.window, 0, kMaxContext);
+  read.read_or_null("sliding_window", h.window, kMaxContext);
   read.read("use_sliding_window", h.use_window);
   read.read("sliding_window_pattern", h.window_pattern, 0, kMaxLayers);
   read.read("max_window_layers", h.first_window_layer, 0, kMaxContext);
@@ -221,8 +234,8 @@ Hyperparameters read_hugging_face(const weights::Checkpoint& checkpoint, Hyperpa
   read_rope(read, h);
   read_windows(read, h);
 
-  read.read("attn_logit_softcapping", h.attention_soft_cap, 0.0, kMaxSoftCap);
-  read.read("final_logit_softcapping", h.final_soft_cap, 0.0, kMaxSoftCap);
+  read.read_or_null("attn_logit_softcapping", h.attention_soft_cap, kMaxSoftCap);
+  read.read_or_null("final_logit_softcapping", h.final_soft_cap, kMaxSoftCap);
   read.read("query_pre_attn_scalar", h.query_scalar, 0.0, 1e6);
   read.read("attention_bias", h.qkv_bias);
   const JsonReader& ties = read.has("tie_word_embeddings") ? read : outer;
