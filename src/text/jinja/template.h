@@ -16,13 +16,13 @@ namespace hasten::text::jinja {
 /// What one parse or render may use. Each exceeded limit is an Error{resource_exhausted} that
 /// names it.
 struct Limits {
-  int64_t source_bytes = int64_t{1} << 20;   // of a template
-  int64_t parse_bytes = int64_t{32} << 20;   // of memory for its tree
-  int64_t steps = 1'000'000;                 // statements, operators and calls of one render
-  int64_t output_bytes = int64_t{4} << 20;   // of any one string, the result included
-  int64_t memory_bytes = int64_t{64} << 20;  // of values that one render makes
-  int64_t time_us = 50'000;                  // of one render
-  int32_t depth = 200;                       // of nested statements, expressions, calls and values
+  int64_t source_bytes = int64_t{256} << 10;  // of a template
+  int64_t parse_bytes = int64_t{32} << 20;    // of memory for its tree
+  int64_t steps = 1'000'000;                  // statements, operators and calls of one render
+  int64_t output_bytes = int64_t{4} << 20;    // of any one string, the result included
+  int64_t memory_bytes = int64_t{64} << 20;   // of values that one render makes
+  int64_t time_us = 50'000;                   // of one render
+  int32_t depth = 200;                        // of nested statements, expressions, calls and values
 };
 
 struct Options {

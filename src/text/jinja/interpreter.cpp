@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statements: output, branches, loops, assignments, blocks.
+#include "text/jinja/interpreter.h"
+
+#include "text/jinja/operators.h"
+#include "text/jinja/print.h"
+
+namespace hasten::text::jinja {
+
+Value* Scope::find(std::string_view name) const {
+  for (Binding* binding = first; binding != nullptr; binding = binding->next) {
+    if (binding->name == name) return &binding->value;
+  }
+  return nullptr;
+}
+
+void Scope::set(Arena& arena, std::string_view name, const Value& value) {
+  if (Value* found = find(name)) {
+    *found = value;
+  } else {
+    first = arena.make(Binding{name, value, first});
+  }
+}
+
+Interpreter::Flow Interpreter::execute(Block block, Scope& scope, TextBuilder& out) {
+  const Runtime::Depth depth(rt_);
+  for (const Statement* statement : block) {
+    const Flow flow = execute(*statement, scope, out);
+    if (flow != Flow::next) return flow;
+  }
+  return Flow::next;
+}
+
+Interpreter::Flow Interpreter::execute(const Statement& statement, Scope& scope, TextBuilder& out) {
+  using Node = Statement::Kind;
+  rt_.set_line(statement.line);
+  rt_.step();
+  switch (statement.kind) {
+    case Node::data:
+      out.append(statement.text);
+      return Flow::next;
+    case Node::output:
+      output(*statement.value, scope, out);
+      return Flow::next;
+    case Node::set:
+      assign(statement.target, scope, evaluate(*statement.value, scope));
+      return Flow::next;
+    case Node::set_block:
+      assign(statement.target, scope, filtered_block(statement, scope));
+      return Flow::next;
+    case Node::if_:
+      return branch(statement, scope, out);
+    case Node::for_:
+      for_loop(statement, scope, evaluate(*statement.value, scope), 0, out);
+      return Flow::next;
+    case Node::macro:
+      scope.set(rt_.arena(), statement.macro->name,
+                Value::of(rt_.arena().make(Function{
+                    .name = statement.macro->name, .macro = statement.macro, .scope = &scope})));
+      return Flow::next;
+    case Node::call:
+      call_block(statement, scope, out);
+      return Flow::next;
+    case Node::filter_block:
+      print(out, filtered_block(statement, scope));
+      return Flow::next;
+    case Node::with:
+      with(statement, scope, out);
+      return Flow::next;
+    case Node::break_:
+      return Flow::break_;
+    case Node::continue_:
+      return Flow::continue_;
+  }
+  return Flow::next;
+}
+
+void Interpreter::output(const Expression& expression, Scope& scope, TextBuilder& out) {
+  print(out, evaluate(expression, scope));
+}
+
+Interpreter::Flow Interpreter::branch(const Statement& statement, Scope& scope, TextBuilder& out) {
+  for (const Branch& branch : statement.branches) {
+    if (branch.condition == nullptr || truthy(evaluate(*branch.condition, scope)))
+      return execute(branch.body, scope, out);
+  }
+  return Flow::next;
+}
+
+std::span<const Value> Interpreter::loop_items(const Statement& statement, Scope& scope,
+                                               const Value& iterable) {
+  const std::span<const Value> all = iterate(rt_, iterable);
+  if (statement.condition == nullptr) return all;
+  const Value kept = rt_.list({});
+  for (const Value& item : all) {
+    Scope& inner = make_scope(scope);
+    assign(statement.target, inner, item);
+    if (truthy(evaluate(*statement.condition, inner))) rt_.append(*kept.list, item);
+  }
+  return kept.list->view();
+}
+
+Interpreter::Flow Interpreter::for_loop(const Statement& statement, Scope& scope,
+                                        const Value& iterable, int64_t depth, TextBuilder& out) {
+  LoopState& loop = *rt_.arena().make(LoopState{.items = loop_items(statement, scope, iterable),
+                                                .depth = depth,
+                                                .statement = &statement,
+                                                .scope = &scope});
+  if (loop.items.empty()) return execute(statement.otherwise, scope, out);
+  for (; loop.index < loop.items.size(); ++loop.index) {
+    rt_.step();
+    Scope& inner = make_scope(scope);
+    inner.set(rt_.arena(), "loop", Value::of(&loop));
+    assign(statement.target, inner, loop.items[loop.index]);
+    if (execute(statement.body, inner, out) == Flow::break_) break;
+  }
+  return Flow::next;
+}
+
+Value Interpreter::filtered_block(const Statement& statement, Scope& scope) {
+  TextBuilder body(rt_);
+  execute(statement.body, make_scope(scope), body);
+  Value value = body.finish();
+  for (const Suffix& filter : statement.filters) value = apply_native(filter, value, scope);
+  return value;
+}
+
+void Interpreter::with(const Statement& statement, Scope& scope, TextBuilder& out) {
+  Scope& inner = make_scope(scope);
+  for (size_t i = 0; i < statement.targets.size(); ++i)
+    assign(statement.targets[i], inner, evaluate(*statement.values[i], scope));
+  execute(statement.body, inner, out);
+}
+
+void Interpreter::call_block(const Statement& statement, Scope& scope, TextBuilder& out) {
+  const Value caller = Value::of(
+      rt_.arena().make(Function{.name = "caller", .macro = statement.macro, .scope = &scope}));
+  print(out, suffixed(*statement.value, scope, &caller));
+}
+
+void Interpreter::assign(const Target& target, Scope& scope, const Value& value) {
+  if (target.is_tuple) return assign_tuple(target, scope, value);
+  if (!target.attribute.empty()) return assign_attribute(target, scope, value);
+  scope.set(rt_.arena(), target.name, value);
+}
+
+void Interpreter::assign_tuple(const Target& target, Scope& scope, const Value& value) {
+  const Runtime::Depth depth(rt_);
+  const std::span<const Value> items = iterate(rt_, value);
+  if (items.size() != target.tuple.size()) {
+    rt_.error("{} values to unpack (expected {}, got {})",
+              items.size() < target.tuple.size() ? "not enough" : "too many", target.tuple.size(),
+              items.size());
+  }
+  for (size_t i = 0; i < items.size(); ++i) assign(target.tuple[i], scope, items[i]);
+}
+
+void Interpreter::assign_attribute(const Target& target, Scope& scope, const Value& value) {
+  const Value object = look_up(target.name, scope);
+  if (object.kind != Kind::name_space) {
+    if (object.is_undefined()) rt_.undefined_error(object);
+    rt_.error("cannot assign attribute '{}': '{}' is no namespace", target.attribute, target.name);
+  }
+  rt_.set(*object.dict, rt_.borrowed_text(target.attribute), value);
+}
+
+}  // namespace hasten::text::jinja

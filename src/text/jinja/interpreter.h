@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks the tree of a template: statements write text, expressions give values.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "text/jinja/ast.h"
+#include "text/jinja/loop.h"
+#include "text/jinja/runtime.h"
+
+namespace hasten::text::jinja {
+
+/// Variables, and the scope around them. Assignments stay in the innermost.
+struct Scope {
+  struct Binding {
+    std::string_view name = {};
+    Value value = {};
+    Binding* next;
+  };
+  Scope* parent = nullptr;
+  Binding* first = nullptr;
+
+  /// Looks in this scope only.
+  Value* find(std::string_view name) const;
+  void set(Arena& arena, std::string_view name, const Value& value);
+};
+
+/// One thread, one render.
+class Interpreter {
+ public:
+  explicit Interpreter(Runtime& runtime) : rt_(runtime) {}
+
+  /// Executes a template; `scope` holds its variables.
+  void run(Block block, Scope& scope, TextBuilder& out) { execute(block, scope, out); }
+
+ private:
+  enum class Flow { next, break_, continue_ };
+
+  Flow execute(Block block, Scope& scope, TextBuilder& out);
+  Flow execute(const Statement& statement, Scope& scope, TextBuilder& out);
+  Flow branch(const Statement& statement, Scope& scope, TextBuilder& out);
+  void output(const Expression& expression, Scope& scope, TextBuilder& out);
+  Flow for_loop(const Statement& statement, Scope& scope, const Value& iterable, int64_t depth,
+                TextBuilder& out);
+  std::span<const Value> loop_items(const Statement& statement, Scope& scope,
+                                    const Value& iterable);
+  Value filtered_block(const Statement& statement, Scope& scope);
+  void with(const Statement& statement, Scope& scope, TextBuilder& out);
+  void call_block(const Statement& statement, Scope& scope, TextBuilder& out);
+  void assign(const Target& target, Scope& scope, const Value& value);
+  void assign_tuple(const Target& target, Scope& scope, const Value& value);
+  void assign_attribute(const Target& target, Scope& scope, const Value& value);
+
+  Value evaluate(const Expression& expression, Scope& scope);
+  Value look_up(std::string_view name, Scope& scope);
+  Value display(const Expression& expression, Scope& scope);
+  Value logical(const Expression& expression, Scope& scope);
+  Value conditional(const Expression& expression, Scope& scope);
+  Value arithmetic(const Expression& expression, Scope& scope);
+  Value comparison(const Expression& expression, Scope& scope);
+  Value suffixed(const Expression& expression, Scope& scope, const Value* caller);
+  Value apply(const Suffix& suffix, const Value& value, Scope& scope, const Value* caller);
+  Value subscript(const Suffix& suffix, const Value& value, Scope& scope);
+  Value apply_native(const Suffix& suffix, const Value& value, Scope& scope);
+  Arguments arguments(const CallArguments& call, Scope& scope, const Value* caller);
+  Value call(const Value& callee, const Arguments& arguments);
+  Value call_macro(const Function& function, const Arguments& arguments);
+  void bind_parameters(const Macro& macro, const Arguments& arguments, Scope& scope);
+  Value recurse(const LoopState& loop, const Arguments& arguments);
+
+  Scope& make_scope(Scope& parent) { return *rt_.arena().make(Scope{.parent = &parent}); }
+
+  Runtime& rt_;
+};
+
+}  // namespace hasten::text::jinja

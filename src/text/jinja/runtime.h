@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one render owns: its memory, its budgets, and the making of values.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "text/jinja/arena.h"
+#include "text/jinja/template.h"
+#include "text/jinja/value.h"
+
+namespace hasten::text::jinja {
+
+/// One thread, one render.
+class Runtime {
+ public:
+  explicit Runtime(const Options& options);
+
+  const Options& options() const { return options_; }
+  Arena& arena() { return arena_; }
+
+  /// Pays for work: one unit per operation, plus one per 256 bytes that it looks at. Throws
+  /// Error{resource_exhausted} when the steps or the time are used up.
+  void step(size_t bytes = 0) {
+    steps_ += 1 + static_cast<int64_t>(bytes >> 8);
+    if (steps_ >= next_check_) check_budget();
+  }
+
+  /// Counts nesting while it lives.
+  class Depth {
+   public:
+    explicit Depth(Runtime& runtime) : runtime_(runtime) {
+      if (++runtime_.depth_ > runtime_.options_.limits.depth) {
+        --runtime_.depth_;
+        runtime_.too_deep();
+      }
+    }
+    ~Depth() { --runtime_.depth_; }
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+
+   private:
+    Runtime& runtime_;
+  };
+
+  void set_line(int32_t line) { line_ = line; }
+  /// Throws Error{invalid_argument}: the template cannot do this with these values.
+  template <class... Args>
+  [[noreturn]] void error(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_at_line(fmt::format(format, std::forward<Args>(args)...));
+  }
+  /// Throws for the use of an undefined value.
+  [[noreturn]] void undefined_error(const Value& value) const;
+
+  Value text(std::string_view bytes, bool literal = false);
+  /// A string of bytes that outlive the render.
+  Value borrowed_text(std::string_view bytes, bool literal = false);
+  Value missing(std::string_view name, std::string_view owner = {});
+  Value list(std::span<const Value> items, Kind kind = Kind::list);
+  Value dict();
+  void append(List& list, const Value& item);
+  /// Adds or replaces. Throws for a key that Python could not hash.
+  void set(Dict& dict, const Value& key, const Value& value);
+  const Value* find(const Dict& dict, const Value& key);
+  const Value* find(const Dict& dict, std::string_view key);
+  /// A JSON value; its strings, keys included, are literal when asked. Bytes are borrowed.
+  Value from_json(const json::Value& value, bool literal);
+  Value from_json(const json::Object& object, bool literal);
+
+  /// Bytes [begin, end) of a string.
+  Value slice(const Text& text, size_t begin, size_t end);
+  /// a + b for strings, markup included.
+  Value concat(const Text& a, const Text& b);
+  /// The string with its `markup` flag set.
+  Value as_markup(const Text& text);
+
+  void check_text_size(size_t bytes) const;
+
+ private:
+  void check_budget();
+  [[noreturn]] void too_deep() const;
+  [[noreturn]] void fail_at_line(const std::string& message) const;
+
+  const Options& options_;
+  Arena arena_;
+  int64_t steps_ = 0;
+  int64_t next_check_ = 0;
+  int64_t start_us_;
+  int32_t depth_ = 0;
+  int32_t line_ = 0;
+};
+
+/// Builds a string piece by piece, keeping track of what is literal.
+class TextBuilder {
+ public:
+  explicit TextBuilder(Runtime& runtime) : runtime_(runtime) {}
+
+  void append(std::string_view bytes, bool literal = false);
+  void append(const Text& text) { append(text, 0, text.bytes.size()); }
+  void append(const Text& text, size_t begin, size_t end);
+
+  Runtime& runtime() { return runtime_; }
+  const std::string& bytes() const { return bytes_; }
+  /// The string so far, copied into the render's memory.
+  Value finish();
+  Rendered release() { return {std::move(bytes_), std::move(literal_)}; }
+
+ private:
+  void mark(size_t begin, size_t end);
+
+  Runtime& runtime_;
+  std::string bytes_;
+  std::vector<TextRange> literal_;
+};
+
+/// Calls `piece(bytes, literal)` for each maximal part of one provenance, in order.
+template <class Piece>
+void for_each_piece(const Text& text, Piece piece) {
+  size_t at = 0;
+  for (const TextRange& range : text.literal) {
+    const auto begin = static_cast<size_t>(range.begin), end = static_cast<size_t>(range.end);
+    if (begin > at) piece(text.bytes.substr(at, begin - at), false);
+    piece(text.bytes.substr(begin, end - begin), true);
+    at = end;
+  }
+  if (at < text.bytes.size()) piece(text.bytes.substr(at), false);
+}
+
+}  // namespace hasten::text::jinja

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ties source, tree and interpreter together.
+#include "text/jinja/template.h"
+
+#include <utility>
+
+#include "text/jinja/interpreter.h"
+#include "text/jinja/parser.h"
+
+namespace hasten::text::jinja {
+namespace {
+
+void add_variables(Runtime& rt, Scope& scope, const json::Object* variables, bool literal) {
+  if (variables == nullptr) return;
+  for (const auto& [name, value] : *variables)
+    scope.set(rt.arena(), name, rt.from_json(value, literal));
+}
+
+}  // namespace
+
+struct Template::Parsed {
+  Parsed(std::string text, Options given)
+      : source(std::move(text)),
+        options(std::move(given)),
+        arena(options.limits.parse_bytes, "its tree") {
+    if (static_cast<int64_t>(source.size()) > options.limits.source_bytes) {
+      fail(ErrorCode::resource_exhausted, "the chat template has {} bytes; the limit is {}",
+           source.size(), options.limits.source_bytes);
+    }
+    block = parse(source, arena, options.limits.depth);
+  }
+
+  std::string source;
+  Options options;
+  Arena arena;
+  Block block;
+};
+
+Template::Template(std::string source, Options options)
+    : parsed_(std::make_unique<const Parsed>(std::move(source), std::move(options))) {}
+Template::~Template() = default;
+Template::Template(Template&&) noexcept = default;
+Template& Template::operator=(Template&&) noexcept = default;
+
+std::string_view Template::source() const { return parsed_->source; }
+
+Rendered Template::render(const Variables& variables) const {
+  Runtime rt(parsed_->options);
+  Scope scope;
+  add_variables(rt, scope, variables.untrusted, true);
+  add_variables(rt, scope, variables.trusted, false);
+  TextBuilder out(rt);
+  Interpreter(rt).run(parsed_->block, scope, out);
+  return out.release();
+}
+
+}  // namespace hasten::text::jinja
