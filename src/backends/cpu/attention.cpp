@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deals (sequence, queries, KV head), and for few long sequences also spans of keys, to threads.
+#include "backends/cpu/attention.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace hasten::cpu {
+namespace {
+
+// Query rows (tokens times heads of a group) that share one pass over the keys: with their outputs
+// they fit in L2 beside a tile.
+constexpr int64_t kPieceRows = 64;
+// Where spans are dealt to threads, only pieces of so few rows: partial results stay small.
+constexpr int64_t kPartialRows = 16;
+// Partial results of all spans; where they need more, one thread does all spans of a piece.
+constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
+
+/// Bytes of a softmax state and its parts in order: max, sum, output.
+int64_t state_floats(int64_t rows, int64_t padded_dim) {
+  return round_up(rows * (padded_dim + 2), 16);
+}
+
+SoftmaxState state_at(float* memory, int64_t rows) {
+  return {.max = memory, .sum = memory + rows, .out = memory + 2 * rows};
+}
+
+void clear(const SoftmaxState& state, int64_t rows, int64_t padded_dim) {
+  std::fill_n(state.max, rows, -std::numeric_limits<float>::infinity());
+  std::fill_n(state.sum, rows, 0.0F);
+  std::fill_n(state.out, rows * padded_dim, 0.0F);
+}
+
+}  // namespace
+
+/// What a call is about, with its derived sizes.
+struct Attention::Shape {
+  explicit Shape(const ops::AttentionParams& p)
+      : params(p),
+        cache(dynamic_cast<const CpuKvCache&>(p.cache)),
+        num_heads(p.q.dim(1)),
+        head_dim(p.q.dim(2)),
+        padded_dim(round_up(head_dim, kGroupRows)),
+        group(num_heads / cache.spec().num_kv_heads),
+        tokens_per_piece(std::max<int64_t>(1, kPieceRows / group)),
+        max_rows(tokens_per_piece * group) {}
+
+  int64_t num_rows(const Piece& piece) const { return piece.num_tokens * group; }
+  /// Position of a token of the step in its sequence.
+  int64_t position(const Piece& piece, int64_t token) const {
+    const auto s = static_cast<size_t>(piece.sequence);
+    return params.batch.context_len[s] - params.batch.query_start[s + 1] + token;
+  }
+  /// The keys that any query of the piece sees: [first, end).
+  int64_t first_key(const Piece& piece) const {
+    return first_visible(position(piece, piece.first_token));
+  }
+  int64_t end_key(const Piece& piece) const {
+    return position(piece, piece.first_token + piece.num_tokens - 1) + 1;
+  }
+  int64_t first_visible(int64_t position) const {
+    return params.window > 0 ? std::max<int64_t>(0, position - params.window + 1) : 0;
+  }
+
+  const ops::AttentionParams& params;
+  const CpuKvCache& cache;
+  int64_t num_heads;
+  int64_t head_dim;
+  int64_t padded_dim;
+  int64_t group;  // query heads per KV head
+  int64_t tokens_per_piece;
+  int64_t max_rows;
+};
+
+/// Scratch of one thread.
+struct Attention::ThreadMemory {
+  float* q;            // [rows, head_dim], scaled
+  float* scores;       // [rows, kTileKeys]
+  float* tile_keys;    // [head_dim, kTileKeys]
+  float* tile_values;  // [kTileKeys, padded_dim]
+  SoftmaxState part;
+  SoftmaxState total;
+  int32_t* begin;  // [rows]
+  int32_t* end;    // [rows]
+
+  static int64_t num_floats(int64_t rows, int64_t padded_dim) {
+    return rows * padded_dim + rows * kTileKeys + 2 * kTileKeys * padded_dim +
+           2 * state_floats(rows, padded_dim) + 2 * round_up(rows, 16);
+  }
+};
+
+Attention::ThreadMemory Attention::thread_memory(const Shape& shape, int32_t thread) {
+  const int64_t rows = shape.max_rows;
+  const int64_t dim = shape.padded_dim;
+  float* at = thread_memory_.get_array<float>(0) + thread * ThreadMemory::num_floats(rows, dim);
+  const auto take = [&](int64_t count) { return std::exchange(at, at + count); };
+  ThreadMemory memory{};
+  memory.q = take(rows * dim);
+  memory.scores = take(rows * kTileKeys);
+  memory.tile_keys = take(kTileKeys * dim);
+  memory.tile_values = take(kTileKeys * dim);
+  memory.part = state_at(take(state_floats(rows, dim)), rows);
+  memory.total = state_at(take(state_floats(rows, dim)), rows);
+  memory.begin = reinterpret_cast<int32_t*>(take(round_up(rows, 16)));
+  memory.end = reinterpret_cast<int32_t*>(take(round_up(rows, 16)));
+  return memory;
+}
+
+SoftmaxState Attention::partial_state(const Shape& shape, int64_t index) {
+  return state_at(
+      partials_.get_array<float>(0) + index * state_floats(kPartialRows, shape.padded_dim),
+      kPartialRows);
+}
+
+void Attention::reserve(const ops::StepLimits& limits) {
+  const int64_t dim = round_up(limits.max_head_dim, kGroupRows);
+  const int64_t rows = std::max(kPieceRows, limits.max_heads);
+  const int64_t threads = workers_.num_threads();
+  thread_memory_.reserve(threads * ThreadMemory::num_floats(rows, dim) * 4);
+  pieces_.reserve(static_cast<size_t>((limits.max_tokens + limits.max_sequences) *
+                                      std::max<int64_t>(1, limits.max_heads)));
+  // list_spans deals spans for fewer than 4 pieces per thread.
+  const int64_t num_partials = 4 * threads * (ceil_div(limits.max_context, kSpanKeys) + 1);
+  partial_capacity_bytes_ =
+      std::min(kMaxPartialBytes, num_partials * state_floats(kPartialRows, dim) * 4);
+  partials_.reserve(partial_capacity_bytes_);
+  spans_.reserve(static_cast<size_t>(num_partials));
+}
+
+void Attention::list_pieces(const Shape& shape) {
+  pieces_.clear();
+  const ops::PagedBatch& batch = shape.params.batch;
+  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
+    const int64_t begin = batch.query_start[static_cast<size_t>(s)];
+    // The last queries see the most keys: long pieces first, so that threads end together.
+    for (int64_t end = batch.query_start[static_cast<size_t>(s) + 1]; end > begin;) {
+      const int64_t count = std::min(end - begin, shape.tokens_per_piece);
+      end -= count;
+      for (int64_t h = 0; h < shape.cache.spec().num_kv_heads; ++h) {
+        pieces_.push_back({.sequence = s, .first_token = end, .num_tokens = count, .kv_head = h});
+      }
+    }
+  }
+}
+
+/// Whether there are too few pieces for the threads and enough keys to share; if so, lists the
+/// spans.
+bool Attention::list_spans(const Shape& shape) {
+  spans_.clear();
+  const auto num_pieces = static_cast<int64_t>(pieces_.size());
+  const int32_t threads = workers_.num_threads();
+  if (threads == 1 || num_pieces >= 4 * threads) return false;
+  for (int64_t i = 0; i < num_pieces; ++i) {
+    const Piece& piece = pieces_[static_cast<size_t>(i)];
+    if (shape.num_rows(piece) > kPartialRows) return false;
+    const int64_t end = ceil_div(shape.end_key(piece), kSpanKeys);
+    for (int64_t span = shape.first_key(piece) / kSpanKeys; span < end; ++span) {
+      spans_.push_back({.piece = i, .span = span, .partial = static_cast<int64_t>(spans_.size())});
+    }
+  }
+  const auto num_spans = static_cast<int64_t>(spans_.size());
+  return num_spans > num_pieces &&
+         num_spans * state_floats(kPartialRows, shape.padded_dim) * 4 <= partial_capacity_bytes_;
+}
+
+/// Copies the piece's queries, scaled.
+void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory& memory) {
+  float* to = memory.q;
+  for (int64_t t = piece.first_token; t < piece.first_token + piece.num_tokens; ++t) {
+    const float* from =
+        shape.params.q.f32() + (t * shape.num_heads + piece.kv_head * shape.group) * shape.head_dim;
+    for (int64_t i = 0; i < shape.group * shape.head_dim; ++i) *to++ = from[i] * shape.params.scale;
+  }
+}
+
+/// Brings keys and values at positions [begin, end) of one tile to memory as f32; the rest of the
+/// tile is zero, so that what nobody sees is finite.
+void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
+                          const ThreadMemory& memory) {
+  const ops::PagedBatch& batch = shape.params.batch;
+  const int64_t block_size = shape.cache.spec().block_size;
+  const int64_t tile_begin = begin / kTileKeys * kTileKeys;
+  if (end - begin < kTileKeys) {
+    std::fill_n(memory.tile_keys, shape.head_dim * kTileKeys, 0.0F);
+    std::fill_n(memory.tile_values, kTileKeys * shape.padded_dim, 0.0F);
+  }
+  const int32_t* table = batch.block_tables.data() + piece.sequence * batch.block_table_stride;
+  for (int64_t position = begin; position < end;) {
+    const int64_t first = position % block_size;
+    const int64_t count = std::min(block_size - first, end - position);
+    const int64_t block = table[position / block_size];
+    HASTEN_CHECK(block >= 0 && block < shape.cache.spec().num_blocks);
+    kernels_.kv_load({.keys = shape.cache.keys(shape.params.layer, block, piece.kv_head),
+                      .values = shape.cache.values(shape.params.layer, block, piece.kv_head),
+                      .kind = shape.cache.kind(),
+                      .head_dim = shape.head_dim,
+                      .block_size = block_size,
+                      .first = first,
+                      .count = count,
+                      .tile_keys = memory.tile_keys,
+                      .tile_values = memory.tile_values,
+                      .padded_dim = shape.padded_dim,
+                      .at = position - tile_begin});
+    position += count;
+  }
+}
+
+/// state = softmax of the piece's queries over the keys of one span.
+void Attention::attend_span(const Shape& shape, const Piece& piece, int64_t span,
+                            const ThreadMemory& memory, const SoftmaxState& state) {
+  const int64_t rows = shape.num_rows(piece);
+  clear(state, rows, shape.padded_dim);
+  const int64_t span_begin = std::max(span * kSpanKeys, shape.first_key(piece));
+  const int64_t span_end = std::min((span + 1) * kSpanKeys, shape.end_key(piece));
+  for (int64_t begin = span_begin; begin < span_end;) {
+    const int64_t tile = begin / kTileKeys * kTileKeys;
+    const int64_t end = std::min(tile + kTileKeys, span_end);
+    load_tile(shape, piece, begin, end, memory);
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t position = shape.position(piece, piece.first_token + r / shape.group);
+      memory.begin[r] = static_cast<int32_t>(
+          std::clamp<int64_t>(shape.first_visible(position) - tile, 0, kTileKeys));
+      memory.end[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - tile, 0, kTileKeys));
+    }
+    kernels_.attend_tile({.q = memory.q,
+                          .rows = rows,
+                          .head_dim = shape.head_dim,
+                          .padded_dim = shape.padded_dim,
+                          .tile_keys = memory.tile_keys,
+                          .tile_values = memory.tile_values,
+                          .begin = memory.begin,
+                          .end = memory.end,
+                          .soft_cap = shape.params.soft_cap,
+                          .scores = memory.scores,
+                          .state = state});
+    begin = end;
+  }
+}
+
+/// Writes the piece's outputs.
+void Attention::finish(const Shape& shape, const Piece& piece, const SoftmaxState& total) {
+  for (int64_t r = 0; r < shape.num_rows(piece); ++r) {
+    const int64_t token = piece.first_token + r / shape.group;
+    const int64_t head = piece.kv_head * shape.group + r % shape.group;
+    float* out = shape.params.out.f32() + (token * shape.num_heads + head) * shape.head_dim;
+    const float* from = total.out + r * shape.padded_dim;
+    for (int64_t d = 0; d < shape.head_dim; ++d) out[d] = from[d] / total.sum[r];
+  }
+}
+
+void Attention::run(const ops::AttentionParams& params) {
+  const Shape shape(params);
+  const ops::KvCacheSpec& spec = shape.cache.spec();
+  const ops::PagedBatch& batch = params.batch;
+  HASTEN_CHECK(shape.head_dim == spec.head_dim && shape.num_heads % spec.num_kv_heads == 0);
+  HASTEN_CHECK(params.layer >= 0 && params.layer < spec.num_layers);
+  HASTEN_CHECK(params.out.shape() == params.q.shape() && params.q.dim(0) == batch.num_tokens());
+  HASTEN_CHECK(static_cast<int64_t>(batch.query_start.size()) == batch.num_sequences() + 1);
+  thread_memory_.get(workers_.num_threads() *
+                     ThreadMemory::num_floats(shape.max_rows, shape.padded_dim) * 4);
+  list_pieces(shape);
+  const auto num_pieces = static_cast<int64_t>(pieces_.size());
+
+  if (!list_spans(shape)) {
+    workers_.for_each(num_pieces, 1, [&](int64_t index, int64_t, int32_t thread) {
+      const Piece& piece = pieces_[static_cast<size_t>(index)];
+      const ThreadMemory memory = thread_memory(shape, thread);
+      start(shape, piece, memory);
+      clear(memory.total, shape.num_rows(piece), shape.padded_dim);
+      const int64_t end = ceil_div(shape.end_key(piece), kSpanKeys);
+      for (int64_t span = shape.first_key(piece) / kSpanKeys; span < end; ++span) {
+        attend_span(shape, piece, span, memory, memory.part);
+        kernels_.merge_softmax({.total = memory.total,
+                                .part = memory.part,
+                                .rows = shape.num_rows(piece),
+                                .padded_dim = shape.padded_dim});
+      }
+      finish(shape, piece, memory.total);
+    });
+    return;
+  }
+
+  workers_.for_each(
+      static_cast<int64_t>(spans_.size()), 1, [&](int64_t index, int64_t, int32_t thread) {
+        const SpanOfPiece& item = spans_[static_cast<size_t>(index)];
+        const Piece& piece = pieces_[static_cast<size_t>(item.piece)];
+        const ThreadMemory memory = thread_memory(shape, thread);
+        start(shape, piece, memory);
+        attend_span(shape, piece, item.span, memory, partial_state(shape, item.partial));
+      });
+  // The spans of a piece follow each other in the list, in order.
+  const ThreadMemory memory = thread_memory(shape, 0);
+  for (size_t i = 0; i < spans_.size();) {
+    const int64_t piece_index = spans_[i].piece;
+    const Piece& piece = pieces_[static_cast<size_t>(piece_index)];
+    clear(memory.total, shape.num_rows(piece), shape.padded_dim);
+    for (; i < spans_.size() && spans_[i].piece == piece_index; ++i) {
+      kernels_.merge_softmax({.total = memory.total,
+                              .part = partial_state(shape, spans_[i].partial),
+                              .rows = shape.num_rows(piece),
+                              .padded_dim = shape.padded_dim});
+    }
+    finish(shape, piece, memory.total);
+  }
+}
+
+}  // namespace hasten::cpu

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paged attention: how queries and keys are split into pieces of work.
+#pragma once
+
+#include <vector>
+
+#include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kv_cache.h"
+#include "backends/cpu/memory.h"
+#include "backends/cpu/workers.h"
+#include "ops/backend.h"
+
+namespace hasten::cpu {
+
+/// Not thread-safe: it owns the scratch memory of one backend.
+///
+/// The keys of a sequence are cut into spans of kSpanKeys at absolute positions. A query's softmax
+/// runs over each span by itself, tile after tile, and the spans are merged in order: the same
+/// arithmetic whether one thread does all spans or several do some each, and whichever other
+/// queries are worked on together with it.
+class Attention {
+ public:
+  static constexpr int64_t kSpanKeys = 512;
+  static_assert(kSpanKeys % kTileKeys == 0);
+
+  Attention(const KernelTable& kernels, Workers& workers) : kernels_(kernels), workers_(workers) {}
+
+  void reserve(const ops::StepLimits& limits);
+  void run(const ops::AttentionParams& params);
+
+ private:
+  /// Some consecutive queries of a sequence and the query heads of one KV head.
+  struct Piece {
+    int64_t sequence = 0;
+    int64_t first_token = 0;  // of the step
+    int64_t num_tokens = 0;
+    int64_t kv_head = 0;
+  };
+  /// One span of a piece's keys, when spans are dealt to threads.
+  struct SpanOfPiece {
+    int64_t piece = 0;
+    int64_t span = 0;
+    int64_t partial = 0;  // index into partials_
+  };
+  struct Shape;
+  struct ThreadMemory;
+
+  void list_pieces(const Shape& shape);
+  bool list_spans(const Shape& shape);
+  ThreadMemory thread_memory(const Shape& shape, int32_t thread);
+  SoftmaxState partial_state(const Shape& shape, int64_t index);
+  void start(const Shape& shape, const Piece& piece, const ThreadMemory& memory);
+  void attend_span(const Shape& shape, const Piece& piece, int64_t span, const ThreadMemory& memory,
+                   const SoftmaxState& state);
+  void load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
+                 const ThreadMemory& memory);
+  void finish(const Shape& shape, const Piece& piece, const SoftmaxState& total);
+
+  const KernelTable& kernels_;
+  Workers& workers_;
+  std::vector<Piece> pieces_;
+  std::vector<SpanOfPiece> spans_;
+  Scratch thread_memory_;
+  Scratch partials_;
+  int64_t partial_capacity_bytes_ = 0;
+};
+
+}  // namespace hasten::cpu

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU backend: checks, and the split of simple operations over threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backends/cpu/attention.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/isa.h"
+#include "backends/cpu/kv_cache.h"
+#include "backends/cpu/matmul.h"
+#include "backends/cpu/workers.h"
+#include "base/error.h"
+#include "quant/codec.h"
+
+namespace hasten::cpu {
+namespace {
+
+// Elements below which an operation is faster than waking a thread.
+constexpr int64_t kPieceElements = 16 * 1024;
+// Sines and cosines in double precision cost about 50 elements of anything else.
+constexpr int64_t kPieceAngles = 512;
+
+/// Rows per piece of work so that a piece has about `elements` elements.
+int64_t piece_rows(int64_t elements, int64_t row_elements) {
+  return std::max<int64_t>(1, elements / std::max<int64_t>(1, row_elements));
+}
+
+class CpuBackend final : public ops::Backend {
+ public:
+  explicit CpuBackend(const CpuOptions& options)
+      : kernels_(select_kernels(options.isa)),
+        repack_(options.repack),
+        workers_(options.threads),
+        matmul_(kernels_, workers_),
+        attention_(kernels_, workers_) {}
+
+  std::string name() const override {
+    return fmt::format("cpu ({}, {} thread{})", kernels_.name, workers_.num_threads(),
+                       workers_.num_threads() == 1 ? "" : "s");
+  }
+  Device device() const override { return {}; }
+
+  ops::DeviceTensor allocate(DType dtype, Shape shape) override {
+    auto owned = std::make_shared<OwnedTensor>(dtype, shape);
+    const Tensor view = owned->view;
+    return {.view = view, .owner = std::move(owned)};
+  }
+  void upload(const Tensor& host, const Tensor& device) override { copy(host, device); }
+  void download(const Tensor& device, const Tensor& host) override { copy(device, host); }
+  void synchronize() override {}
+
+  std::unique_ptr<ops::Weight> prepare_weight(const Tensor& source) override {
+    return matmul_.prepare(source, repack_);
+  }
+  std::unique_ptr<ops::Weight> prepare_embedding(const Tensor& source) override {
+    HASTEN_CHECK(source.shape().rank() == 2 && quant::has_codec(source.dtype()));
+    return std::make_unique<ops::Weight>(source);
+  }
+  void reserve(const ops::StepLimits& limits) override {
+    matmul_.reserve(limits);
+    attention_.reserve(limits);
+  }
+
+  std::unique_ptr<ops::KvCache> make_kv_cache(const ops::KvCacheSpec& spec) override {
+    return std::make_unique<CpuKvCache>(spec);
+  }
+  int64_t kv_cache_bytes(const ops::KvCacheSpec& spec) const override {
+    return CpuKvCache::num_bytes(spec);
+  }
+  void copy_blocks(ops::KvCache& cache,
+                   std::span<const std::pair<int32_t, int32_t>> pairs) override {
+    auto& blocks = dynamic_cast<CpuKvCache&>(cache);
+    for (const auto& [from, to] : pairs) blocks.copy_block(from, to);
+  }
+
+  void embed(const ops::EmbedParams& params) override;
+  void rms_norm(const ops::RmsNormParams& params) override {
+    normalize(params.x, {}, params.weight, params.epsilon, params.out);
+  }
+  void add_rms_norm(const ops::AddRmsNormParams& params) override {
+    HASTEN_CHECK(params.delta.shape() == params.x.shape());
+    normalize(params.x, params.delta, params.weight, params.epsilon, params.out);
+  }
+  void matmul(const ops::MatmulParams& params) override { matmul_.run({&params, 1}); }
+  void matmul_group(std::span<const ops::MatmulParams> group) override { matmul_.run(group); }
+  void gated_activation(const ops::GatedActivationParams& params) override;
+  void add(const Tensor& x, const Tensor& delta) override;
+  void soft_cap(const ops::SoftCapParams& params) override;
+  void rope_angles(const ops::RopeAnglesParams& params) override;
+  void rope(const ops::RopeParams& params) override;
+  void kv_write(const ops::KvWriteParams& params) override;
+  void attention(const ops::AttentionParams& params) override { attention_.run(params); }
+
+ private:
+  static void copy(const Tensor& from, const Tensor& to) {
+    HASTEN_CHECK(from.dtype() == to.dtype() && from.shape() == to.shape());
+    if (from.num_bytes() > 0) {
+      std::memcpy(to.data(), from.data(), static_cast<size_t>(from.num_bytes()));
+    }
+  }
+  void normalize(const Tensor& x, const Tensor& delta, const Tensor& weight, float epsilon,
+                 const Tensor& out);
+
+  const KernelTable& kernels_;
+  bool repack_;
+  Workers workers_;
+  Matmul matmul_;
+  Attention attention_;
+};
+
+void CpuBackend::embed(const ops::EmbedParams& params) {
+  const Tensor& table = params.table.source();
+  const int64_t dim = table.dim(1);
+  const auto num_tokens = static_cast<int64_t>(params.ids.size());
+  HASTEN_CHECK(params.out.shape() == (Shape{num_tokens, dim}));
+  for (const int32_t id : params.ids) {
+    if (id < 0 || id >= table.dim(0)) {
+      fail(ErrorCode::invalid_argument, "token id {} is outside the vocabulary of {}", id,
+           table.dim(0));
+    }
+  }
+  workers_.for_each(
+      num_tokens, piece_rows(kPieceElements, dim), [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t t = begin; t < end; ++t) {
+          float* out = params.out.f32() + t * dim;
+          quant::decode_row(table.dtype(), table.row(params.ids[static_cast<size_t>(t)]), out, dim);
+          if (params.scale == 1.0F) continue;
+          for (int64_t i = 0; i < dim; ++i) out[i] *= params.scale;
+        }
+      });
+}
+
+void CpuBackend::normalize(const Tensor& x, const Tensor& delta, const Tensor& weight,
+                           float epsilon, const Tensor& out) {
+  const int64_t dim = x.shape().back();
+  HASTEN_CHECK(weight.num_elements() == dim && out.shape() == x.shape());
+  workers_.for_each(
+      x.num_rows(), piece_rows(kPieceElements, dim), [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t row = begin; row < end; ++row) {
+          kernels_.rms_norm_row({.x = x.f32() + row * dim,
+                                 .delta = delta.defined() ? delta.f32() + row * dim : nullptr,
+                                 .weight = weight.f32(),
+                                 .epsilon = epsilon,
+                                 .out = out.f32() + row * dim,
+                                 .dim = dim});
+        }
+      });
+}
+
+void CpuBackend::gated_activation(const ops::GatedActivationParams& params) {
+  HASTEN_CHECK(params.up.shape() == params.gate.shape() &&
+               params.out.shape() == params.gate.shape());
+  const GateKind kind =
+      params.activation == ops::Activation::silu ? GateKind::silu : GateKind::gelu_tanh;
+  workers_.for_each(params.gate.num_elements(), kPieceElements,
+                    [&](int64_t begin, int64_t end, int32_t) {
+                      kernels_.gate(kind, params.gate.f32() + begin, params.up.f32() + begin,
+                                    params.out.f32() + begin, end - begin);
+                    });
+}
+
+void CpuBackend::add(const Tensor& x, const Tensor& delta) {
+  HASTEN_CHECK(x.shape() == delta.shape());
+  workers_.for_each(x.num_elements(), kPieceElements, [&](int64_t begin, int64_t end, int32_t) {
+    kernels_.add(x.f32() + begin, delta.f32() + begin, end - begin);
+  });
+}
+
+void CpuBackend::soft_cap(const ops::SoftCapParams& params) {
+  HASTEN_CHECK(params.cap > 0.0F);
+  workers_.for_each(params.x.num_elements(), kPieceElements,
+                    [&](int64_t begin, int64_t end, int32_t) {
+                      kernels_.soft_cap(params.x.f32() + begin, end - begin, params.cap);
+                    });
+}
+
+// Position times frequency is exact in double: 31 and 24 bits. In float, the angle of position
+// 131072 would be off by up to 2^-8.
+void CpuBackend::rope_angles(const ops::RopeAnglesParams& params) {
+  const int64_t half = params.inv_freq.num_elements();
+  const auto num_tokens = static_cast<int64_t>(params.positions.size());
+  HASTEN_CHECK(params.out.shape() == (Shape{num_tokens, 2, half}));
+  workers_.for_each(num_tokens, piece_rows(kPieceAngles, half),
+                    [&](int64_t begin, int64_t end, int32_t) {
+                      for (int64_t t = begin; t < end; ++t) {
+                        float* cosines = params.out.f32() + t * 2 * half;
+                        float* sines = cosines + half;
+                        const double position = params.positions[static_cast<size_t>(t)];
+                        for (int64_t j = 0; j < half; ++j) {
+                          const double angle = position * double{params.inv_freq.f32()[j]};
+                          cosines[j] = static_cast<float>(params.magnitude * std::cos(angle));
+                          sines[j] = static_cast<float>(params.magnitude * std::sin(angle));
+                        }
+                      }
+                    });
+}
+
+void CpuBackend::rope(const ops::RopeParams& params) {
+  const int64_t num_tokens = params.x.dim(0);
+  const int64_t num_heads = params.x.dim(1);
+  const int64_t head_dim = params.x.dim(2);
+  const int64_t half = params.angles.dim(2);
+  HASTEN_CHECK(params.angles.shape() == (Shape{num_tokens, 2, half}) && 2 * half <= head_dim);
+  workers_.for_each(
+      num_tokens, piece_rows(kPieceElements, num_heads * head_dim),
+      [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t t = begin; t < end; ++t) {
+          const float* cosines = params.angles.f32() + t * 2 * half;
+          kernels_.rope_token({.x = params.x.f32() + t * num_heads * head_dim,
+                               .cos = cosines,
+                               .sin = cosines + half,
+                               .num_heads = num_heads,
+                               .head_dim = head_dim,
+                               .half = half,
+                               .interleaved = params.layout == ops::RopeLayout::interleaved});
+        }
+      });
+}
+
+void CpuBackend::kv_write(const ops::KvWriteParams& params) {
+  const auto& cache = dynamic_cast<const CpuKvCache&>(params.cache);
+  const ops::KvCacheSpec& spec = cache.spec();
+  const int64_t num_tokens = params.batch.num_tokens();
+  const Shape shape{num_tokens, spec.num_kv_heads, spec.head_dim};
+  HASTEN_CHECK(params.k.shape() == shape && params.v.shape() == shape);
+  HASTEN_CHECK(params.layer >= 0 && params.layer < spec.num_layers);
+  for (const int32_t slot : params.batch.slots) {
+    HASTEN_CHECK(slot >= 0 && slot < spec.num_blocks * spec.block_size);
+  }
+  const int64_t row = spec.num_kv_heads * spec.head_dim;
+  workers_.for_each(
+      num_tokens, piece_rows(kPieceElements, 8 * row), [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t slot = params.batch.slots[static_cast<size_t>(t)];
+          for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
+            kernels_.kv_store({.k = params.k.f32() + t * row + h * spec.head_dim,
+                               .v = params.v.f32() + t * row + h * spec.head_dim,
+                               .keys = cache.keys(params.layer, slot / spec.block_size, h),
+                               .values = cache.values(params.layer, slot / spec.block_size, h),
+                               .kind = cache.kind(),
+                               .head_dim = spec.head_dim,
+                               .block_size = spec.block_size,
+                               .offset = slot % spec.block_size});
+          }
+        }
+      });
+}
+
+}  // namespace
+
+std::unique_ptr<ops::Backend> make_cpu_backend(const CpuOptions& options) {
+  if (options.threads < 0) {
+    fail(ErrorCode::invalid_argument, "{} threads: give a positive number, or 0 for all cores",
+         options.threads);
+  }
+  return std::make_unique<CpuBackend>(options);
+}
+
+}  // namespace hasten::cpu

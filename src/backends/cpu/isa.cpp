@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Detection of instruction sets with CPUID, and the one place that reads HASTEN_CPU_ISA.
+#include "backends/cpu/isa.h"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "base/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace hasten::cpu {
+
+extern const KernelTable kGenericKernels;
+#if defined(__x86_64__)
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
+#endif
+
+namespace {
+
+bool any_machine() { return true; }
+
+#if defined(__x86_64__)
+struct Registers {
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+};
+
+Registers cpuid(uint32_t leaf, uint32_t subleaf) {
+  Registers r;
+  // Fails, leaving zeros, when the processor does not know the leaf.
+  __get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d);
+  return r;
+}
+
+constexpr bool bit(uint32_t value, int index) { return (value >> index & 1U) != 0; }
+
+/// The register sets that the operating system saves (XCR0); all zero without XSAVE.
+uint32_t saved_state() {
+  if (!bit(cpuid(1, 0).c, 27)) return 0;
+  uint32_t low = 0;
+  uint32_t high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+// Bit numbers: Intel 64 Architectures Software Developer's Manual, volume 2, CPUID.
+bool has_avx2() {
+  const uint32_t features = cpuid(1, 0).c;
+  const bool saved = (saved_state() & 0x6U) == 0x6U;                              // XMM and YMM
+  return saved && bit(features, 12) && bit(features, 28) && bit(features, 29) &&  // FMA AVX F16C
+         bit(cpuid(7, 0).b, 5);                                                   // AVX2
+}
+
+bool has_avx512() {
+  const Registers extended = cpuid(7, 0);
+  const bool saved = (saved_state() & 0xe6U) == 0xe6U;  // and the mask, upper and new registers
+  return has_avx2() && saved && bit(extended.b, 16) && bit(extended.b, 17) &&  // F DQ
+         bit(extended.b, 30) && bit(extended.b, 31) &&                         // BW VL
+         bit(extended.c, 11) && bit(cpuid(7, 1).a, 5);                         // VNNI BF16
+}
+#endif
+
+struct Candidate {
+  const KernelTable* kernels;
+  bool (*supported)();
+};
+
+/// Best first.
+constexpr Candidate kCandidates[] = {
+#if defined(__x86_64__)
+    {&kAvx512Kernels, has_avx512},
+    {&kAvx2Kernels, has_avx2},
+#endif
+    {&kGenericKernels, any_machine},
+};
+
+std::string join_names() {
+  std::string names;
+  for (const KernelTable* kernels : supported_kernels()) {
+    names += (names.empty() ? "" : ", ") + std::string(kernels->name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::span<const KernelTable* const> supported_kernels() {
+  static const std::vector<const KernelTable*> supported = [] {
+    std::vector<const KernelTable*> list;
+    for (const Candidate& candidate : kCandidates) {
+      if (candidate.supported()) list.push_back(candidate.kernels);
+    }
+    return list;
+  }();
+  return supported;
+}
+
+const KernelTable& select_kernels(std::string_view isa) {
+  const char* override = std::getenv("HASTEN_CPU_ISA");
+  if (override != nullptr && *override != '\0') isa = override;
+  if (isa.empty()) return *supported_kernels().front();
+  for (const KernelTable* kernels : supported_kernels()) {
+    if (isa == kernels->name) return *kernels;
+  }
+  fail(ErrorCode::invalid_argument,
+       "CPU instruction set \"{}\" is not supported here; choose of: {}", isa, join_names());
+}
+
+std::vector<std::string> supported_isas() {
+  std::vector<std::string> names;
+  for (const KernelTable* kernels : supported_kernels()) names.emplace_back(kernels->name);
+  return names;
+}
+
+}  // namespace hasten::cpu

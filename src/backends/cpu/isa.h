@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instruction sets this machine supports, and which one a backend uses.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "backends/cpu/kernel_table.h"
+
+namespace hasten::cpu {
+
+/// The kernel tables that were built and that processor and operating system support, best first;
+/// "generic" is always the last.
+[[nodiscard]] std::span<const KernelTable* const> supported_kernels();
+
+/// The table called HASTEN_CPU_ISA in the environment, else `isa`, else (both empty) the best one.
+/// Throws Error{invalid_argument} when that one is not supported here.
+[[nodiscard]] const KernelTable& select_kernels(std::string_view isa);
+
+}  // namespace hasten::cpu

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one instruction set offers: a table of functions over plain pointers, each the work of one
+// thread. Included by files compiled for newer machines than the rest, so nothing here has code
+// that the linker could share: no standard library, no inline functions but constexpr sizes.
+#pragma once
+
+#include <stdint.h>
+
+#include "backends/cpu/packed_format.h"
+
+namespace hasten::cpu {
+
+/// Columns of an activation row that share one int8 scale.
+inline constexpr int kActivationColumns = 32;
+/// Keys of an attention tile; tiles are aligned to absolute positions.
+inline constexpr int kTileKeys = 64;
+
+enum class FloatKind : uint8_t { f32, f16, bf16 };
+
+/// Activation rows as int8 with a scale per kActivationColumns. The scales and sums of one block
+/// lie together for all rows, because a kernel works on several rows at a time.
+struct QuantizedRows {
+  const int8_t* values;  // [num_rows, columns]
+  const float* scales;   // [ceil(columns / kActivationColumns), num_rows]
+  // Per scale of the weight (32 or 16 columns), [blocks * scales_per_block, num_rows]; one of them:
+  const int32_t* start;  // -zero_point * sum of values: where the integer dot product starts
+  const float* sums;     // sum of values, for weights with offsets
+  int64_t num_rows;
+  int64_t columns;
+};
+
+/// out[r, n] = weight rows first_group * 16 ... · x[r] (+ bias), for the groups of one thread.
+struct QuantMatmulTask {
+  const uint8_t* groups;  // the packed group `first_group` and those behind it
+  GroupLayout layout;
+  int64_t first_group;
+  int64_t num_groups;
+  QuantizedRows x;
+  const float* bias;  // [out_features] or null
+  float* out;         // [x.num_rows, out_features]
+  int64_t out_features;
+  uint8_t* scratch;  // kMatmulScratchBytes, 64-byte aligned, of this thread
+};
+
+/// As QuantMatmulTask, for weights of floats. Groups are [columns][16] elements; bf16 groups are
+/// pairs of columns, [ceil(columns / 2)][16][2].
+struct FloatMatmulTask {
+  const uint8_t* groups;
+  int64_t group_bytes;
+  int64_t first_group;
+  int64_t num_groups;
+  const float* x;  // [num_rows, columns]
+  int64_t num_rows;
+  int64_t columns;
+  const float* bias;
+  float* out;
+  int64_t out_features;
+  uint8_t* scratch;
+};
+
+/// Rows of a step that share one pass over an unpacked weight panel: their sums stay in L2.
+inline constexpr int64_t kPassRows = 256;
+/// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
+inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;
+
+struct QuantizeRowTask {
+  const float* x;  // [columns]
+  int64_t columns;
+  int8_t* values;  // [columns]
+  float* scales;   // element g at scales[g * stride]
+  int32_t* sums;   // of each 16 values, element i at sums[i * stride]
+  int64_t stride;
+};
+
+struct RmsNormRowTask {
+  float* x;            // [dim]; written only with delta
+  const float* delta;  // [dim] or null: x += delta first
+  const float* weight;
+  float epsilon;
+  float* out;
+  int64_t dim;
+};
+
+enum class GateKind : uint8_t { silu, gelu_tanh };
+
+/// Rotates the heads of one token.
+struct RopeTokenTask {
+  float* x;          // [num_heads, head_dim]
+  const float* cos;  // [half]
+  const float* sin;  // [half]
+  int64_t num_heads;
+  int64_t head_dim;
+  int64_t half;  // rotary_dim / 2
+  bool interleaved;
+};
+
+/// Some tokens of one block of the KV cache, one KV head. Keys are stored [head_dim][block_size],
+/// values [block_size][head_dim].
+struct KvRunTask {
+  const void* keys;
+  const void* values;
+  FloatKind kind;
+  int64_t head_dim;
+  int64_t block_size;
+  int64_t first;       // token inside the block
+  int64_t count;       // tokens
+  float* tile_keys;    // [head_dim][kTileKeys], written from column `at`
+  float* tile_values;  // [kTileKeys][padded_dim], written from row `at`
+  int64_t padded_dim;  // head_dim rounded up to 16; the padding is written as zero
+  int64_t at;
+};
+
+struct KvStoreTask {
+  const float* k;  // [head_dim]
+  const float* v;  // [head_dim]
+  void* keys;
+  void* values;
+  FloatKind kind;
+  int64_t head_dim;
+  int64_t block_size;
+  int64_t offset;  // token inside the block
+};
+
+/// Online softmax state of some query rows: sum of exp(score - max) and of that times the values.
+struct SoftmaxState {
+  float* max;  // [rows]
+  float* sum;  // [rows]
+  float* out;  // [rows, padded_dim]
+};
+
+/// Attends query rows to one tile of keys.
+struct AttendTileTask {
+  const float* q;  // [rows, head_dim], already scaled
+  int64_t rows;
+  int64_t head_dim;
+  int64_t padded_dim;
+  const float* tile_keys;    // [head_dim][kTileKeys]
+  const float* tile_values;  // [kTileKeys][padded_dim]
+  const int32_t* begin;      // [rows]: first key of the tile that the row sees
+  const int32_t* end;        // [rows]: one past the last; the row sees nothing if end <= begin
+  float soft_cap;            // 0: none
+  float* scores;             // [rows, kTileKeys] scratch
+  SoftmaxState state;
+};
+
+/// total = total and part together, for `rows` rows.
+struct MergeTask {
+  SoftmaxState total;
+  SoftmaxState part;
+  int64_t rows;
+  int64_t padded_dim;
+};
+
+struct KernelTable {
+  const char* name;
+  void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&);
+  void (*float_matmul[3])(const FloatMatmulTask&);  // by FloatKind
+  void (*quantize_row)(const QuantizeRowTask&);
+  void (*rms_norm_row)(const RmsNormRowTask&);
+  void (*add)(float* x, const float* delta, int64_t count);
+  void (*gate)(GateKind kind, const float* gate, const float* up, float* out, int64_t count);
+  void (*soft_cap)(float* x, int64_t count, float cap);
+  void (*exp)(const float* x, float* out, int64_t count);
+  void (*rope_token)(const RopeTokenTask&);
+  void (*kv_store)(const KvStoreTask&);
+  void (*kv_load)(const KvRunTask&);
+  void (*attend_tile)(const AttendTileTask&);
+  void (*merge_softmax)(const MergeTask&);
+  // For measuring what the machine can do; each returns the operations it did (a sum of bytes read
+  // for read_bytes), so that nothing is optimised away.
+  int64_t (*read_bytes)(const uint8_t* data, int64_t num_bytes);
+  int64_t (*peak_int8)(int64_t rounds);
+  int64_t (*peak_bf16)(int64_t rounds);
+  int64_t (*peak_f32)(int64_t rounds);
+};
+
+}  // namespace hasten::cpu

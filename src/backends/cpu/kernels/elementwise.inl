@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations on one row or one token at a time: exponentials, norms, activations, rotation,
+// quantisation of activations.
+#pragma once
+
+#include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/unroll.inl"
+
+namespace hasten::cpu {
+namespace {
+
+/// f(i) for whole vectors from element i, g(i, n) for the n < 16 elements left at i.
+template <class Whole, class Rest>
+HASTEN_INLINE inline void for_lanes(int64_t count, Whole&& f, Rest&& g) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) f(i);
+  if (i < count) g(i, count - i);
+}
+
+/// e^x within 2 ulp for x in [-87, 88.3]; below it falls to zero, above it is infinite. NaN stays
+/// NaN. x = n ln 2 + r, and the series of e^r to r^7 / 7!, whose error is below 1e-8.
+inline F32x16 exponential(F32x16 x) {
+  x = min(set1(89.0F), max(set1(-104.0F), x));
+  // max again, so that a NaN gives some integer; it comes back with r.
+  const I32x16 n = to_int(mul(max(x, set1(-104.0F)), set1(1.44269504F)));
+  const F32x16 steps = to_float(n);
+  // ln 2 in two parts; the first has 9 bits, so that its product with n is exact.
+  F32x16 r = fma(steps, set1(-0.693359375F), x);
+  r = fma(steps, set1(2.12194440e-4F), r);
+  F32x16 e = set1(1.0F / 5040);
+  e = fma(e, r, set1(1.0F / 720));
+  e = fma(e, r, set1(1.0F / 120));
+  e = fma(e, r, set1(1.0F / 24));
+  e = fma(e, r, set1(1.0F / 6));
+  e = fma(e, r, set1(0.5F));
+  e = fma(e, r, set1(1.0F));
+  e = fma(e, r, set1(1.0F));
+  return mul(e, power_of_two(n));
+}
+
+/// tanh(x): its continued fraction to x^7 near zero, where 1 - 2 / (e^2x + 1) would cancel.
+inline F32x16 hyperbolic_tangent(F32x16 x) {
+  const F32x16 far = sub(set1(1.0F), div(set1(2.0F), add(exponential(add(x, x)), set1(1.0F))));
+  const F32x16 y = mul(x, x);
+  F32x16 above = add(y, set1(378.0F));
+  above = fma(above, y, set1(17325.0F));
+  above = mul(fma(above, y, set1(135135.0F)), x);
+  F32x16 below = fma(set1(28.0F), y, set1(3150.0F));
+  below = fma(below, y, set1(62370.0F));
+  below = fma(below, y, set1(135135.0F));
+  return select_less(abs(x), set1(1.0F), div(above, below), far);
+}
+
+inline F32x16 sigmoid(F32x16 x) {
+  return div(set1(1.0F), add(set1(1.0F), exponential(sub(zero(), x))));
+}
+
+inline void exp_row(const float* x, float* out, int64_t count) {
+  for_lanes(
+      count, [&](int64_t i) { store(out + i, exponential(load(x + i))); },
+      [&](int64_t i, int64_t n) { store_first(out + i, exponential(load_first(x + i, n)), n); });
+}
+
+inline void add_row(float* x, const float* delta, int64_t count) {
+  for_lanes(
+      count, [&](int64_t i) { store(x + i, add(load(x + i), load(delta + i))); },
+      [&](int64_t i, int64_t n) {
+        store_first(x + i, add(load_first(x + i, n), load_first(delta + i, n)), n);
+      });
+}
+
+inline void soft_cap_row(float* x, int64_t count, float cap) {
+  const auto capped = [&](F32x16 v) {
+    return mul(set1(cap), hyperbolic_tangent(div(v, set1(cap))));
+  };
+  for_lanes(
+      count, [&](int64_t i) { store(x + i, capped(load(x + i))); },
+      [&](int64_t i, int64_t n) { store_first(x + i, capped(load_first(x + i, n)), n); });
+}
+
+/// silu(x) = x sigmoid(x); gelu's tanh form is x sigmoid(2 z), z = sqrt(2 / pi) (x + 0.044715 x^3).
+inline void gate_row(GateKind kind, const float* gate, const float* up, float* out, int64_t count) {
+  const auto activation = [&](F32x16 x) {
+    if (kind == GateKind::silu) return mul(x, sigmoid(x));
+    const F32x16 cube = mul(mul(x, x), x);
+    return mul(x, sigmoid(mul(set1(1.59576912F), fma(cube, set1(0.044715F), x))));
+  };
+  for_lanes(
+      count, [&](int64_t i) { store(out + i, mul(activation(load(gate + i)), load(up + i))); },
+      [&](int64_t i, int64_t n) {
+        store_first(out + i, mul(activation(load_first(gate + i, n)), load_first(up + i, n)), n);
+      });
+}
+
+inline void rms_norm_row(const RmsNormRowTask& task) {
+  F32x16 squares = zero();
+  const auto take = [&](F32x16 v) { squares = fma(v, v, squares); };
+  for_lanes(
+      task.dim,
+      [&](int64_t i) {
+        F32x16 v = load(task.x + i);
+        if (task.delta != nullptr) {
+          v = add(v, load(task.delta + i));
+          store(task.x + i, v);
+        }
+        take(v);
+      },
+      [&](int64_t i, int64_t n) {
+        F32x16 v = load_first(task.x + i, n);
+        if (task.delta != nullptr) {
+          v = add(v, load_first(task.delta + i, n));
+          store_first(task.x + i, v, n);
+        }
+        take(v);
+      });
+  const float mean = reduce_add(squares) / static_cast<float>(task.dim);
+  const F32x16 factor = set1(1.0F / __builtin_sqrtf(mean + task.epsilon));
+  for_lanes(
+      task.dim,
+      [&](int64_t i) {
+        store(task.out + i, mul(mul(load(task.x + i), factor), load(task.weight + i)));
+      },
+      [&](int64_t i, int64_t n) {
+        const F32x16 v = mul(load_first(task.x + i, n), factor);
+        store_first(task.out + i, mul(v, load_first(task.weight + i, n)), n);
+      });
+}
+
+/// values = round(x * 127 / peak), scale = peak / 127, for each kActivationColumns. A row that
+/// holds infinity or NaN gets such a scale there, so that its outputs say so.
+inline void quantize_row(const QuantizeRowTask& task) {
+  for (int64_t begin = 0; begin < task.columns; begin += kActivationColumns) {
+    const int64_t left = task.columns - begin;
+    const int64_t end = begin + (left < kActivationColumns ? left : kActivationColumns);
+    uint32_t bits = 0;
+    for (int64_t i = begin; i < end; i += 16) {
+      const uint32_t more = max_magnitude_bits(load(task.x + i));
+      bits = more > bits ? more : bits;
+    }
+    float peak;
+    __builtin_memcpy(&peak, &bits, sizeof peak);
+    // Below this 127 / peak overflows; such a block is as good as zero.
+    const bool tiny = peak < 1e-35F;
+    task.scales[begin / kActivationColumns * task.stride] = tiny ? 0.0F : peak / 127.0F;
+    const F32x16 steps = set1(tiny ? 0.0F : 127.0F / peak);
+    for (int64_t i = begin; i < end; i += 16) {
+      const F32x16 scaled = mul(load(task.x + i), steps);
+      const I32x16 values = to_int(min(max(scaled, set1(-127.0F)), set1(127.0F)));
+      store_i8(task.values + i, values);
+      task.sums[i / 16 * task.stride] = reduce_add_i32(values);
+    }
+  }
+}
+
+inline void rope_token(const RopeTokenTask& task) {
+  for (int64_t h = 0; h < task.num_heads; ++h) {
+    float* head = task.x + h * task.head_dim;
+    if (task.interleaved) {
+      for (int64_t j = 0; j < task.half; ++j) {
+        const float a = head[2 * j];
+        const float b = head[2 * j + 1];
+        head[2 * j] = a * task.cos[j] - b * task.sin[j];
+        head[2 * j + 1] = b * task.cos[j] + a * task.sin[j];
+      }
+      continue;
+    }
+    for (int64_t j = 0; j < task.half; ++j) {
+      const float a = head[j];
+      const float b = head[j + task.half];
+      head[j] = a * task.cos[j] - b * task.sin[j];
+      head[j + task.half] = b * task.cos[j] + a * task.sin[j];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hasten::cpu

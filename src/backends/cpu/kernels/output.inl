@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the 16 lanes of a finished sum become 16 outputs of one row.
+#pragma once
+
+#include "backends/cpu/packed_format.h"
+
+namespace hasten::cpu {
+namespace {
+
+/// Writes the lanes of a total that are rows of the matrix.
+inline void store_output(F32x16 total, const float* bias, float* out_row, int64_t first_feature,
+                         int64_t out_features) {
+  const int64_t left = out_features - first_feature;
+  if (left >= kGroupRows) {
+    if (bias != nullptr) total = add(total, load(bias + first_feature));
+    store(out_row + first_feature, total);
+  } else if (left > 0) {
+    if (bias != nullptr) total = add(total, load_first(bias + first_feature, left));
+    store_first(out_row + first_feature, total, left);
+  }
+}
+
+}  // namespace
+}  // namespace hasten::cpu

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading packed groups of quantised weights (packed_format.h): codes, scales and offsets of a
+// block.
+#pragma once
+
+#include "backends/cpu/kernels/unroll.inl"
+#include "backends/cpu/packed_format.h"
+
+namespace hasten::cpu {
+namespace {
+
+/// The levels of iq4_nl plus 128, so that they are unsigned.
+constexpr uint8_t kIq4Levels[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                    129, 141, 153, 166, 181, 197, 217, 241};
+
+/// Vector kIndex of the eight that hold the codes of a block.
+template <CodeBits kBits, int kIndex>
+HASTEN_INLINE inline U8x64 unpack_codes(const uint8_t* block) {
+  constexpr int kNibble = -4 * (kIndex % 2);
+  constexpr int kPair = -2 * (kIndex % 4);
+  if constexpr (kBits == CodeBits::bytes) {
+    return load_codes(block + 64 * kIndex);
+  } else if constexpr (kBits == CodeBits::bits2 || kBits == CodeBits::bits2_1) {
+    const U8x64 low = shift_and<kPair>(load_codes(block + 64 * (kIndex / 4)), 3);
+    if constexpr (kBits == CodeBits::bits2) return low;
+    return bit_or(low, shift_and<2 - kIndex>(load_codes(block + 128), 4));
+  } else {
+    const U8x64 low = shift_and<kNibble>(load_codes(block + 64 * (kIndex / 2)), 15);
+    if constexpr (kBits == CodeBits::nibbles_1) {
+      return bit_or(low, shift_and<4 - kIndex>(load_codes(block + 256), 16));
+    } else if constexpr (kBits == CodeBits::nibbles_2) {
+      return bit_or(low, shift_and<4 + kPair>(load_codes(block + 256 + 64 * (kIndex / 4)), 48));
+    } else {
+      return low;
+    }
+  }
+}
+
+/// A packed group, as a source of weights for accumulate().
+template <const PackedFormat& kFormat>
+struct PackedGroup {
+  static constexpr int kScalesPerBlock = kFormat.scales_per_block;
+  static constexpr bool kOffsets = kFormat.offsets;
+  static constexpr bool kWide = kFormat.bits == CodeBits::bytes || kFormat.lookup;
+  static constexpr int64_t kCodeBytes = code_bytes(kFormat.bits);
+  static constexpr int64_t kStride = kOffsets ? 2 * kGroupRows : kGroupRows;
+
+  const uint8_t* codes_at;
+  const uint16_t* halves;
+  const uint8_t* inner;
+
+  PackedGroup(const uint8_t* group, const GroupLayout& layout)
+      : codes_at(group),
+        halves(reinterpret_cast<const uint16_t*>(group + layout.halves_at)),
+        inner(group + layout.inner_at) {}
+
+  template <int kIndex>
+  HASTEN_INLINE U8x64 codes(int64_t block) const {
+    const U8x64 packed = unpack_codes<kFormat.bits, kIndex>(codes_at + block * kCodeBytes);
+    if constexpr (kFormat.lookup) return lookup(kIq4Levels, packed);
+    return packed;
+  }
+
+  HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
+    if constexpr (!kFormat.super_scales) {
+      return load_f16(halves + block * kStride);
+    } else {
+      const F32x16 outer = load_f16(halves + block / kBlocksPerSuper * kStride);
+      if constexpr (kScalesPerBlock == 2 && kOffsets) {
+        return mul(outer, load_low_nibbles(inner + (2 * block + part) * kGroupRows));
+      } else {
+        const uint8_t* at = inner + (kScalesPerBlock * block + part) * kStride;
+        return mul(outer, kFormat.signed_scales ? load_i8(at) : load_u8(at));
+      }
+    }
+  }
+
+  HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
+    if constexpr (!kFormat.super_scales) {
+      return load_f16(halves + block * kStride + kGroupRows);
+    } else {
+      const F32x16 outer = load_f16(halves + block / kBlocksPerSuper * kStride + kGroupRows);
+      if constexpr (kScalesPerBlock == 2) {
+        return mul(outer, load_high_nibbles(inner + (2 * block + part) * kGroupRows));
+      } else {
+        return mul(outer, load_u8(inner + block * kStride + kGroupRows));
+      }
+    }
+  }
+
+  HASTEN_INLINE void prefetch_block(int64_t block) const {
+    for (int64_t line = 0; line < kCodeBytes; line += 64) {
+      prefetch(codes_at + block * kCodeBytes + line);
+    }
+  }
+};
+
+/// Some blocks of a group with codes as bytes and scales as floats: what unpack() makes of a
+/// PackedGroup for use with many activation rows. Block indices count from the panel's first.
+template <int kScales, bool kHasOffsets, bool kWideCodes>
+struct Panel {
+  static constexpr int kScalesPerBlock = kScales;
+  static constexpr bool kOffsets = kHasOffsets;
+  static constexpr bool kWide = kWideCodes;
+
+  uint8_t* code_bytes;  // [blocks][8][64]
+  float* scales;        // [blocks * kScales][16]
+  float* offsets;       // [blocks * kScales][16]
+
+  template <int kIndex>
+  HASTEN_INLINE U8x64 codes(int64_t block) const {
+    return load_codes(code_bytes + block * 512 + kIndex * 64);
+  }
+  HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
+    return load(scales + (block * kScales + part) * kGroupRows);
+  }
+  HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
+    return load(offsets + (block * kScales + part) * kGroupRows);
+  }
+  HASTEN_INLINE void prefetch_block(int64_t) const {}
+};
+
+template <class Source, class Destination>
+inline void unpack(const Source& source, int64_t first_block, int64_t num_blocks,
+                   const Destination& panel) {
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    unroll<0, 8>([&](auto index) HASTEN_INLINE {
+      constexpr int kIndex = decltype(index)::value;
+      store_codes(panel.code_bytes + b * 512 + kIndex * 64,
+                  source.template codes<kIndex>(first_block + b));
+    });
+    for (int part = 0; part < Source::kScalesPerBlock; ++part) {
+      const int64_t at = (b * Source::kScalesPerBlock + part) * kGroupRows;
+      store(panel.scales + at, source.scale(first_block + b, part));
+      if constexpr (Source::kOffsets) {
+        store(panel.offsets + at, source.offset(first_block + b, part));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hasten::cpu

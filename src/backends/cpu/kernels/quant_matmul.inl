@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of quantised weights with int8 activations. Each output element is summed in one order,
+// block after block along the columns, however many rows there are:
+//   dot     = -zero_point * sum(x) + sum(code * x), in integers, exact;
+//   partial = dot * scale (+ sum(x) * offset), over the blocks of one activation scale;
+//   total   = total + partial * activation scale.
+// Few rows read the packed weights; many rows share a panel that is unpacked once.
+#pragma once
+
+#include "backends/cpu/kernels/output.inl"
+#include "backends/cpu/kernels/packed_weights.inl"
+
+namespace hasten::cpu {
+namespace {
+
+constexpr int64_t kPanelBlocks = 16;  // 2 groups x 16 blocks of bytes = 16 KiB: a third of L1
+constexpr int64_t kBlocksPerActivation = kActivationColumns / kBlockColumns;
+static_assert(kActivationColumns % kBlockColumns == 0);
+static_assert(kPanelBlocks % kBlocksPerActivation == 0);
+
+inline int32_t load_quad(const int8_t* p) {
+  int32_t quad;
+  __builtin_memcpy(&quad, p, sizeof quad);
+  return quad;
+}
+
+/// total[g][r] += weights of source g, blocks [first, first + count) of the matrix, times
+/// activation row `row + r`. Block b of the matrix is block b - source_first of the sources.
+template <int kGroups, int kRows, class Source>
+HASTEN_INLINE inline void accumulate(const Source* sources, const QuantizedRows& x, int64_t row,
+                                     int64_t first, int64_t count, int64_t source_first,
+                                     F32x16 (&total)[kGroups][kRows]) {
+  constexpr int kParts = Source::kScalesPerBlock;
+  const int8_t* values[kRows];
+  for (int r = 0; r < kRows; ++r) values[r] = x.values + (row + r) * x.columns;
+
+  for (int64_t group = first; group < first + count; group += kBlocksPerActivation) {
+    F32x16 partial[kGroups][kRows];
+    for (int g = 0; g < kGroups; ++g) {
+      for (int r = 0; r < kRows; ++r) partial[g][r] = zero();
+    }
+    const int64_t left = first + count - group;
+    const int64_t end = group + (left < kBlocksPerActivation ? left : kBlocksPerActivation);
+    for (int64_t b = group; b < end; ++b) {
+      for (int g = 0; g < kGroups; ++g) sources[g].prefetch_block(b - source_first + 8);
+      unroll<0, kParts>([&](auto part_index) HASTEN_INLINE {
+        constexpr int kPart = decltype(part_index)::value;
+        const int64_t sums_at = (b * kParts + kPart) * x.num_rows + row;
+        I32x16 dot[kGroups][kRows];
+        for (int r = 0; r < kRows; ++r) {
+          const I32x16 start = Source::kOffsets ? zero_i32() : set1_i32(x.start[sums_at + r]);
+          for (int g = 0; g < kGroups; ++g) dot[g][r] = start;
+        }
+        unroll<8 / kParts * kPart, 8 / kParts*(kPart + 1)>([&](auto index) HASTEN_INLINE {
+          constexpr int kIndex = decltype(index)::value;
+          U8x64 codes[kGroups];
+          for (int g = 0; g < kGroups; ++g) {
+            codes[g] = sources[g].template codes<kIndex>(b - source_first);
+          }
+          for (int r = 0; r < kRows; ++r) {
+            const int32_t quad = load_quad(values[r] + b * kBlockColumns + 4 * kIndex);
+            for (int g = 0; g < kGroups; ++g) {
+              dot[g][r] = Source::kWide ? dot4_wide(dot[g][r], codes[g], quad)
+                                        : dot4(dot[g][r], codes[g], quad);
+            }
+          }
+        });
+        for (int g = 0; g < kGroups; ++g) {
+          const F32x16 scale = sources[g].scale(b - source_first, kPart);
+          for (int r = 0; r < kRows; ++r) {
+            partial[g][r] = fma(to_float(dot[g][r]), scale, partial[g][r]);
+          }
+          if constexpr (Source::kOffsets) {
+            const F32x16 offset = sources[g].offset(b - source_first, kPart);
+            for (int r = 0; r < kRows; ++r) {
+              partial[g][r] = fma(set1(x.sums[sums_at + r]), offset, partial[g][r]);
+            }
+          }
+        }
+      });
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const F32x16 scale = set1(x.scales[group / kBlocksPerActivation * x.num_rows + row + r]);
+      for (int g = 0; g < kGroups; ++g) total[g][r] = fma(partial[g][r], scale, total[g][r]);
+    }
+  }
+}
+
+/// Up to kQuantDirectRows rows, straight from the packed groups.
+template <class Source>
+inline void quant_matmul_direct(const QuantMatmulTask& task) {
+  const int64_t blocks = task.x.columns / kBlockColumns;
+  with_constant<kQuantDirectRows>(task.x.num_rows, [&](auto rows) {
+    constexpr int kRows = decltype(rows)::value;
+    for (int64_t g = 0; g < task.num_groups; ++g) {
+      const Source source(task.groups + g * task.layout.group_bytes, task.layout);
+      F32x16 total[1][kRows];
+      for (int r = 0; r < kRows; ++r) total[0][r] = zero();
+      accumulate<1, kRows>(&source, task.x, 0, 0, blocks, 0, total);
+      for (int r = 0; r < kRows; ++r) {
+        store_output(total[0][r], task.bias, task.out + r * task.out_features,
+                     (task.first_group + g) * kGroupRows, task.out_features);
+      }
+    }
+  });
+}
+
+/// Rows [row, row + num_rows) and the groups of one register tile, panel after panel.
+template <class Source, class PanelType>
+inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, int64_t row,
+                              int64_t num_rows) {
+  constexpr int64_t kPanelBytes = kPanelBlocks * (512 + 2 * 2 * kGroupRows * 4);
+  static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
+  const int64_t blocks = task.x.columns / kBlockColumns;
+  PanelType panels[kQuantGroups];
+  for (int g = 0; g < kQuantGroups; ++g) {
+    panels[g].code_bytes = task.scratch + g * kPanelBytes;
+    panels[g].scales = reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * 512);
+    panels[g].offsets = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
+  }
+  // [num_rows][kQuantGroups][16], between panels
+  auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
+
+  for (int64_t first = 0; first < blocks; first += kPanelBlocks) {
+    const int64_t count = blocks - first < kPanelBlocks ? blocks - first : kPanelBlocks;
+    for (int g = 0; g < kQuantGroups; ++g) {
+      // The last tile may have groups too few; it repeats its last one and does not store it.
+      const int64_t group = tile + g < task.num_groups ? tile + g : task.num_groups - 1;
+      unpack(Source(task.groups + group * task.layout.group_bytes, task.layout), first, count,
+             panels[g]);
+    }
+    for (int64_t r = 0; r < num_rows; r += kQuantRows) {
+      with_constant<kQuantRows>(num_rows - r, [&](auto rows) {
+        constexpr int kRows = decltype(rows)::value;
+        F32x16 total[kQuantGroups][kRows];
+        for (int i = 0; i < kRows; ++i) {
+          for (int g = 0; g < kQuantGroups; ++g) {
+            float* sum = sums + ((r + i) * kQuantGroups + g) * kGroupRows;
+            total[g][i] = first == 0 ? zero() : load(sum);
+          }
+        }
+        accumulate<kQuantGroups, kRows>(panels, task.x, row + r, first, count, first, total);
+        for (int i = 0; i < kRows; ++i) {
+          for (int g = 0; g < kQuantGroups; ++g) {
+            if (first + count < blocks) {
+              store(sums + ((r + i) * kQuantGroups + g) * kGroupRows, total[g][i]);
+            } else if (tile + g < task.num_groups) {
+              store_output(total[g][i], task.bias, task.out + (row + r + i) * task.out_features,
+                           (task.first_group + tile + g) * kGroupRows, task.out_features);
+            }
+          }
+        }
+      });
+    }
+  }
+}
+
+template <const PackedFormat& kFormat>
+inline void quant_matmul(const QuantMatmulTask& task) {
+  using Source = PackedGroup<kFormat>;
+  using PanelType =
+      Panel<Source::kScalesPerBlock, Source::kOffsets, Source::kWide && kWideDotDiffers>;
+  if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_direct<Source>(task);
+  for (int64_t row = 0; row < task.x.num_rows; row += kPassRows) {
+    const int64_t left = task.x.num_rows - row;
+    for (int64_t tile = 0; tile < task.num_groups; tile += kQuantGroups) {
+      quant_matmul_pass<Source, PanelType>(task, tile, row, left < kPassRows ? left : kPassRows);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hasten::cpu

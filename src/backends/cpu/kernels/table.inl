@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// All kernels, compiled once per instruction set by the file that includes this one behind its
+// simd header. Everything has internal linkage; only the table leaves the file.
+#pragma once
+
+#include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/attention.inl"
+#include "backends/cpu/kernels/elementwise.inl"
+#include "backends/cpu/kernels/float_matmul.inl"
+#include "backends/cpu/kernels/peak.inl"
+#include "backends/cpu/kernels/quant_matmul.inl"
+
+namespace hasten::cpu {
+namespace {
+
+constexpr KernelTable make_kernel_table(const char* name) {
+  return {
+      .name = name,
+      .quant_matmul = {quant_matmul<kPackQ4_0>, quant_matmul<kPackQ4_1>, quant_matmul<kPackQ5_0>,
+                       quant_matmul<kPackQ5_1>, quant_matmul<kPackQ8_0>, quant_matmul<kPackQ2K>,
+                       quant_matmul<kPackQ3K>, quant_matmul<kPackQ4K>, quant_matmul<kPackQ5K>,
+                       quant_matmul<kPackQ6K>, quant_matmul<kPackIq4Nl>, quant_matmul<kPackIq4Xs>},
+      .float_matmul = {float_matmul<FloatKind::f32>, float_matmul<FloatKind::f16>,
+                       float_matmul<FloatKind::bf16>},
+      .quantize_row = quantize_row,
+      .rms_norm_row = rms_norm_row,
+      .add = add_row,
+      .gate = gate_row,
+      .soft_cap = soft_cap_row,
+      .exp = exp_row,
+      .rope_token = rope_token,
+      .kv_store = kv_store,
+      .kv_load = kv_load,
+      .attend_tile = attend_tile,
+      .merge_softmax = merge_softmax,
+      .read_bytes = read_bytes,
+      .peak_int8 = peak_int8,
+      .peak_bf16 = peak_bf16,
+      .peak_f32 = peak_f32,
+  };
+}
+
+}  // namespace
+}  // namespace hasten::cpu

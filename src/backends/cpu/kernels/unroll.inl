@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops unrolled by the language, where an index must be a constant.
+#pragma once
+
+#define HASTEN_INLINE __attribute__((always_inline))
+
+namespace hasten::cpu {
+namespace {
+
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
+
+/// f(Constant<begin>), ..., f(Constant<end - 1>).
+template <int kBegin, int kEnd, class F>
+HASTEN_INLINE inline void unroll(F&& f) {
+  if constexpr (kBegin < kEnd) {
+    f(Constant<kBegin>{});
+    unroll<kBegin + 1, kEnd>(f);
+  }
+}
+
+/// f(Constant<n>) for n in [1, kMax].
+template <int kMax, class F>
+inline void with_constant(int64_t n, F&& f) {
+  if constexpr (kMax > 1) {
+    if (n < kMax) return with_constant<kMax - 1>(n, f);
+  }
+  f(Constant<kMax>{});
+}
+
+}  // namespace
+}  // namespace hasten::cpu

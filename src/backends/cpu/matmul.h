@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products: weights as this backend keeps them, and how their work is split over threads.
+#pragma once
+
+#include <span>
+
+#include "backends/cpu/memory.h"
+#include "backends/cpu/pack.h"
+#include "backends/cpu/workers.h"
+#include "ops/backend.h"
+
+namespace hasten::cpu {
+
+/// A weight in groups of 16 rows, or still in the file and packed tile by tile while it is used.
+class CpuWeight final : public ops::Weight {
+ public:
+  CpuWeight(const Tensor& source, const WeightLayout& layout, Memory packed)
+      : Weight(source), layout_(layout), packed_(std::move(packed)) {}
+
+  const WeightLayout& layout() const { return layout_; }
+  bool is_packed() const { return packed_.data() != nullptr; }
+  const uint8_t* group(int64_t index) const {
+    return packed_.data() + index * layout_.group.group_bytes;
+  }
+
+ private:
+  WeightLayout layout_;
+  Memory packed_;
+};
+
+/// Not thread-safe: it owns the scratch memory of one backend.
+class Matmul {
+ public:
+  Matmul(const KernelTable& kernels, Workers& workers);
+
+  /// Packs on all threads, or leaves the weight in the file: without `repack`, or when memory is
+  /// short. The products are the same numbers either way.
+  std::unique_ptr<CpuWeight> prepare(const Tensor& source, bool repack);
+  void reserve(const ops::StepLimits& limits);
+
+  /// Products of the same x and rows.
+  void run(std::span<const ops::MatmulParams> group);
+
+ private:
+  struct Rows {
+    const float* x = nullptr;  // [count, columns]
+    int64_t count = 0;
+    int64_t columns = 0;
+  };
+
+  Rows gather(const ops::MatmulParams& params);
+  void quantize(const Rows& rows);
+  void prepare_sums(const PackedFormat& format, const Rows& rows);
+  void multiply(const ops::MatmulParams& params, const Rows& rows);
+  void multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
+                       int64_t count, int32_t thread);
+
+  const KernelTable& kernels_;
+  Workers& workers_;
+  Scratch gathered_;         // [rows, columns] f32
+  Scratch values_;           // [rows, columns] int8
+  Scratch scales_;           // [columns / kActivationColumns, rows] f32
+  Scratch half_sums_;        // [columns / 16, rows] int32
+  Scratch sums_;             // [scales of a weight's row, rows] int32 or f32
+  Scratch thread_scratch_;   // [threads] of kMatmulScratchBytes
+  Scratch unpacked_groups_;  // [threads] of a tile of groups, for weights left in the file
+  int64_t largest_tile_bytes_ = 0;
+};
+
+}  // namespace hasten::cpu

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the CPU backend keeps quantised matrices: groups of 16 rows, so that one SIMD lane is one
+// row.
+#pragma once
+
+#include <stdint.h>
+
+namespace hasten::cpu {
+
+/// Rows of a group: the 32-bit lanes of a 512-bit register.
+inline constexpr int kGroupRows = 16;
+/// Columns of a block. The codes of a group's block are eight vectors of 64 bytes; byte 4 * r + t
+/// of vector j belongs to row r and column 4 * j + t, which is what a 4-way dot product wants.
+inline constexpr int kBlockColumns = 32;
+inline constexpr int kBlocksPerSuper = 8;  // blocks that share the outer scale of a k-quant
+
+/// Where the bits of a code lie. Nibbles: vector j is the low (even j) or high half of the bytes of
+/// vector j / 2 of four. A plane of one bit: one vector, bit j of a byte for vector j. Planes of
+/// two bits: two vectors, bits 2 * (j % 4) of vector j / 4.
+enum class CodeBits : uint8_t {
+  bits2,      // planes of two
+  bits2_1,    // planes of two, then the third bit in a plane of one
+  nibbles,    // four bits
+  nibbles_1,  // nibbles, then the fifth bit in a plane of one
+  nibbles_2,  // nibbles, then the upper two in planes of two
+  bytes,      // eight vectors as they are
+};
+
+/// Bytes of the codes of one group's block.
+constexpr int64_t code_bytes(CodeBits bits) {
+  switch (bits) {
+    case CodeBits::bits2:
+      return 128;
+    case CodeBits::bits2_1:
+      return 192;
+    case CodeBits::nibbles:
+      return 256;
+    case CodeBits::nibbles_1:
+      return 320;
+    case CodeBits::nibbles_2:
+      return 384;
+    case CodeBits::bytes:
+      return 512;
+  }
+  return 0;
+}
+
+/// One way to keep a matrix: element = scale * (code - zero_point) + offset, exactly what the file
+/// says. The scale is a binary16, or the product of a binary16 per 256 columns and a small integer.
+struct PackedFormat {
+  CodeBits bits;
+  bool lookup;           // codes are nibbles that index the levels of iq4_nl, biased by 128
+  bool super_scales;     // an outer scale per 256 columns and integer scales inside
+  bool signed_scales;    // the integer scales are int8 rather than uint8
+  int scales_per_block;  // 1, or 2: one per 16 columns
+  bool offsets;          // the blocks have offsets (then zero_point is 0)
+  int zero_point;
+};
+
+inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8};
+inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0};
+inline constexpr PackedFormat kPackQ5_0{CodeBits::nibbles_1, false, false, false, 1, false, 16};
+inline constexpr PackedFormat kPackQ5_1{CodeBits::nibbles_1, false, false, false, 1, true, 0};
+inline constexpr PackedFormat kPackQ8_0{CodeBits::bytes, false, false, false, 1, false, 128};
+inline constexpr PackedFormat kPackQ2K{CodeBits::bits2, false, true, false, 2, true, 0};
+inline constexpr PackedFormat kPackQ3K{CodeBits::bits2_1, false, true, true, 2, false, 4};
+inline constexpr PackedFormat kPackQ4K{CodeBits::nibbles, false, true, false, 1, true, 0};
+inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0};
+inline constexpr PackedFormat kPackQ6K{CodeBits::nibbles_2, false, true, true, 2, false, 32};
+inline constexpr PackedFormat kPackIq4Nl{CodeBits::nibbles, true, false, false, 1, false, 128};
+inline constexpr PackedFormat kPackIq4Xs{CodeBits::nibbles, true, true, true, 1, false, 128};
+
+/// The packed formats in one order: the index of a kernel in KernelTable::quant_matmul.
+enum class PackedKind : uint8_t {
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  iq4_xs,
+};
+inline constexpr int kNumPackedKinds = 12;
+inline constexpr PackedFormat kPackedFormats[kNumPackedKinds] = {
+    kPackQ4_0, kPackQ4_1, kPackQ5_0, kPackQ5_1, kPackQ8_0,  kPackQ2K,
+    kPackQ3K,  kPackQ4K,  kPackQ5K,  kPackQ6K,  kPackIq4Nl, kPackIq4Xs};
+
+/// The parts of one group of rows, one behind the other, each a stream in the order of the columns:
+///   codes   code_bytes(bits) per block;
+///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16;
+///   inner   super-scaled only: [scales_per_block * blocks][scale, then offset if any][16 rows]
+///           bytes; with two scales per block and offsets (q2_k) both share a byte, scale low.
+struct GroupLayout {
+  int64_t halves_at = 0;    // bytes from the start of the group
+  int64_t inner_at = 0;     // bytes
+  int64_t group_bytes = 0;  // a multiple of 64
+};
+
+constexpr int64_t round_to_line(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+constexpr GroupLayout group_layout(const PackedFormat& format, int64_t columns) {
+  const int64_t blocks = columns / kBlockColumns;
+  const int64_t per_scale = format.offsets ? 2 * kGroupRows : kGroupRows;
+  GroupLayout layout;
+  layout.halves_at = blocks * code_bytes(format.bits);
+  const int64_t halves = format.super_scales ? blocks / kBlocksPerSuper : blocks;
+  layout.inner_at = round_to_line(layout.halves_at + halves * per_scale * 2);
+  int64_t inner_bytes = 0;
+  if (format.super_scales) {
+    inner_bytes = format.scales_per_block == 2 ? blocks * 2 * kGroupRows : blocks * per_scale;
+  }
+  layout.group_bytes = round_to_line(layout.inner_at + inner_bytes);
+  return layout;
+}
+
+}  // namespace hasten::cpu

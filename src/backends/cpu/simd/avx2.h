@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen lanes on AVX2 with FMA and F16C: two registers per value.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace hasten::cpu {
+namespace {
+
+struct F32x16 {
+  __m256 low, high;
+};
+struct I32x16 {
+  __m256i low, high;
+};
+struct U8x64 {
+  __m256i low, high;
+};
+
+// Register tiles (16 registers): the accumulators take twice their number.
+constexpr int kQuantGroups = 1;
+constexpr int kQuantRows = 3;
+constexpr int kQuantDirectRows = 2;  // rows that read packed weights without a panel
+constexpr int kFloatGroups = 2;
+constexpr int kFloatRows = 3;
+constexpr bool kWideDotDiffers = true;
+
+inline F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline F32x16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline F32x16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store(float* p, F32x16 v) {
+  _mm256_storeu_ps(p, v.low);
+  _mm256_storeu_ps(p + 8, v.high);
+}
+/// The first n < 16 elements; the other lanes are zero.
+inline F32x16 load_first(const float* p, int64_t n) {
+  float lanes[16] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return load(lanes);
+}
+inline void store_first(float* p, F32x16 v, int64_t n) {
+  float lanes[16];
+  store(lanes, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+inline F32x16 add(F32x16 a, F32x16 b) {
+  return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+inline F32x16 sub(F32x16 a, F32x16 b) {
+  return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+inline F32x16 mul(F32x16 a, F32x16 b) {
+  return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+inline F32x16 div(F32x16 a, F32x16 b) {
+  return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+/// a > b ? a : b, so b where either is NaN.
+inline F32x16 max(F32x16 a, F32x16 b) {
+  return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+/// a < b ? a : b, so b where either is NaN.
+inline F32x16 min(F32x16 a, F32x16 b) {
+  return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
+inline F32x16 abs(F32x16 a) {
+  const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  return {_mm256_and_ps(a.low, mask), _mm256_and_ps(a.high, mask)};
+}
+/// a < b ? x : y.
+inline F32x16 select_less(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+  return {_mm256_blendv_ps(y.low, x.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),
+          _mm256_blendv_ps(y.high, x.high, _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ))};
+}
+inline float reduce_add(F32x16 v) {
+  const __m256 eight = _mm256_add_ps(v.low, v.high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline I32x16 zero_i32() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline I32x16 set1_i32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline int32_t reduce_add_i32(I32x16 v) {
+  const __m256i eight = _mm256_add_epi32(v.low, v.high);
+  const __m128i four =
+      _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+inline F32x16 to_float(I32x16 v) { return {_mm256_cvtepi32_ps(v.low), _mm256_cvtepi32_ps(v.high)}; }
+/// To nearest, ties to even; |v| < 2^22.
+inline I32x16 to_int(F32x16 v) { return {_mm256_cvtps_epi32(v.low), _mm256_cvtps_epi32(v.high)}; }
+/// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
+inline F32x16 power_of_two(I32x16 n) {
+  const auto half = [](__m256i exponent) {
+    const __m256i biased = _mm256_add_epi32(exponent, _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_max_epi32(biased, _mm256_setzero_si256()), 23));
+  };
+  return {half(n.low), half(n.high)};
+}
+/// Bit patterns of |v|, largest of all lanes: orders numbers, infinity and NaN.
+inline uint32_t max_magnitude_bits(F32x16 v) {
+  const F32x16 magnitude = abs(v);
+  const __m256i eight =
+      _mm256_max_epi32(_mm256_castps_si256(magnitude.low), _mm256_castps_si256(magnitude.high));
+  const __m128i four =
+      _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1))));
+}
+
+/// The low byte of each lane.
+inline void store_i8(int8_t* p, I32x16 v) {
+  int32_t lanes[16];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), v.low);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes + 8), v.high);
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(lanes[i]);
+}
+inline __m128i load_8_bytes(const uint8_t* p) {
+  return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+}
+inline F32x16 load_i8(const uint8_t* p) {
+  return to_float(
+      {_mm256_cvtepi8_epi32(load_8_bytes(p)), _mm256_cvtepi8_epi32(load_8_bytes(p + 8))});
+}
+inline I32x16 widen_u8(const uint8_t* p) {
+  return {_mm256_cvtepu8_epi32(load_8_bytes(p)), _mm256_cvtepu8_epi32(load_8_bytes(p + 8))};
+}
+inline F32x16 load_u8(const uint8_t* p) { return to_float(widen_u8(p)); }
+/// The low (high) nibbles of 16 bytes.
+inline F32x16 load_low_nibbles(const uint8_t* p) {
+  const I32x16 v = widen_u8(p);
+  const __m256i mask = _mm256_set1_epi32(15);
+  return to_float({_mm256_and_si256(v.low, mask), _mm256_and_si256(v.high, mask)});
+}
+inline F32x16 load_high_nibbles(const uint8_t* p) {
+  const I32x16 v = widen_u8(p);
+  return to_float({_mm256_srli_epi32(v.low, 4), _mm256_srli_epi32(v.high, 4)});
+}
+
+inline __m128i load_8_halves(const uint16_t* p) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+inline F32x16 load_f16(const uint16_t* p) {
+  return {_mm256_cvtph_ps(load_8_halves(p)), _mm256_cvtph_ps(load_8_halves(p + 8))};
+}
+inline void store_f16(uint16_t* p, F32x16 v) {
+  constexpr int kRounding = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v.low, kRounding));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(v.high, kRounding));
+}
+inline F32x16 load_bf16(const uint16_t* p) {
+  const auto half = [](__m128i v) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+  };
+  return {half(load_8_halves(p)), half(load_8_halves(p + 8))};
+}
+/// To nearest even; NaN stays NaN.
+inline void store_bf16(uint16_t* p, F32x16 v) {
+  const auto half = [](__m256 x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded =
+        _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+  };
+  const __m256i packed = _mm256_packus_epi32(half(v.low), half(v.high));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+}
+inline U8x64 load_codes(const uint8_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
+}
+inline void store_codes(uint8_t* p, U8x64 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), v.high);
+}
+/// Of 16 pairs of bf16: the first (second) of each pair.
+inline F32x16 load_bf16_even(const uint8_t* p) {
+  const U8x64 v = load_codes(p);
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(v.low, 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(v.high, 16))};
+}
+inline F32x16 load_bf16_odd(const uint8_t* p) {
+  const U8x64 v = load_codes(p);
+  const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+  return {_mm256_castsi256_ps(_mm256_and_si256(v.low, mask)),
+          _mm256_castsi256_ps(_mm256_and_si256(v.high, mask))};
+}
+
+/// Bytes shifted left (kLeft > 0) or right (kLeft < 0) and masked.
+template <int kLeft>
+inline U8x64 shift_and(U8x64 v, uint8_t mask) {
+  if constexpr (kLeft > 0) {
+    v = {_mm256_slli_epi16(v.low, kLeft), _mm256_slli_epi16(v.high, kLeft)};
+  }
+  if constexpr (kLeft < 0) {
+    v = {_mm256_srli_epi16(v.low, -kLeft), _mm256_srli_epi16(v.high, -kLeft)};
+  }
+  const __m256i bits = _mm256_set1_epi8(static_cast<char>(mask));
+  return {_mm256_and_si256(v.low, bits), _mm256_and_si256(v.high, bits)};
+}
+inline U8x64 bit_or(U8x64 a, U8x64 b) {
+  return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)};
+}
+/// table[index], index < 16.
+inline U8x64 lookup(const uint8_t* table, U8x64 index) {
+  const __m256i levels =
+      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm256_shuffle_epi8(levels, index.low), _mm256_shuffle_epi8(levels, index.high)};
+}
+/// sum[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
+/// Codes below 128 only: a pair of products is at most 2 * 127 * 127, which int16 holds.
+inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
+  const __m256i x = _mm256_set1_epi32(quad);
+  const __m256i ones = _mm256_set1_epi16(1);
+  const __m256i low = _mm256_madd_epi16(_mm256_maddubs_epi16(codes.low, x), ones);
+  const __m256i high = _mm256_madd_epi16(_mm256_maddubs_epi16(codes.high, x), ones);
+  return {_mm256_add_epi32(sum.low, low), _mm256_add_epi32(sum.high, high)};
+}
+/// As dot4, for codes of all eight bits: pairs of int16, even bytes and odd bytes apart.
+inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) {
+  const __m256i x = _mm256_set1_epi32(quad);
+  const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
+  const __m256i x_odd = _mm256_srai_epi16(x, 8);
+  const auto products = [&](__m256i c) {
+    const __m256i even = _mm256_and_si256(c, _mm256_set1_epi16(0xff));
+    const __m256i odd = _mm256_srli_epi16(c, 8);
+    return _mm256_add_epi32(_mm256_madd_epi16(even, x_even), _mm256_madd_epi16(odd, x_odd));
+  };
+  return {_mm256_add_epi32(sum.low, products(codes.low)),
+          _mm256_add_epi32(sum.high, products(codes.high))};
+}
+
+inline void prefetch(const uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+
+/// No unit for bf16 here: what peak_bf16 measures is the f32 one, two operations per lane.
+inline F32x16 dot2_bf16(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, fma(a, b, sum)); }
+
+}  // namespace
+}  // namespace hasten::cpu

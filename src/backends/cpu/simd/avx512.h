@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen lanes on AVX-512 (F, BW, DQ, VL, VNNI, BF16): one register per value.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace hasten::cpu {
+namespace {
+
+using F32x16 = __m512;
+using I32x16 = __m512i;
+using U8x64 = __m512i;
+
+// Register tiles (32 registers): accumulators, weights and a broadcast must fit together.
+constexpr int kQuantGroups = 2;  // 2 x 6 integer and 2 x 6 float accumulators
+constexpr int kQuantRows = 6;
+constexpr int kQuantDirectRows = 3;  // rows that read packed weights without a panel
+constexpr int kFloatGroups = 4;      // 4 x 6 accumulators
+constexpr int kFloatRows = 6;
+constexpr bool kWideDotDiffers = false;
+
+inline F32x16 zero() { return _mm512_setzero_ps(); }
+inline F32x16 set1(float x) { return _mm512_set1_ps(x); }
+inline F32x16 load(const float* p) { return _mm512_loadu_ps(p); }
+inline void store(float* p, F32x16 v) { _mm512_storeu_ps(p, v); }
+inline __mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>((1U << n) - 1U); }
+/// The first n < 16 elements; the other lanes are zero.
+inline F32x16 load_first(const float* p, int64_t n) {
+  return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+inline void store_first(float* p, F32x16 v, int64_t n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), v);
+}
+inline F32x16 add(F32x16 a, F32x16 b) { return _mm512_add_ps(a, b); }
+inline F32x16 sub(F32x16 a, F32x16 b) { return _mm512_sub_ps(a, b); }
+inline F32x16 mul(F32x16 a, F32x16 b) { return _mm512_mul_ps(a, b); }
+inline F32x16 div(F32x16 a, F32x16 b) { return _mm512_div_ps(a, b); }
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
+/// a > b ? a : b, so b where either is NaN.
+inline F32x16 max(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
+/// a < b ? a : b, so b where either is NaN.
+inline F32x16 min(F32x16 a, F32x16 b) { return _mm512_min_ps(a, b); }
+inline F32x16 abs(F32x16 a) { return _mm512_abs_ps(a); }
+/// a < b ? x : y.
+inline F32x16 select_less(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
+}
+inline float reduce_add(F32x16 v) { return _mm512_reduce_add_ps(v); }
+
+inline I32x16 zero_i32() { return _mm512_setzero_si512(); }
+inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
+inline int32_t reduce_add_i32(I32x16 v) { return _mm512_reduce_add_epi32(v); }
+inline F32x16 to_float(I32x16 v) { return _mm512_cvtepi32_ps(v); }
+/// To nearest, ties to even; |v| < 2^22.
+inline I32x16 to_int(F32x16 v) { return _mm512_cvtps_epi32(v); }
+/// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
+inline F32x16 power_of_two(I32x16 n) {
+  const I32x16 biased = _mm512_add_epi32(n, _mm512_set1_epi32(127));
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_max_epi32(biased, _mm512_setzero_si512()), 23));
+}
+/// Bit patterns of |v|, largest of all lanes: orders numbers, infinity and NaN.
+inline uint32_t max_magnitude_bits(F32x16 v) {
+  return static_cast<uint32_t>(_mm512_reduce_max_epi32(_mm512_castps_si512(abs(v))));
+}
+
+/// The low byte of each lane.
+inline void store_i8(int8_t* p, I32x16 v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+}
+inline F32x16 load_i8(const uint8_t* p) {
+  return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+inline F32x16 load_u8(const uint8_t* p) {
+  return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+/// The low (high) nibbles of 16 bytes.
+inline F32x16 load_low_nibbles(const uint8_t* p) {
+  const I32x16 v = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return to_float(_mm512_and_si512(v, _mm512_set1_epi32(15)));
+}
+inline F32x16 load_high_nibbles(const uint8_t* p) {
+  const I32x16 v = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return to_float(_mm512_srli_epi32(v, 4));
+}
+
+inline F32x16 load_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline void store_f16(uint16_t* p, F32x16 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+inline F32x16 load_bf16(const uint16_t* p) {
+  const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+/// To nearest even with integers: vcvtneps2bf16 would flush subnormals.
+inline void store_bf16(uint16_t* p, F32x16 v) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i top = _mm512_srli_epi32(_mm512_mask_blend_epi32(nan, rounded, quiet), 16);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(top));
+}
+/// Of 16 pairs of bf16: the first (second) of each pair.
+inline F32x16 load_bf16_even(const uint8_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+}
+inline F32x16 load_bf16_odd(const uint8_t* p) {
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+}
+
+inline U8x64 load_codes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+inline void store_codes(uint8_t* p, U8x64 v) { _mm512_storeu_si512(p, v); }
+/// Bytes shifted left (kLeft > 0) or right (kLeft < 0) and masked.
+template <int kLeft>
+inline U8x64 shift_and(U8x64 v, uint8_t mask) {
+  if constexpr (kLeft > 0) v = _mm512_slli_epi16(v, kLeft);
+  if constexpr (kLeft < 0) v = _mm512_srli_epi16(v, -kLeft);
+  return _mm512_and_si512(v, _mm512_set1_epi8(static_cast<char>(mask)));
+}
+inline U8x64 bit_or(U8x64 a, U8x64 b) { return _mm512_or_si512(a, b); }
+/// table[index], index < 16.
+inline U8x64 lookup(const uint8_t* table, U8x64 index) {
+  const __m128i levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), index);
+}
+/// sum[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
+inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
+  return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(quad));
+}
+/// As dot4, for codes of all eight bits.
+inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum, codes, quad); }
+
+inline void prefetch(const uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+
+/// Sum of 16 bf16 pair products per lane: what peak_bf16 measures.
+inline F32x16 dot2_bf16(F32x16 sum, F32x16 a, F32x16 b) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+
+}  // namespace
+}  // namespace hasten::cpu

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen lanes on any machine: the compiler's vector extension, lowered to what the target has.
+#pragma once
+
+#include <stdint.h>
+
+namespace hasten::cpu {
+namespace {
+
+typedef float F32x16 __attribute__((vector_size(64)));
+typedef int32_t I32x16 __attribute__((vector_size(64)));
+typedef uint8_t U8x64 __attribute__((vector_size(64)));
+typedef uint32_t U32x16 __attribute__((vector_size(64)));
+
+// Register tiles: a value takes four of 16 registers with SSE2 or NEON.
+constexpr int kQuantGroups = 1;
+constexpr int kQuantRows = 2;
+constexpr int kQuantDirectRows = 2;  // rows that read packed weights without a panel
+constexpr int kFloatGroups = 1;
+constexpr int kFloatRows = 2;
+constexpr bool kWideDotDiffers = false;
+
+inline F32x16 set1(float x) { return x - F32x16{}; }
+inline F32x16 zero() { return F32x16{}; }
+inline F32x16 load(const float* p) {
+  F32x16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store(float* p, F32x16 v) { __builtin_memcpy(p, &v, sizeof v); }
+/// The first n < 16 elements; the other lanes are zero.
+inline F32x16 load_first(const float* p, int64_t n) {
+  F32x16 v{};
+  for (int64_t i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+}
+inline void store_first(float* p, F32x16 v, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+}
+inline F32x16 add(F32x16 a, F32x16 b) { return a + b; }
+inline F32x16 sub(F32x16 a, F32x16 b) { return a - b; }
+inline F32x16 mul(F32x16 a, F32x16 b) { return a * b; }
+inline F32x16 div(F32x16 a, F32x16 b) { return a / b; }
+/// Two roundings: not every machine has the fused one.
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return a * b + c; }
+/// a > b ? a : b, so b where either is NaN.
+inline F32x16 max(F32x16 a, F32x16 b) { return a > b ? a : b; }
+/// a < b ? a : b, so b where either is NaN.
+inline F32x16 min(F32x16 a, F32x16 b) { return a < b ? a : b; }
+inline F32x16 abs(F32x16 a) {
+  return reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(a) & 0x7fffffff);
+}
+/// a < b ? x : y.
+inline F32x16 select_less(F32x16 a, F32x16 b, F32x16 x, F32x16 y) { return a < b ? x : y; }
+inline float reduce_add(F32x16 v) {
+  float sums[8];
+  for (int i = 0; i < 8; ++i) sums[i] = v[i] + v[i + 8];
+  for (int i = 0; i < 4; ++i) sums[i] += sums[i + 4];
+  return (sums[0] + sums[2]) + (sums[1] + sums[3]);
+}
+
+inline I32x16 zero_i32() { return I32x16{}; }
+inline I32x16 set1_i32(int32_t x) { return x - I32x16{}; }
+inline int32_t reduce_add_i32(I32x16 v) {
+  int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum += v[i];
+  return sum;
+}
+inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
+/// To nearest, ties to even; |v| < 2^22. Adding 1.5 * 2^23 leaves the integer in the low bits.
+inline I32x16 to_int(F32x16 v) { return reinterpret_cast<I32x16>(v + 0x1.8p23F) - 0x4b400000; }
+/// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
+inline F32x16 power_of_two(I32x16 n) {
+  const I32x16 biased = n + 127;
+  return reinterpret_cast<F32x16>((biased > 0 ? biased : I32x16{}) << 23);
+}
+/// Bit patterns of |v|, largest of all lanes: orders numbers, infinity and NaN.
+inline uint32_t max_magnitude_bits(F32x16 v) {
+  const I32x16 bits = reinterpret_cast<I32x16>(abs(v));
+  int32_t largest = 0;
+  for (int i = 0; i < 16; ++i) largest = bits[i] > largest ? bits[i] : largest;
+  return static_cast<uint32_t>(largest);
+}
+
+/// The low byte of each lane.
+inline void store_i8(int8_t* p, I32x16 v) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(v[i]);
+}
+inline F32x16 load_i8(const uint8_t* p) {
+  I32x16 v{};
+  for (int i = 0; i < 16; ++i) v[i] = static_cast<int8_t>(p[i]);
+  return to_float(v);
+}
+inline F32x16 load_u8(const uint8_t* p) {
+  I32x16 v{};
+  for (int i = 0; i < 16; ++i) v[i] = p[i];
+  return to_float(v);
+}
+/// The low (high) nibbles of 16 bytes.
+inline F32x16 load_low_nibbles(const uint8_t* p) {
+  I32x16 v{};
+  for (int i = 0; i < 16; ++i) v[i] = p[i] & 15;
+  return to_float(v);
+}
+inline F32x16 load_high_nibbles(const uint8_t* p) {
+  I32x16 v{};
+  for (int i = 0; i < 16; ++i) v[i] = p[i] >> 4;
+  return to_float(v);
+}
+
+inline U32x16 load_u16(const uint16_t* p) {
+  U32x16 v{};
+  for (int i = 0; i < 16; ++i) v[i] = p[i];
+  return v;
+}
+inline void store_u16(uint16_t* p, U32x16 v) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<uint16_t>(v[i]);
+}
+/// Numbers and subnormals by a multiplication with 2^112; infinity and NaN by their exponent.
+inline F32x16 load_f16(const uint16_t* p) {
+  const U32x16 half = load_u16(p);
+  const U32x16 magnitude = (half & 0x7fffU) << 13;
+  const F32x16 number = reinterpret_cast<F32x16>(magnitude) * 0x1p112F;
+  const U32x16 special = magnitude | 0x7f800000U;
+  const U32x16 bits = magnitude >= 0x0f800000U ? special : reinterpret_cast<U32x16>(number);
+  return reinterpret_cast<F32x16>(bits | (half & 0x8000U) << 16);
+}
+/// To nearest even: in a subnormal result by adding 0.5, whose last bit is 2^-24, else with
+/// integers.
+inline void store_f16(uint16_t* p, F32x16 v) {
+  const U32x16 bits = reinterpret_cast<U32x16>(v);
+  const U32x16 magnitude = bits & 0x7fffffffU;
+  const U32x16 rounded = (magnitude + 0xfffU + ((magnitude >> 13) & 1U) - 0x38000000U) >> 13;
+  const U32x16 tiny =
+      reinterpret_cast<U32x16>(reinterpret_cast<F32x16>(magnitude) + 0.5F) - 0x3f000000U;
+  U32x16 half = magnitude < 0x38800000U ? tiny : rounded;
+  half = magnitude >= 0x477ff000U ? U32x16{} + 0x7c00U : half;
+  half = magnitude > 0x7f800000U ? U32x16{} + 0x7e00U : half;
+  store_u16(p, half | ((bits >> 16) & 0x8000U));
+}
+inline F32x16 load_bf16(const uint16_t* p) { return reinterpret_cast<F32x16>(load_u16(p) << 16); }
+/// To nearest even; NaN stays NaN.
+inline void store_bf16(uint16_t* p, F32x16 v) {
+  const U32x16 bits = reinterpret_cast<U32x16>(v);
+  const U32x16 rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const U32x16 quiet = (bits >> 16) | 0x40U;
+  store_u16(p, (bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+/// Of 16 pairs of bf16 in a little-endian order: the first (second) of each pair.
+inline F32x16 load_bf16_even(const uint8_t* p) {
+  U32x16 pairs;
+  __builtin_memcpy(&pairs, p, sizeof pairs);
+  return reinterpret_cast<F32x16>(pairs << 16);
+}
+inline F32x16 load_bf16_odd(const uint8_t* p) {
+  U32x16 pairs;
+  __builtin_memcpy(&pairs, p, sizeof pairs);
+  return reinterpret_cast<F32x16>(pairs & 0xffff0000U);
+}
+
+inline U8x64 load_codes(const uint8_t* p) {
+  U8x64 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store_codes(uint8_t* p, U8x64 v) { __builtin_memcpy(p, &v, sizeof v); }
+/// Bytes shifted left (kLeft > 0) or right (kLeft < 0) and masked.
+template <int kLeft>
+inline U8x64 shift_and(U8x64 v, uint8_t mask) {
+  if constexpr (kLeft > 0) v = v << kLeft;
+  if constexpr (kLeft < 0) v = v >> -kLeft;
+  return v & mask;
+}
+inline U8x64 bit_or(U8x64 a, U8x64 b) { return a | b; }
+/// table[index], index < 16.
+__attribute__((noinline)) inline U8x64 lookup(const uint8_t* table, U8x64 index) {
+  U8x64 v{};
+  for (int i = 0; i < 64; ++i) v[i] = table[index[i]];
+  return v;
+}
+/// sum[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
+/// Little-endian: byte t of a lane is its bits from 8 * t.
+inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
+  const U32x16 lanes = reinterpret_cast<U32x16>(codes);
+  for (int t = 0; t < 4; ++t) {
+    const int32_t x = static_cast<int8_t>(static_cast<uint32_t>(quad) >> (8 * t));
+    sum += reinterpret_cast<I32x16>((lanes >> (8 * t)) & 0xffU) * x;
+  }
+  return sum;
+}
+/// As dot4, for codes of all eight bits.
+inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum, codes, quad); }
+
+inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
+
+/// No unit for bf16 here: what peak_bf16 measures is the f32 one, two operations per lane.
+inline F32x16 dot2_bf16(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, fma(a, b, sum)); }
+
+}  // namespace
+}  // namespace hasten::cpu

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The threads that share the work of one operation.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace hasten::cpu {
+
+/// A pool in which the caller of run() is thread 0. Between two runs the others spin for a few
+/// microseconds, because the next operation usually follows at once, and then sleep: idle costs
+/// nothing. run() and for_each() are called by one thread at a time, never from inside each other.
+class Workers {
+ public:
+  /// `threads` <= 0: one per usable physical core. With exactly as many threads as cores, each but
+  /// the caller's is pinned to its own; otherwise the system places them.
+  explicit Workers(int32_t threads);
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  int32_t num_threads() const { return static_cast<int32_t>(threads_.size()) + 1; }
+
+  /// Calls fn(thread_index, num_threads) on every thread, and waits. The first exception thrown in
+  /// it is thrown here, after all have ended.
+  template <class F>
+  void run(F&& fn) {
+    using Function = std::remove_reference_t<F>;
+    run_job({.call = [](void* context, int32_t thread,
+                        int32_t num) { (*static_cast<Function*>(context))(thread, num); },
+             .context = const_cast<void*>(static_cast<const void*>(&fn))});
+  }
+
+  /// Calls fn(begin, end, thread_index) for pieces of [0, count) of at most `grain`, each to the
+  /// next free thread; on the caller alone when there is one piece.
+  template <class F>
+  void for_each(int64_t count, int64_t grain, F&& fn) {
+    if (count <= 0) return;
+    if (count <= grain || threads_.empty()) {
+      for (int64_t begin = 0; begin < count; begin += grain) {
+        fn(begin, begin + grain < count ? begin + grain : count, 0);
+      }
+      return;
+    }
+    std::atomic<int64_t> next{0};
+    run([&](int32_t thread, int32_t) {
+      for (;;) {
+        const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+        if (begin >= count) return;
+        fn(begin, begin + grain < count ? begin + grain : count, thread);
+      }
+    });
+  }
+
+ private:
+  struct Job {
+    void (*call)(void* context, int32_t thread, int32_t num_threads) = nullptr;
+    void* context = nullptr;
+  };
+
+  void run_job(Job job);
+  void work(int32_t thread, int32_t processor);
+  void execute(const Job& job, int32_t thread);
+
+  std::vector<std::thread> threads_;
+  int64_t spin_us_ = 0;
+  Job job_;                       // written before epoch_ grows, read after
+  std::exception_ptr exception_;  // written by the one that sets failed_ first
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> stopping_{false};
+  // On lines of their own: one is read by all who wait for work, the other written by all who end.
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<int32_t> pending_{0};
+};
+
+}  // namespace hasten::cpu
