@@ -9,16 +9,26 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options)
       options_(options),
       strip_space_(options.at_text_start && tokenizer.adds_space_prefix()) {}
 
-std::string Detokenizer::append(int32_t id) {
+void Detokenizer::append(int32_t id, std::string& out) {
   std::string_view bytes = tokenizer_.token_bytes(id);
-  if (!options_.show_special && tokenizer_.is_special(id)) return {};
+  if (!options_.show_special && tokenizer_.is_special(id)) return;
   if (strip_space_ && !bytes.empty()) {
     if (bytes.front() == ' ') bytes.remove_prefix(1);
     strip_space_ = false;
   }
-  return assembler_.append(bytes);
+  assembler_.append(bytes, out);
 }
 
-std::string Detokenizer::flush() { return assembler_.flush(); }
+std::string Detokenizer::append(int32_t id) {
+  std::string out;
+  append(id, out);
+  return out;
+}
+
+std::string Detokenizer::flush() {
+  std::string out;
+  assembler_.flush(out);
+  return out;
+}
 
 }  // namespace hasten::text

@@ -26,6 +26,8 @@ class Detokenizer {
   /// no character come as U+FFFD, one per maximal subpart (WHATWG Encoding Standard).
   /// Throws Error{invalid_argument} for an id outside the vocabulary.
   [[nodiscard]] std::string append(int32_t id);
+  /// The same, appended to `out`.
+  void append(int32_t id, std::string& out);
 
   /// What is held back at the end of the sequence: U+FFFD for a character cut short, or nothing.
   [[nodiscard]] std::string flush();

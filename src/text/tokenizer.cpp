@@ -113,7 +113,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
 std::string Tokenizer::decode(std::span<const int32_t> tokens, bool keep_special) const {
   Detokenizer detokenizer(*this, {.show_special = keep_special, .at_text_start = true});
   std::string text;
-  for (const int32_t token : tokens) text += detokenizer.append(token);
+  for (const int32_t token : tokens) detokenizer.append(token, text);
   return text += detokenizer.flush();
 }
 

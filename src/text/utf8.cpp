@@ -59,25 +59,36 @@ void append_utf8(std::string& out, uint32_t code_point) {
   }
 }
 
-std::string Utf8Assembler::append(std::string_view bytes) {
-  pending_.append(bytes);
-  std::string out;
-  out.reserve(pending_.size());
-  std::string_view rest = pending_;
-  while (!rest.empty()) {
-    const Utf8Char next = decode_utf8(rest);
-    if (next.incomplete) break;
-    out.append(next.valid ? rest.substr(0, next.length) : kReplacementUtf8);
-    rest.remove_prefix(next.length);
+void Utf8Assembler::append(std::string_view bytes, std::string& out) {
+  std::string joined;
+  if (!pending_.empty()) {
+    joined = pending_.append(bytes);
+    pending_.clear();
+    bytes = joined;
   }
-  pending_ = std::string(rest);
-  return out;
+  size_t whole = 0;  // bytes at the front that are whole characters
+  while (whole < bytes.size()) {
+    if (static_cast<uint8_t>(bytes[whole]) < 0x80) {
+      ++whole;
+      continue;
+    }
+    const Utf8Char next = decode_utf8(bytes.substr(whole));
+    if (next.incomplete) break;
+    if (!next.valid) {
+      out.append(bytes.substr(0, whole)).append(kReplacementUtf8);
+      bytes.remove_prefix(whole + next.length);
+      whole = 0;
+      continue;
+    }
+    whole += next.length;
+  }
+  out.append(bytes.substr(0, whole));
+  pending_.assign(bytes.substr(whole));
 }
 
-std::string Utf8Assembler::flush() {
-  const bool held = !pending_.empty();
+void Utf8Assembler::flush(std::string& out) {
+  if (!pending_.empty()) out.append(kReplacementUtf8);
   pending_.clear();
-  return held ? std::string(kReplacementUtf8) : std::string();
 }
 
 }  // namespace hasten::text

@@ -30,10 +30,11 @@ void append_utf8(std::string& out, uint32_t code_point);
 /// Collects bytes and releases whole characters. One thread at a time.
 class Utf8Assembler {
  public:
-  /// Takes `bytes` and returns the characters now complete; at most 3 bytes are held back.
-  [[nodiscard]] std::string append(std::string_view bytes);
-  /// U+FFFD if bytes are held back, which are then forgotten; otherwise nothing.
-  [[nodiscard]] std::string flush();
+  /// Takes `bytes` and appends the characters now complete to `out`, U+FFFD for each maximal
+  /// subpart that is none; at most 3 bytes are held back.
+  void append(std::string_view bytes, std::string& out);
+  /// Appends U+FFFD to `out` if bytes are held back, which are then forgotten.
+  void flush(std::string& out);
 
  private:
   std::string pending_;  // the beginning of a character

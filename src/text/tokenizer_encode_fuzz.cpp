@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any text through each kind of tokenizer: every byte comes back, control tokens stay out of
+// literal ranges, and streaming gives the text of decoding at once.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "text/detokenizer.h"
+#include "text/nfc.h"
+#include "text/tiny_vocabularies.h"
+#include "text/tokenizer.h"
+
+namespace {
+
+using namespace hasten::text;
+
+std::vector<std::unique_ptr<const Tokenizer>> make_tokenizers() {
+  std::vector<std::unique_ptr<const Tokenizer>> tokenizers;
+  for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {
+    TokenizerSpec spec = hasten::text::testing::tiny_bpe_spec();
+    spec.pre = pre;
+    spec.normalize_nfc = false;
+    tokenizers.push_back(make_tokenizer(std::move(spec)));
+  }
+  TokenizerSpec spm = hasten::text::testing::tiny_spm_spec();
+  spm.space_prefix = SpacePrefix::none;
+  tokenizers.push_back(make_tokenizer(spm));
+  return tokenizers;
+}
+
+// U+2581 reads back as a space from a SentencePiece tokenizer, by design.
+std::string expected_bytes(const Tokenizer& tokenizer, std::string_view text) {
+  const bool spm = tokenizer.find("▁").has_value();
+  return spm ? replace_space_symbol(text) : std::string(text);
+}
+
+void check(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options) {
+  const std::vector<int32_t> tokens = tokenizer.encode(text, options);
+  std::string bytes;
+  size_t specials = 0;
+  Detokenizer detokenizer(tokenizer, {.show_special = true, .at_text_start = true});
+  std::string streamed;
+  for (const int32_t token : tokens) {
+    bytes += tokenizer.token_bytes(token);
+    specials += tokenizer.is_special(token) ? 1 : 0;
+    streamed += detokenizer.append(token);
+  }
+  streamed += detokenizer.flush();
+  HASTEN_CHECK(bytes == expected_bytes(tokenizer, text));
+  HASTEN_CHECK(streamed == tokenizer.decode(tokens, /*keep_special=*/true));
+  HASTEN_CHECK(options.parse_special || specials == 0);
+}
+
+}  // namespace
+
+// The first two bytes place a literal range; the rest is the text.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const auto tokenizers = make_tokenizers();
+  if (size < 2) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const auto clamp = [&](size_t at) { return static_cast<int64_t>(std::min(at, text.size())); };
+  const std::vector<TextRange> everything{{0, clamp(text.size())}};
+  const std::vector<TextRange> part{{clamp(data[0]), clamp(size_t{data[0]} + data[1])}};
+  for (const auto& tokenizer : tokenizers) {
+    check(*tokenizer, text, {.add_special = false});
+    check(*tokenizer, text, {.add_special = false, .parse_special = true, .literal = part});
+    HASTEN_CHECK(tokenizer->encode(text, {.add_special = false}) ==
+                 tokenizer->encode(
+                     text, {.add_special = false, .parse_special = true, .literal = everything}));
+  }
+  const std::string nfc = to_nfc(text);
+  HASTEN_CHECK(to_nfc(nfc) == nfc);
+  return 0;
+}
