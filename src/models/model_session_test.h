@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,7 +14,8 @@
 
 namespace hasten::models {
 
-/// Feeds tokens to a model and keeps its caches. Blocks of the sequence lie in no order.
+/// Feeds tokens to a model and keeps its caches. Blocks of the sequence lie in no order, and a
+/// group with a window is not given those that lie wholly before it.
 class ModelSession {
  public:
   static constexpr int64_t kMaxTokens = 512;
@@ -52,12 +54,17 @@ class ModelSession {
                       position % static_cast<int32_t>(kBlockSize));
     }
     const std::vector<int32_t> query_start = {0, static_cast<int32_t>(ids.size())};
-    const ops::PagedBatch batch{.query_start = query_start,
-                                .context_len = {&length_, 1},
-                                .block_tables = block_table_,
-                                .block_table_stride = kNumBlocks,
-                                .slots = slots};
-    const std::vector<ops::PagedBatch> batches(caches_.size(), batch);
+    std::vector<std::vector<int32_t>> tables;
+    for (const CacheGroup& group : model_->cache_groups())
+      tables.push_back(visible_blocks(group, positions.front()));
+    std::vector<ops::PagedBatch> batches;
+    for (const std::vector<int32_t>& table : tables) {
+      batches.push_back({.query_start = query_start,
+                         .context_len = {&length_, 1},
+                         .block_tables = table,
+                         .block_table_stride = kNumBlocks,
+                         .slots = slots});
+    }
     std::vector<float> logits(rows.size() * static_cast<size_t>(vocab_size()));
     model_->forward({.token_ids = ids,
                      .positions = positions,
@@ -102,6 +109,16 @@ class ModelSession {
   }
 
  private:
+  /// The block table with -1 for blocks that no query from `first_position` on can see.
+  std::vector<int32_t> visible_blocks(const CacheGroup& group, int64_t first_position) const {
+    std::vector<int32_t> table = block_table_;
+    if (group.window > 0) {
+      const int64_t first_visible = std::max<int64_t>(0, first_position - group.window + 1);
+      std::fill_n(table.begin(), first_visible / kBlockSize, -1);
+    }
+    return table;
+  }
+
   static constexpr int32_t kNumBlocks = 40;  // no multiple of 7, so that 7 i + 3 meets all
 
   std::unique_ptr<ops::Backend> backend_;
