@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Composition: the cases that Unicode Standard Annex #15 and chapter 3 spell out.
+#include "text/nfc.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+namespace hasten::text {
+namespace {
+
+TEST(Nfc, Composes) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"", ""},
+      {"plain ASCII", "plain ASCII"},
+      {"e\u0301", "\u00e9"},
+      {"\u212b", "\u00c5"},               // the Ångström sign is a letter
+      {"\u1e9b\u0323", "\u1e9b\u0323"},   // stays: a dot below does not compose with it
+      {"D\u0307\u0323", "\u1e0c\u0307"},  // ordered first, then the dot below composes
+      {"\u0958", "\u0915\u093c"},         // excluded from composition
+      {"\u1100\u1161\u11a8", "\uac01"},   // Hangul by arithmetic
+      {"\uac00\u11a8", "\uac01"},
+      {"\u1100\u1161\u11a7", "\uac00\u11a7"},  // the base of the trailing jamo is none itself
+      {"a\u0315\u0300", "\u00e0\u0315"},       // reordered past a mark of a higher class
+      {"a\u0327\u0327\u0301", "\u00e1\u0327\u0327"},
+      {"\u0301e", "\u0301e"},          // a mark without a base
+      {"e\xff\u0301", "e\xff\u0301"},  // malformed bytes part the two
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_EQ(to_nfc(text), expected);
+    EXPECT_EQ(to_nfc(expected), expected);
+    if (is_nfc_stable(text)) {
+      EXPECT_EQ(text, expected);
+    }
+  }
+}
+
+TEST(Nfc, KnowsStableText) {
+  EXPECT_TRUE(is_nfc_stable("plain é \u4e2d\u6587 \uac00 \U0001F999"));
+  EXPECT_FALSE(is_nfc_stable("e\u0301"));
+  EXPECT_FALSE(is_nfc_stable("\u1161"));
+  EXPECT_FALSE(is_nfc_stable("\u0958"));
+}
+
+}  // namespace
+}  // namespace hasten::text

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The readers of tokenizer.json, tokenizer.model and rank files: what they take and what they
+// refuse.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "text/shared_vocabularies.h"
+#include "text/tokenizer.h"
+
+namespace hasten::text {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+// Expects an error of `code` that says `words`.
+void expect_error(const auto& action, ErrorCode code, std::string_view words) {
+  try {
+    (void)action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_NE(std::string_view(error.what()).find(words), std::string_view::npos) << error.what();
+    return;
+  }
+  ADD_FAILURE() << "nothing was thrown: " << words;
+}
+
+// `text` with its first `from` made `to`.
+std::string changed(std::string text, std::string_view from, std::string_view to) {
+  const size_t at = text.find(from);
+  if (at == std::string::npos) throw std::runtime_error("nothing to change: " + std::string(from));
+  return text.replace(at, from.size(), to);
+}
+
+const std::string kByteLevel = R"({
+  "added_tokens": [{"id": 6, "content": "<s>", "special": true},
+                   {"id": 7, "content": "<pad>", "special": true, "rstrip": true}],
+  "normalizer": {"type": "NFC"},
+  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+  "post_processor": {"type": "Sequence", "processors": [
+    {"type": "ByteLevel"},
+    {"type": "TemplateProcessing",
+     "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+     "special_tokens": {"<s>": {"id": "<s>", "ids": [6]}}}]},
+  "model": {"type": "BPE", "vocab": {"h": 0, "e": 1, "he": 2, "Ġ": 3, "Ã": 4, "©": 5},
+            "merges": ["h e"]}})";
+
+TEST(TokenizerJson, ReadsByteLevelBpe) {
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(kByteLevel));
+  EXPECT_EQ(tokenizer->vocab_size(), 8);
+  EXPECT_EQ(tokenizer->encode("he h"), (Ids{6, 2, 3, 0}));
+  EXPECT_EQ(tokenizer->encode("e\u0301"), (Ids{6, 4, 5}));  // composed first
+  EXPECT_EQ(tokenizer->encode("<pad>  h", {.parse_special = true}), (Ids{6, 7, 0}));
+  EXPECT_EQ(tokenizer->bos(), 6);
+  // Merges as pairs are the same merges.
+  const auto pairs =
+      make_tokenizer(parse_tokenizer_json(changed(kByteLevel, R"(["h e"])", R"([["h", "e"]])")));
+  EXPECT_EQ(pairs->encode("he h"), (Ids{6, 2, 3, 0}));
+}
+
+TEST(TokenizerJson, TakesRolesFromTheConfig) {
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(
+      kByteLevel,
+      R"({"bos_token": {"content": "<pad>"}, "eos_token": "<end>", "add_bos_token": false,
+                      "added_tokens_decoder": {"8": {"content": "<end>", "special": true}}})"));
+  EXPECT_EQ(tokenizer->bos(), 7);
+  EXPECT_EQ(tokenizer->eos(), 8);
+  EXPECT_TRUE(tokenizer->is_end_of_generation(8));
+  EXPECT_EQ(tokenizer->encode("h"), (Ids{0}));
+}
+
+TEST(TokenizerJson, ReadsSentencePieceStyle) {
+  const std::string json = R"({
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": true}],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first",
+                      "split": false},
+    "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": true,
+              "vocab": {"<unk>": 0, "<0xC3>": 1, "<0xA9>": 2, "▁": 3, "a": 4, "▁a": 5},
+              "merges": ["▁ a"]}})";
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(json));
+  EXPECT_EQ(tokenizer->encode("a a"), (Ids{5, 5}));
+  EXPECT_EQ(tokenizer->encode(" aé"), (Ids{5, 1, 2}));
+  EXPECT_EQ(tokenizer->encode("axa"), (Ids{5, 0, 4}));
+  EXPECT_EQ(tokenizer->decode(Ids{5, 1, 2, 5}), "aé a");
+}
+
+TEST(TokenizerJson, RefusesByName) {
+  const auto refuse = [](std::string_view from, std::string_view to, ErrorCode code,
+                         std::string_view words) {
+    expect_error(
+        [&] { return make_tokenizer(parse_tokenizer_json(changed(kByteLevel, from, to))); }, code,
+        words);
+  };
+  refuse("\"BPE\"", "\"Unigram\"", ErrorCode::unsupported, "Unigram");
+  refuse("\"NFC\"", "\"Nmt\"", ErrorCode::unsupported, "Nmt");
+  refuse("\"add_prefix_space\": false", "\"add_prefix_space\": true", ErrorCode::unsupported,
+         "ByteLevel");
+  refuse(R"({"type": "ByteLevel", "add_prefix_space": false})",
+         R"({"type": "Split", "pattern": {"Regex": "\\w+"}, "behavior": "Isolated"})",
+         ErrorCode::unsupported, "\\w+");
+  refuse(R"({"type": "ByteLevel", "add_prefix_space": false})", "null", ErrorCode::unsupported,
+         "neither");
+  refuse("\"TemplateProcessing\"", "\"RobertaProcessing\"", ErrorCode::unsupported,
+         "RobertaProcessing");
+  refuse("\"he\": 2", "\"he\": 1", ErrorCode::invalid_data, "id 1");
+  refuse("\"he\": 2", "\"he\": -1", ErrorCode::invalid_data, "\"he\"");
+  refuse("\"he\": 2", "\"he\": 2000000000", ErrorCode::invalid_data, "\"he\"");
+  refuse("\"he\": 2", "\"he\": \"2\"", ErrorCode::invalid_data, "\"he\"");
+  refuse("[\"h e\"]", "[\"he\"]", ErrorCode::invalid_data, "merge 0");
+  refuse("[\"h e\"]", "[[\"h\"]]", ErrorCode::invalid_data, "pairs");
+  refuse("[\"h e\"]", "7", ErrorCode::invalid_data, "model.merges");
+  refuse("\"ids\": [6]", "\"ids\": [60000]", ErrorCode::invalid_data, "<s>");
+  expect_error([] { return parse_tokenizer_json("[]"); }, ErrorCode::invalid_data, "object");
+  expect_error([] { return parse_tokenizer_json(kByteLevel.substr(0, 300)); },
+               ErrorCode::invalid_data, "JSON");
+  expect_error(
+      [] { return parse_tokenizer_json(kByteLevel, R"({"added_tokens_decoder": {"x": 1}})"); },
+      ErrorCode::invalid_data, "\"x\"");
+}
+
+TEST(SentencePieceModel, RefusesByName) {
+  const auto refuse = [](std::string_view bytes, ErrorCode code, std::string_view words) {
+    expect_error([&] { return make_tokenizer(parse_sentencepiece_model(bytes)); }, code, words);
+  };
+  const std::string bpe = "\x12\x02\x18\x02";  // trainer_spec.model_type = 2
+  const std::string piece =
+      "\x0a\x03\x0a\x01"
+      "a";                                       // one piece
+  refuse("", ErrorCode::unsupported, "type 1");  // unigram is the default
+  refuse(bpe, ErrorCode::invalid_data, "no tokens");
+  refuse("\x0a\x7f", ErrorCode::invalid_data, "cut short");
+  refuse("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", ErrorCode::invalid_data, "cut short");
+  refuse("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", ErrorCode::invalid_data, "cut short");
+  refuse("\x0b", ErrorCode::invalid_data, "wire type 3");
+  refuse("\x0a\x02\x18\x09" + bpe, ErrorCode::invalid_data, "type 9");
+  refuse(piece + bpe + "\x1a\x03\x12\x01x", ErrorCode::unsupported, "character map");
+  EXPECT_EQ(parse_sentencepiece_model(piece + bpe).tokens, std::vector<std::string>{"a"});
+}
+
+TEST(SentencePieceModel, RefusesUnigramModels) {
+  HASTEN_NEED_SHARED("data/tokenizers/sentencepiece");
+  for (const char* name : {"test_model.model", "test_ja_model.model"}) {
+    const std::string bytes = testing::read_tokenizer_file(std::string("sentencepiece/") + name);
+    expect_error([&] { return parse_sentencepiece_model(bytes); }, ErrorCode::unsupported,
+                 "type 1");
+  }
+}
+
+// Cut anywhere, a real model is refused or smaller; it never does harm.
+TEST(SentencePieceModel, SurvivesCuts) {
+  HASTEN_NEED_SHARED("data/models/stories260K/tok512.model");
+  const std::string whole = hasten::testing::read_file(hasten::testing::shared_dir() /
+                                                       "data/models/stories260K/tok512.model");
+  for (size_t size = 0; size < whole.size(); size += 61) {
+    try {
+      (void)make_tokenizer(parse_sentencepiece_model(whole.substr(0, size)))->encode("Once upon");
+    } catch (const Error& error) {
+      EXPECT_NE(error.code(), ErrorCode::internal);
+    }
+  }
+}
+
+TEST(TiktokenRanks, ReadsAndRefuses) {
+  // "a", "b", "ab", " "
+  const std::string ranks = "YQ== 0\nYg== 1\r\nYWI= 2\nIA== 3\n";
+  const auto tokenizer = make_tokenizer(parse_tiktoken_ranks(ranks, "gpt-2", {"<s>"}));
+  EXPECT_EQ(tokenizer->encode("ab ba<s>", {.parse_special = true}), (Ids{2, 3, 1, 0, 4}));
+  const auto refuse = [](std::string_view text, std::string_view words) {
+    expect_error([&] { return parse_tiktoken_ranks(text, "gpt-2"); }, ErrorCode::invalid_data,
+                 words);
+  };
+  refuse("YQ== 1\n", "rank 1");
+  refuse("YQ== 0\nYg== 0\n", "line 2");
+  refuse("YQ= 0\n", "line 1");
+  refuse("Y?== 0\n", "line 1");
+  refuse("Y=== 0\n", "line 1");
+  refuse("YQ==\n", "line 1");
+  refuse("YQ== x\n", "line 1");
+  refuse("YQ== 99999999999999999999\n", "line 1");
+}
+
+}  // namespace
+}  // namespace hasten::text
