@@ -20,12 +20,14 @@ struct Capabilities {
   bool tool_results = false;         // messages of role "tool" reach the prompt
   bool string_content = false;       // content may be a string
   bool typed_content = false;        // content may be a list of parts {"type": "text", "text": …}
-  bool object_arguments = false;     // wants a call's arguments as an object, not as JSON text
+  bool object_arguments = false;     // takes a call's arguments as an object, not as JSON text
+  bool null_content = false;         // a turn that only calls tools may have the content null
   bool thinking_switch = false;      // the variable enable_thinking changes the prompt
   bool reasoning = false;            // answers may begin with <think>…</think>
 
   /// "system role, tools, parallel tool calls", for people.
   std::string describe() const;
+  bool operator==(const Capabilities&) const = default;
 };
 
 /// A model's chat template. Const after construction; any thread.
@@ -39,9 +41,9 @@ class ChatTemplate {
   /// Renders `messages`, an array of {"role", "content", …} in the shape of OpenAI's chat API.
   /// `tools`: an array of tool descriptions, or null for none. `extra`: further variables
   /// (enable_thinking, …); they do not replace the ones above. Content and arguments are brought
-  /// into the form that the template wants. All their strings are literal in the result, except the
+  /// into the form that the template takes. All strings are literal in the result, except the
   /// names of well-known roles. Throws Error{invalid_argument} for what the template refuses and
-  /// for malformed messages, Error{resource_exhausted} when a limit is reached.
+  /// for malformed messages, naming the field; Error{resource_exhausted} when a limit is reached.
   Rendered render(const json::Value& messages, const json::Value& tools, bool add_generation_prompt,
                   const json::Object& extra = {}) const;
 
@@ -49,6 +51,10 @@ class ChatTemplate {
   std::string_view source() const { return template_.source(); }
 
  private:
+  Rendered render_as_given(json::Value messages, const json::Value& tools,
+                           bool add_generation_prompt, const json::Object& extra) const;
+  friend class Prober;
+
   jinja::Template template_;
   json::Object tokens_;  // bos_token and eos_token
   Capabilities capabilities_;

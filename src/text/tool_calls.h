@@ -2,6 +2,7 @@
 // Splits a model's answer into content, reasoning and tool calls while it streams.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -29,9 +30,11 @@ AnswerFormat detect_answer_format(std::string_view template_source);
 /// Whether a prompt ends inside an open <think>.
 bool ends_in_reasoning(std::string_view prompt);
 
-/// A parser for one answer. Content streams without delay, except for what may be the start of a
-/// marker. A tool_call event opens a call (index, id, name), tool_arguments events carry the text
-/// of its arguments. What is not a well-formed call comes out as content; nothing throws.
-std::unique_ptr<ChatParser> make_answer_parser(const AnswerFormat& format);
+/// A parser for one answer. Content and reasoning stream without delay, except for what may be the
+/// start of a marker. A tool_call event opens a call (index, id, name) as soon as its name is known
+/// and its arguments begin; tool_arguments events carry the JSON text of the arguments as it
+/// arrives. What is not a well-formed call comes out as content, from where its call broke; nothing
+/// throws. `id_seed` makes the ids of calls: give each answer another.
+std::unique_ptr<ChatParser> make_answer_parser(const AnswerFormat& format, uint64_t id_seed);
 
 }  // namespace hasten::text

@@ -136,17 +136,20 @@ const Value* Runtime::find(const Dict& dict, const Value& key) {
   return nullptr;
 }
 
-Value Runtime::from_json(const json::Object& object, bool literal) {
+Value Runtime::from_object(const json::Object& object, const Trust& trust) {
   const auto entries = arena_.array<Dict::Entry>(object.size());
   size_t at = 0;
   for (const auto& [key, value] : object) {
-    entries[at++] = {borrowed_text(key, literal), from_json(value, literal)};
+    const bool trusted = trust.whole || (trust.of_entry != nullptr && value.is_string() &&
+                                         trust.of_entry(key, value.get_string()));
+    entries[at++] = {borrowed_text(key, !trust.whole),
+                     from_json(value, trusted ? Trust{.whole = true} : trust)};
   }
   return Value::of(
       arena_.make(Dict{.entries = entries.data(), .size = at, .capacity = entries.size()}));
 }
 
-Value Runtime::from_json(const json::Value& value, bool literal) {
+Value Runtime::from_json(const json::Value& value, const Trust& trust) {
   const Depth depth(*this);
   step();
   switch (value.kind()) {
@@ -161,15 +164,15 @@ Value Runtime::from_json(const json::Value& value, bool literal) {
     case boost::json::kind::double_:
       return Value::of(value.get_double());
     case boost::json::kind::string:
-      return borrowed_text(value.get_string(), literal);
+      return borrowed_text(value.get_string(), !trust.whole);
     case boost::json::kind::object:
-      return from_json(value.get_object(), literal);
+      return from_object(value.get_object(), trust);
     case boost::json::kind::array:
       break;
   }
   const json::Array& array = value.get_array();
   const std::span<Value> items = arena_.array<Value>(array.size());
-  for (size_t i = 0; i < items.size(); ++i) items[i] = from_json(array[i], literal);
+  for (size_t i = 0; i < items.size(); ++i) items[i] = from_json(array[i], trust);
   return Value::of(
       arena_.make(List{.items = items.data(), .size = items.size(), .capacity = items.size()}));
 }

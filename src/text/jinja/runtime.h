@@ -17,6 +17,12 @@
 
 namespace hasten::text::jinja {
 
+/// Which strings from outside count as the template's own.
+struct Trust {
+  bool whole = false;
+  bool (*of_entry)(std::string_view key, std::string_view text) = nullptr;
+};
+
 /// One thread, one render.
 class Runtime {
  public:
@@ -69,9 +75,9 @@ class Runtime {
   void set(Dict& dict, const Value& key, const Value& value);
   const Value* find(const Dict& dict, const Value& key);
   const Value* find(const Dict& dict, std::string_view key);
-  /// A JSON value; its strings, keys included, are literal when asked. Bytes are borrowed.
-  Value from_json(const json::Value& value, bool literal);
-  Value from_json(const json::Object& object, bool literal);
+  /// A JSON value. Its strings, keys included, are literal unless `trust` is whole or says so of
+  /// one. Bytes are borrowed.
+  Value from_json(const json::Value& value, const Trust& trust);
 
   /// Bytes [begin, end) of a string.
   Value slice(const Text& text, size_t begin, size_t end);
@@ -83,6 +89,7 @@ class Runtime {
   void check_text_size(size_t bytes) const;
 
  private:
+  Value from_object(const json::Object& object, const Trust& trust);
   void check_budget();
   [[noreturn]] void too_deep() const;
   [[noreturn]] void fail_at_line(const std::string& message) const;

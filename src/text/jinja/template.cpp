@@ -10,10 +10,10 @@
 namespace hasten::text::jinja {
 namespace {
 
-void add_variables(Runtime& rt, Scope& scope, const json::Object* variables, bool literal) {
+void add_variables(Runtime& rt, Scope& scope, const json::Object* variables, const Trust& trust) {
   if (variables == nullptr) return;
   for (const auto& [name, value] : *variables)
-    scope.set(rt.arena(), name, rt.from_json(value, literal));
+    scope.set(rt.arena(), name, rt.from_json(value, trust));
 }
 
 }  // namespace
@@ -47,8 +47,8 @@ std::string_view Template::source() const { return parsed_->source; }
 Rendered Template::render(const Variables& variables) const {
   Runtime rt(parsed_->options);
   Scope scope;
-  add_variables(rt, scope, variables.untrusted, true);
-  add_variables(rt, scope, variables.trusted, false);
+  add_variables(rt, scope, variables.untrusted, {.of_entry = variables.is_trusted});
+  add_variables(rt, scope, variables.trusted, {.whole = true});
   TextBuilder out(rt);
   Interpreter(rt).run(parsed_->block, scope, out);
   return out.release();

@@ -31,10 +31,12 @@ struct Options {
 };
 
 /// The variables of a render. Strings of `trusted` are the template's own text; those of
-/// `untrusted` are marked literal wherever they end up. Both are borrowed.
+/// `untrusted`, keys included, are marked literal wherever they end up, except the strings for
+/// whose key and text `is_trusted` says so. Both objects are borrowed.
 struct Variables {
   const json::Object* trusted = nullptr;
   const json::Object* untrusted = nullptr;
+  bool (*is_trusted)(std::string_view key, std::string_view text) = nullptr;
 };
 
 /// A parsed template. Immutable: any number of threads may render it at once. The language is that

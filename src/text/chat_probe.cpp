@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The probes: conversations whose words are recognised in what the template makes of them.
+#include "text/chat_probe.h"
+
+#include "base/error.h"
+
+namespace hasten::text {
+namespace {
+
+// Words that no template contains by itself.
+constexpr std::string_view kUser = "probe-user-a1", kSystem = "probe-system-b2";
+constexpr std::string_view kTool = "probe_tool_c3", kOtherTool = "probe_tool_d4";
+constexpr std::string_view kResult = "probe-result-e5", kValue = "probe-value-f6";
+constexpr std::string_view kArguments = R"({"probe_key": "probe-value-f6"})";
+
+bool has(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+json::Object message(std::string_view role, json::Value content) {
+  return {{"role", role}, {"content", std::move(content)}};
+}
+
+/// One call; its id has the nine characters that some templates insist on.
+json::Object call(std::string_view name, std::string_view id, json::Value arguments) {
+  return {{"id", id},
+          {"type", "function"},
+          {"function", json::Object{{"name", name}, {"arguments", std::move(arguments)}}}};
+}
+
+json::Object turn(json::Value content, json::Array calls) {
+  json::Object result = message("assistant", std::move(content));
+  result["tool_calls"] = std::move(calls);
+  return result;
+}
+
+json::Object result_of(std::string_view name, std::string_view id, json::Value content) {
+  json::Object result = message("tool", std::move(content));
+  result["name"] = name;
+  result["tool_call_id"] = id;
+  return result;
+}
+
+json::Array described_tools() {
+  const json::Object parameters{
+      {"type", "object"},
+      {"properties", json::Object{{"probe_key", json::Object{{"type", "string"}}}}},
+      {"required", json::Array{"probe_key"}}};
+  return {json::Object{
+      {"type", "function"},
+      {"function",
+       json::Object{{"name", kTool}, {"description", "probe"}, {"parameters", parameters}}}}};
+}
+
+json::Value object_arguments() { return json::Object{{"probe_key", kValue}}; }
+
+}  // namespace
+
+std::string Prober::attempt(const json::Array& messages, const json::Value& tools,
+                            const json::Object& extra) const {
+  try {
+    return chat_.render_as_given(messages, tools, true, extra).text;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::internal) throw;
+    return {};
+  }
+}
+
+std::string Prober::attempt_call(const json::Array& messages) const {
+  std::string text = attempt(messages, described_tools());
+  return text.empty() ? attempt(messages) : text;
+}
+
+json::Value Prober::content(std::string_view text, const Capabilities& so_far) const {
+  if (so_far.string_content) return json::Value(text);
+  return json::Array{json::Object{{"type", "text"}, {"text", text}}};
+}
+
+void Prober::probe_content(Capabilities& result) const {
+  const json::Array parts{json::Object{{"type", "text"}, {"text", kUser}}};
+  const std::string typed = attempt({message("user", parts)});
+  // A template that prints the list itself shows its keys.
+  result.typed_content = has(typed, kUser) && !has(typed, "'text'") && !has(typed, "\"text\"");
+  result.string_content =
+      !result.typed_content || has(attempt({message("user", json::Value(kUser))}), kUser);
+}
+
+void Prober::probe_tools(Capabilities& result) const {
+  const json::Object user = message("user", content(kUser, result));
+  const json::Value answer = content(kResult, result);
+  const json::Value text = content("", result);
+  constexpr std::string_view kId = "abcdefgh1", kOtherId = "abcdefgh2";
+  const auto one_call = [&](const json::Value& said, const json::Value& arguments) {
+    return attempt_call(
+        {user, turn(said, {call(kTool, kId, arguments)}), result_of(kTool, kId, answer)});
+  };
+
+  result.tools = has(attempt({user}, described_tools()), kTool);
+  const std::string from_object = one_call(text, object_arguments());
+  const std::string from_text = one_call(text, json::Value(kArguments));
+  // An object that the template merely adds to its text shows Python's quotes.
+  const bool object_works = has(from_object, kValue) && !has(from_object, "{'probe_key'");
+  const bool text_works = has(from_text, kArguments);
+  result.object_arguments = object_works || !text_works;
+  result.tool_calls = object_works || text_works;
+  const json::Value arguments =
+      result.object_arguments ? object_arguments() : json::Value(kArguments);
+
+  const std::string called = result.object_arguments ? from_object : from_text;
+  result.tool_results = has(called, kResult);
+  const std::string silent = one_call(nullptr, arguments);
+  result.null_content = has(silent, kValue) && !has(silent, "None");
+  const json::Array both{call(kTool, kId, arguments), call(kOtherTool, kOtherId, arguments)};
+  const std::string parallel = attempt_call({user, turn(text, both), result_of(kTool, kId, answer),
+                                             result_of(kOtherTool, kOtherId, answer)});
+  const size_t first = parallel.find(kValue);
+  result.parallel_tool_calls = result.tool_calls && has(parallel, kOtherTool) &&
+                               first != std::string::npos &&
+                               parallel.find(kValue, first + 1) != std::string::npos;
+}
+
+Capabilities Prober::probe() const {
+  Capabilities result;
+  probe_content(result);
+  probe_tools(result);
+  const json::Object user = message("user", content(kUser, result));
+  const json::Array with_system{message("system", content(kSystem, result)), user};
+  result.system_role = has(attempt(with_system), kSystem);
+  result.thinking_switch = attempt({user}, {}, {{"enable_thinking", true}}) !=
+                           attempt({user}, {}, {{"enable_thinking", false}});
+  result.reasoning = has(chat_.source(), "<think>");
+  return result;
+}
+
+}  // namespace hasten::text

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds out what a chat template can say by rendering small conversations with it.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "text/chat_template.h"
+
+namespace hasten::text {
+
+class Prober {
+ public:
+  explicit Prober(const ChatTemplate& chat) : chat_(chat) {}
+
+  /// Renders about a dozen conversations; a template that fails one cannot do what it asks for.
+  Capabilities probe() const;
+
+ private:
+  /// The rendered text; nothing if the template fails.
+  std::string attempt(const json::Array& messages, const json::Value& tools = {},
+                      const json::Object& extra = {}) const;
+  /// The same, with the tool described and, where the template fails on that, without.
+  std::string attempt_call(const json::Array& messages) const;
+  void probe_content(Capabilities& result) const;
+  void probe_tools(Capabilities& result) const;
+  /// Text in the form that the template takes.
+  json::Value content(std::string_view text, const Capabilities& so_far) const;
+
+  const ChatTemplate& chat_;
+};
+
+}  // namespace hasten::text

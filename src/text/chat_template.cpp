@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings conversations into the form that a template takes, and renders them.
+#include "text/chat_template.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "text/chat_probe.h"
+
+namespace hasten::text {
+namespace {
+
+// Templates build markers out of role names ('<|' + role + '|>'), so these count as their own
+// text. Any other role is the user's, and cannot become part of a special token.
+constexpr std::array<std::string_view, 15> kKnownRoles = {
+    "assistant",   "bot",      "context", "critic",        "developer",
+    "environment", "function", "human",   "ipython",       "model",
+    "observation", "system",   "tool",    "tool_response", "user"};
+
+bool is_known_role(std::string_view key, std::string_view text) {
+  return key == "role" &&
+         std::find(kKnownRoles.begin(), kKnownRoles.end(), text) != kKnownRoles.end();
+}
+
+/// The text of a list of content parts, one line break between two.
+json::Value joined_parts(const json::Array& parts, const std::string& field) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string name = fmt::format("{}[{}]", field, i);
+    const json::Object* part = parts[i].if_object();
+    if (part == nullptr) fail_param(name, "{} must be an object", name);
+    const json::Value* type = part->if_contains("type");
+    const json::Value* content = part->if_contains("text");
+    if (type == nullptr || !type->is_string() || type->get_string() != "text") {
+      fail_param(name + ".type", "{}.type must be \"text\": the model's template takes text only",
+                 name);
+    }
+    if (content == nullptr || !content->is_string())
+      fail_param(name + ".text", "{}.text must be a string", name);
+    if (i > 0) text += '\n';
+    text += std::string_view(content->get_string());
+  }
+  return json::Value(text);
+}
+
+/// Brings messages into the form that the template takes. One conversation.
+class Conversation {
+ public:
+  explicit Conversation(const Capabilities& capabilities) : takes_(capabilities) {}
+
+  json::Value adapt(json::Value messages) const {
+    if (!messages.is_array()) fail_param("messages", "messages must be an array");
+    json::Array& list = messages.get_array();
+    for (size_t i = 0; i < list.size(); ++i) adapt_message(list[i], fmt::format("messages[{}]", i));
+    return messages;
+  }
+
+ private:
+  void adapt_message(json::Value& value, const std::string& name) const {
+    json::Object* message = value.if_object();
+    if (message == nullptr) fail_param(name, "{} must be an object", name);
+    const json::Value* role = message->if_contains("role");
+    if (role == nullptr || !role->is_string())
+      fail_param(name + ".role", "{}.role must be a string", name);
+    adapt_content((*message)["content"], message->contains("tool_calls"), name + ".content");
+    if (json::Value* calls = message->if_contains("tool_calls"))
+      adapt_calls(*calls, name + ".tool_calls");
+    if (message->contains("tool_calls") && message->at("tool_calls").is_null())
+      message->erase("tool_calls");
+  }
+
+  void adapt_content(json::Value& content, bool has_calls, const std::string& name) const {
+    if (content.is_null()) {
+      if (has_calls && takes_.null_content) return;
+      content = "";
+    }
+    if (json::Array* parts = content.if_array()) {
+      if (!takes_.typed_content) content = joined_parts(*parts, name);
+    } else if (!content.is_string()) {
+      fail_param(name, "{} must be a string or an array of parts", name);
+    } else if (!takes_.string_content) {
+      json::Value text = std::move(content);
+      content = json::Array{json::Object{{"type", "text"}, {"text", std::move(text)}}};
+    }
+  }
+
+  void adapt_calls(json::Value& calls, const std::string& name) const {
+    if (calls.is_null()) return;
+    json::Array* list = calls.if_array();
+    if (list == nullptr) fail_param(name, "{} must be an array", name);
+    for (size_t i = 0; i < list->size(); ++i) {
+      const std::string call_name = fmt::format("{}[{}]", name, i);
+      json::Object* call = (*list)[i].if_object();
+      if (call == nullptr) fail_param(call_name, "{} must be an object", call_name);
+      json::Value* function = call->if_contains("function");
+      json::Object* described = function != nullptr ? function->if_object() : call;
+      if (described == nullptr)
+        fail_param(call_name + ".function", "{}.function must be an object", call_name);
+      if (json::Value* arguments = described->if_contains("arguments"))
+        adapt_arguments(*arguments, call_name + ".function.arguments");
+    }
+  }
+
+  void adapt_arguments(json::Value& arguments, const std::string& name) const {
+    if (!takes_.object_arguments) {
+      if (!arguments.is_string()) arguments = json::serialize(arguments);
+      return;
+    }
+    if (!arguments.is_string()) return;
+    const std::string text(arguments.get_string());
+    try {
+      arguments = text.empty() ? json::Value(json::Object()) : json::parse(text, name);
+    } catch (const Error& error) {
+      fail_param(name, "{}", error.what());
+    }
+  }
+
+  const Capabilities& takes_;
+};
+
+constexpr std::string_view kChatMl =
+    "{%- for message in messages -%}"
+    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
+
+}  // namespace
+
+std::string Capabilities::describe() const {
+  const std::pair<bool, std::string_view> named[] = {
+      {system_role, "system role"},   {tools, "tools"},
+      {tool_calls, "tool calls"},     {parallel_tool_calls, "parallel tool calls"},
+      {tool_results, "tool results"}, {typed_content, "typed content"},
+      {reasoning, "reasoning"},       {thinking_switch, "enable_thinking"},
+  };
+  std::string result;
+  for (const auto& [present, name] : named) {
+    if (!present) continue;
+    if (!result.empty()) result += ", ";
+    result += name;
+  }
+  return result;
+}
+
+ChatTemplate::ChatTemplate(std::string source, std::string bos_token, std::string eos_token,
+                           jinja::Options options)
+    : template_(std::move(source), std::move(options)),
+      tokens_{{"bos_token", bos_token}, {"eos_token", eos_token}},
+      capabilities_(Prober(*this).probe()) {}
+
+Rendered ChatTemplate::render(const json::Value& messages, const json::Value& tools,
+                              bool add_generation_prompt, const json::Object& extra) const {
+  if (!tools.is_null() && !tools.is_array()) fail_param("tools", "tools must be an array");
+  const bool any_tools = tools.is_array() && !tools.get_array().empty();
+  return render_as_given(Conversation(capabilities_).adapt(messages),
+                         any_tools ? tools : json::Value(), add_generation_prompt, extra);
+}
+
+Rendered ChatTemplate::render_as_given(json::Value messages, const json::Value& tools,
+                                       bool add_generation_prompt,
+                                       const json::Object& extra) const {
+  json::Object variables = extra;
+  for (const auto& [name, value] : tokens_) variables.erase(name);
+  variables["messages"] = std::move(messages);
+  variables["tools"] = tools;
+  variables["add_generation_prompt"] = add_generation_prompt;
+  if (!variables.contains("documents")) variables["documents"] = nullptr;
+  return template_.render(
+      {.trusted = &tokens_, .untrusted = &variables, .is_trusted = is_known_role});
+}
+
+std::string_view default_template(DefaultTemplate kind) {
+  switch (kind) {
+    case DefaultTemplate::chatml:
+      return kChatMl;
+  }
+  return kChatMl;
+}
+
+}  // namespace hasten::text
