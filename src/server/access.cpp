@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of keys, hosts and origins.
+#include "server/access.h"
+
+#include <algorithm>
+
+#include "server/ascii.h"
+
+namespace hasten::server {
+namespace {
+
+constexpr std::string_view kBearer = "bearer ";
+
+/// "name:8080" and "[::1]:8080" without their port, in lower case.
+std::string without_port(std::string_view host) {
+  const std::size_t bracket = host.find(']');
+  const std::size_t from = bracket == std::string_view::npos ? 0 : bracket;
+  return to_lower(host.substr(0, host.find(':', from)));
+}
+
+bool is_dotted_number(std::string_view host) {
+  return host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+}  // namespace
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  if (b.empty()) return a.empty();
+  // volatile: the compiler may not stop at the first difference.
+  volatile std::size_t difference = a.size() ^ b.size();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference = difference | static_cast<std::size_t>(a[i] ^ b[i % b.size()]);
+  }
+  return difference == 0;
+}
+
+bool names_this_machine(std::string_view host) {
+  const std::string name = without_port(host);
+  return name == "localhost" || name.ends_with(".localhost") || name == "[::1]" || name == "::1" ||
+         (name.starts_with("127.") && is_dotted_number(name));
+}
+
+Access::Access(const ServerOptions& options)
+    : options_(options), loopback_(options.host == "::1" || names_this_machine(options.host)) {}
+
+bool Access::host_allowed(std::string_view host) const {
+  if (!loopback_ || names_this_machine(host)) return true;
+  const std::string name = without_port(host);
+  return std::any_of(options_.allowed_hosts.begin(), options_.allowed_hosts.end(),
+                     [&name](const std::string& allowed) { return to_lower(allowed) == name; });
+}
+
+bool Access::origin_allowed(std::string_view origin, std::string_view host) const {
+  const std::size_t scheme = origin.find("://");
+  if (scheme != std::string_view::npos) {
+    const std::string_view place = origin.substr(scheme + 3);
+    if (to_lower(place) == to_lower(host) || names_this_machine(place)) return true;
+  }
+  return std::any_of(
+      options_.cors_origins.begin(), options_.cors_origins.end(),
+      [origin](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+}
+
+std::optional<std::string> Access::authenticate(std::string_view authorization) const {
+  if (options_.api_keys.empty()) return "";
+  if (to_lower(authorization.substr(0, kBearer.size())) != kBearer) return std::nullopt;
+  const std::string_view token = authorization.substr(kBearer.size());
+  std::optional<std::string> tenant;
+  for (std::size_t i = 0; i < options_.api_keys.size(); ++i) {
+    if (equal_in_constant_time(token, options_.api_keys[i])) tenant = "key " + std::to_string(i);
+  }
+  return tenant;
+}
+
+}  // namespace hasten::server

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all handlers share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hasten/engine.h"
+#include "server/access.h"
+#include "server/metrics.h"
+#include "server/openai_request.h"
+#include "server/server.h"
+
+namespace hasten::server {
+
+/// One per server. Const but for atomics and what locks itself, so any strand may use it.
+struct Context {
+  Context(Engine& engine, const ServerOptions& options);
+
+  Engine& engine;
+  const ServerOptions& options;
+  const Access access;
+  const std::vector<std::string> model_names;  // at least one; the first is the one shown
+  const int64_t started_s;                     // Unix time
+  Metrics metrics;
+  std::atomic<bool> draining = false;
+  std::atomic<int64_t> generations = 0;  // being answered now
+
+  /// The name to show for a request that asked for `model`. Throws Error{not_found} for one that is
+  /// not served.
+  const std::string& served_name(const std::string& model) const;
+  RequestBounds bounds() const;
+};
+
+/// A place among the generations that may run or wait at once; given back when it is destroyed.
+class GenerationSlot {
+ public:
+  /// Throws Error{unavailable} while draining, Error{resource_exhausted} when all are taken.
+  explicit GenerationSlot(Context& context);
+  ~GenerationSlot();
+  GenerationSlot(const GenerationSlot&) = delete;
+  GenerationSlot& operator=(const GenerationSlot&) = delete;
+
+ private:
+  Context& context_;
+};
+
+}  // namespace hasten::server

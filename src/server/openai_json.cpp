@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared pieces of OpenAI's JSON.
+#include "server/openai_json.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hasten/version.h"
+
+namespace hasten::server {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+/// Length of the well-formed UTF-8 sequence at the start of `bytes`, or 0 (Unicode, table 3-7).
+std::size_t sequence_length(std::string_view bytes) {
+  const auto byte = [&bytes](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const auto in = [&](std::size_t i, unsigned low, unsigned high) {
+    return i < bytes.size() && byte(i) >= low && byte(i) <= high;
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  if (first < 0xE0) return in(1, 0x80, 0xBF) ? 2 : 0;
+  if (first < 0xF0) {
+    const bool second = in(1, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF);
+    return second && in(2, 0x80, 0xBF) ? 3 : 0;
+  }
+  const bool second = in(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF);
+  return second && in(2, 0x80, 0xBF) && in(3, 0x80, 0xBF) ? 4 : 0;
+}
+
+}  // namespace
+
+std::string to_utf8(std::string_view bytes) {
+  std::string text;
+  text.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const std::size_t length = sequence_length(bytes);
+    text += length > 0 ? bytes.substr(0, length) : kReplacement;
+    bytes.remove_prefix(std::max<std::size_t>(1, length));
+  }
+  return text;
+}
+
+int64_t count_code_points(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+json::Object usage_json(const Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+}
+
+json::Value finish_reason_json(Finish finish) {
+  if (finish == Finish::stop) return "stop";
+  if (finish == Finish::length) return "length";
+  return nullptr;
+}
+
+double finite_logprob(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
+
+std::size_t num_text_tokens(const Chunk& chunk) {
+  const bool ended_by_token =
+      chunk.finish == Finish::stop && chunk.stop_string.empty() && !chunk.tokens.empty();
+  return chunk.tokens.size() - (ended_by_token ? 1 : 0);
+}
+
+json::Object AnswerHeader::json() const {
+  return {{"id", id},
+          {"object", kind},
+          {"created", created_s},
+          {"model", model},
+          {"system_fingerprint", std::string("hasten-") + kVersion}};
+}
+
+}  // namespace hasten::server

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pieces of OpenAI's answers that its API families share: usage, logprobs, finish reasons.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "hasten/engine.h"
+
+namespace hasten::server {
+
+/// `bytes` with what is not UTF-8 replaced by U+FFFD, as JSON wants its text.
+std::string to_utf8(std::string_view bytes);
+/// Number of code points of a UTF-8 text.
+int64_t count_code_points(std::string_view text);
+
+/// {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"}
+json::Object usage_json(const Usage& usage);
+/// "stop" or "length"; null while there is more to come.
+json::Value finish_reason_json(Finish finish);
+/// A logarithm as a JSON number: infinities and NaN, which JSON has not, become -9999.
+double finite_logprob(float logprob);
+/// How many of a chunk's tokens belong to its text: all but the one that ended the answer.
+std::size_t num_text_tokens(const Chunk& chunk);
+
+/// The fields that each object of a generation carries.
+struct AnswerHeader {
+  std::string id;         // "chatcmpl-…"
+  std::string_view kind;  // "chat.completion.chunk"
+  int64_t created_s = 0;  // Unix time
+  std::string model;
+
+  /// {"id", "object", "created", "model", "system_fingerprint"}
+  json::Object json() const;
+};
+
+}  // namespace hasten::server
