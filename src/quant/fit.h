@@ -13,12 +13,20 @@
 
 namespace hasten::quant {
 
-/// value / step to the nearest integer in [low, high], ties to even; 0 (or the nearest bound) when
-/// the step is 0.
-static inline int nearest_step(double value, double step, int low, int high) {
-  const double ratio = step == 0 ? 0 : value / step;
-  return ratio > low ? (ratio < high ? static_cast<int>(std::nearbyint(ratio)) : high) : low;
-}
+/// Divides by a step and rounds to the nearest integer, ties to even.
+struct Rounder {
+  double inverse;
+  /// A step of 0 takes everything to 0.
+  explicit Rounder(double step) : inverse(step == 0 ? 0 : 1 / step) {}
+  /// The integer in [low, high] nearest to value / step.
+  int operator()(double value, int low, int high) const {
+    // Where doubles are a whole number apart, adding rounds as the hardware does, without a call.
+    constexpr double kWhole = 0x1.8p52;
+    const double ratio = value * inverse;
+    const double clamped = ratio > low ? (ratio < high ? ratio : high) : low;
+    return static_cast<int>(clamped + kWhole - kWhole);
+  }
+};
 
 /// The nearest finite binary16: what is too large saturates.
 static inline uint16_t finite_f16(double value) {
@@ -58,11 +66,11 @@ static inline double fit_scale(const float* x, int count, int limit) {
   double best_scale = 0;
   double best_gain = 0;
   for (int trial = -9; trial <= 9; ++trial) {
-    const double step = peak / -(limit + 0.1 * trial);
+    const Rounder round(peak / -(limit + 0.1 * trial));
     double sum_xq = 0;
     double sum_qq = 0;
     for (int i = 0; i < count; ++i) {
-      const int q = nearest_step(x[i], step, -limit, limit - 1);
+      const int q = round(x[i], -limit, limit - 1);
       sum_xq += double{x[i]} * q;
       sum_qq += q * q;
     }
@@ -90,14 +98,14 @@ static inline ScaleOffset fit_scale_offset(const float* x, int count, int levels
   ScaleOffset best{(high - low) / levels, -low};
   double best_error = INFINITY;
   for (int trial = -10; trial <= 10; ++trial) {
-    const double step = (high - low) / (levels + 0.1 * trial);
+    const Rounder round((high - low) / (levels + 0.1 * trial));
     double sum_q = 0;
     double sum_qq = 0;
     double sum_x = 0;
     double sum_xq = 0;
     double sum_xx = 0;
     for (int i = 0; i < count; ++i) {
-      const double q = nearest_step(x[i] - low, step, 0, levels);
+      const double q = round(x[i] - low, 0, levels);
       sum_q += q;
       sum_qq += q * q;
       sum_x += x[i];

@@ -22,15 +22,22 @@ struct BlockIq4Nl {
 };
 static_assert(sizeof(BlockIq4Nl) == 18);
 
-/// The index of the level nearest to value / step; a step of 0 gives the level nearest to 0.
-static inline int nearest_iq4_level(double value, double step) {
-  const double ratio = step == 0 ? 0 : value / step;
-  int best = 0;
-  for (int q = 1; q < 16; ++q) {
-    if (std::fabs(ratio - kIq4Levels[q]) < std::fabs(ratio - kIq4Levels[best])) best = q;
+/// Divides by a step and finds the nearest level.
+struct LevelRounder {
+  double inverse;
+  /// A step of 0 takes everything to the level nearest to 0.
+  explicit LevelRounder(double step) : inverse(step == 0 ? 0 : 1 / step) {}
+  /// The index of the level nearest to value / step.
+  int operator()(double value) const {
+    const double twice = 2 * value * inverse;
+    int q = 0;  // binary search among the middles between neighbours
+    for (int half = 8; half > 0; half /= 2) {
+      const int middle = kIq4Levels[q + half - 1] + kIq4Levels[q + half];
+      q += half * static_cast<int>(twice > middle);
+    }
+    return q;
   }
-  return best;
-}
+};
 
 /// The scale that minimises the squared error of 32 elements, of some fifteen tried around the one
 /// that takes the peak to the outermost level. May be negative; 0 for zeros.
@@ -39,11 +46,11 @@ static inline double fit_iq4_scale(const float* x) {
   double best_scale = 0;
   double best_gain = 0;
   for (int trial = -7; trial <= 7; ++trial) {
-    const double step = peak / (kIq4Levels[0] + 2.0 * trial);
+    const LevelRounder round(peak / (kIq4Levels[0] + 2.0 * trial));
     double sum_xv = 0;
     double sum_vv = 0;
     for (int i = 0; i < 32; ++i) {
-      const double level = kIq4Levels[nearest_iq4_level(x[i], step)];
+      const double level = kIq4Levels[round(x[i])];
       sum_xv += x[i] * level;
       sum_vv += level * level;
     }
@@ -67,10 +74,10 @@ static inline void decode(const BlockIq4Nl& block, float* out) {
 /// in[32] -> block.
 static inline void encode(const float* in, BlockIq4Nl& block) {
   block.scale = finite_f16(fit_iq4_scale(in));
-  const double step = f16_to_f32(block.scale);
+  const LevelRounder round(f16_to_f32(block.scale));
   for (int j = 0; j < 16; ++j) {
-    const int low = nearest_iq4_level(in[j], step);
-    const int high = nearest_iq4_level(in[j + 16], step);
+    const int low = round(in[j]);
+    const int high = round(in[j + 16]);
     block.quants[j] = static_cast<uint8_t>(low | high << 4);
   }
 }

@@ -51,12 +51,14 @@ static inline void encode(const float* in, BlockIq4Xs& block) {
   }
   block.super_scale = finite_f16(peak / -32);
   const double super_scale = f16_to_f32(block.super_scale);
+  const Rounder round_scale(super_scale);
   for (int g = 0; g < 8; ++g) {
-    const int scale = nearest_step(fits[g], super_scale, -32, 31);
+    const int scale = round_scale(fits[g], -32, 31);
+    const LevelRounder round(super_scale * scale);
     block.scales_low[g / 2] |= static_cast<uint8_t>(((scale + 32) & 15) << (g % 2 * 4));
     block.scales_high |= static_cast<uint16_t>(((scale + 32) >> 4) << (2 * g));
     for (int j = 0; j < 32; ++j) {
-      const int q = nearest_iq4_level(in[32 * g + j], super_scale * scale);
+      const int q = round(in[32 * g + j]);
       block.quants[16 * g + j % 16] |= static_cast<uint8_t>(q << (j / 16 * 4));
     }
   }

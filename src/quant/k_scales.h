@@ -58,10 +58,11 @@ static inline KFit fit_k_scales(const float* in, int levels) {
     if (groups[g].offset > peak_offset) peak_offset = groups[g].offset;
   }
   KFit fit{finite_f16(peak_scale / 63), finite_f16(peak_offset / 63), {}};
+  const Rounder round_scale(f16_to_f32(fit.super_scale));
+  const Rounder round_offset(f16_to_f32(fit.super_offset));
   for (int g = 0; g < 8; ++g) {
     pack(fit.scales, g,
-         {nearest_step(groups[g].scale, f16_to_f32(fit.super_scale), 0, 63),
-          nearest_step(groups[g].offset, f16_to_f32(fit.super_offset), 0, 63)});
+         {round_scale(groups[g].scale, 0, 63), round_offset(groups[g].offset, 0, 63)});
   }
   return fit;
 }

@@ -49,12 +49,15 @@ static inline void encode(const float* in, BlockQ2K& block) {
   block.super_offset = finite_f16(peak_offset / 15);
   const double super_scale = f16_to_f32(block.super_scale);
   const double super_offset = f16_to_f32(block.super_offset);
+  const Rounder round_scale(super_scale);
+  const Rounder round_offset(super_offset);
   for (int g = 0; g < 16; ++g) {
-    const int scale = nearest_step(groups[g].scale, super_scale, 0, 15);
-    const int offset = nearest_step(groups[g].offset, super_offset, 0, 15);
+    const int scale = round_scale(groups[g].scale, 0, 15);
+    const int offset = round_offset(groups[g].offset, 0, 15);
+    const Rounder round(super_scale * scale);
     block.scales[g] = static_cast<uint8_t>(scale | offset << 4);
     for (int i = 16 * g; i < 16 * g + 16; ++i) {
-      const int q = nearest_step(in[i] + super_offset * offset, super_scale * scale, 0, 3);
+      const int q = round(in[i] + super_offset * offset, 0, 3);
       block.quants[i / 128 * 32 + i % 32] |= static_cast<uint8_t>(q << (i / 32 % 4 * 2));
     }
   }

@@ -52,12 +52,14 @@ static inline void encode(const float* in, BlockQ3K& block) {
   }
   block.super_scale = finite_f16(peak / -32);
   const double super_scale = f16_to_f32(block.super_scale);
+  const Rounder round_scale(super_scale);
   for (int g = 0; g < 16; ++g) {
-    const int scale = nearest_step(fits[g], super_scale, -32, 31);
+    const int scale = round_scale(fits[g], -32, 31);
+    const Rounder round(super_scale * scale);
     block.scales[g % 8] |= static_cast<uint8_t>(((scale + 32) & 15) << (g / 8 * 4));
     block.scales[8 + g % 4] |= static_cast<uint8_t>(((scale + 32) >> 4) << (g / 4 * 2));
     for (int i = 16 * g; i < 16 * g + 16; ++i) {
-      const int q = nearest_step(in[i], super_scale * scale, -4, 3) + 4;
+      const int q = round(in[i], -4, 3) + 4;
       block.quants[i / 128 * 32 + i % 32] |= static_cast<uint8_t>((q & 3) << (i / 32 % 4 * 2));
       block.high_bits[i % 32] |= static_cast<uint8_t>(q >> 2 << (i / 32));
     }

@@ -30,10 +30,10 @@ static inline void decode(const BlockQ4_0& block, float* out) {
 /// in[32] -> block. The peak goes to -8, so that the wider side of the range serves its sign.
 static inline void encode(const float* in, BlockQ4_0& block) {
   block.scale = finite_f16(signed_peak(in, 32) / -8);
-  const double step = f16_to_f32(block.scale);
+  const Rounder round(f16_to_f32(block.scale));
   for (int j = 0; j < 16; ++j) {
-    const int low = nearest_step(in[j], step, -8, 7) + 8;
-    const int high = nearest_step(in[j + 16], step, -8, 7) + 8;
+    const int low = round(in[j], -8, 7) + 8;
+    const int high = round(in[j + 16], -8, 7) + 8;
     block.quants[j] = static_cast<uint8_t>(low | high << 4);
   }
 }

@@ -35,10 +35,10 @@ static inline void encode(const float* in, BlockQ4_1& block) {
   block.min = finite_f16(range.low);
   const double min = f16_to_f32(block.min);
   block.scale = finite_f16((range.high - min) / 15);
-  const double step = f16_to_f32(block.scale);
+  const Rounder round(f16_to_f32(block.scale));
   for (int j = 0; j < 16; ++j) {
-    const int low = nearest_step(in[j] - min, step, 0, 15);
-    const int high = nearest_step(in[j + 16] - min, step, 0, 15);
+    const int low = round(in[j] - min, 0, 15);
+    const int high = round(in[j + 16] - min, 0, 15);
     block.quants[j] = static_cast<uint8_t>(low | high << 4);
   }
 }

@@ -34,9 +34,9 @@ static inline void decode(const BlockQ5_0& block, float* out) {
 static inline void encode(const float* in, BlockQ5_0& block) {
   block = {};
   block.scale = finite_f16(signed_peak(in, 32) / -16);
-  const double step = f16_to_f32(block.scale);
+  const Rounder round(f16_to_f32(block.scale));
   for (int i = 0; i < 32; ++i) {
-    const int q = nearest_step(in[i], step, -16, 15) + 16;
+    const int q = round(in[i], -16, 15) + 16;
     block.quants[i % 16] |= static_cast<uint8_t>((q & 15) << (i / 16 * 4));
     block.high_bits[i / 8] |= static_cast<uint8_t>(q >> 4 << (i % 8));
   }

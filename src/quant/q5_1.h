@@ -37,9 +37,9 @@ static inline void encode(const float* in, BlockQ5_1& block) {
   block.min = finite_f16(range.low);
   const double min = f16_to_f32(block.min);
   block.scale = finite_f16((range.high - min) / 31);
-  const double step = f16_to_f32(block.scale);
+  const Rounder round(f16_to_f32(block.scale));
   for (int i = 0; i < 32; ++i) {
-    const int q = nearest_step(in[i] - min, step, 0, 31);
+    const int q = round(in[i] - min, 0, 31);
     block.quants[i % 16] |= static_cast<uint8_t>((q & 15) << (i / 16 * 4));
     block.high_bits[i / 8] |= static_cast<uint8_t>(q >> 4 << (i % 8));
   }

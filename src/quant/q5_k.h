@@ -41,10 +41,10 @@ static inline void encode(const float* in, BlockQ5K& block) {
   block = {fit.super_scale, fit.super_offset, fit.scales, {}, {}};
   for (int g = 0; g < 8; ++g) {
     const KScale group = unpack(block.scales, g);
-    const double scale = double{f16_to_f32(block.super_scale)} * group.scale;
+    const Rounder round(double{f16_to_f32(block.super_scale)} * group.scale);
     const double offset = double{f16_to_f32(block.super_offset)} * group.offset;
     for (int j = 0; j < 32; ++j) {
-      const int q = nearest_step(in[32 * g + j] + offset, scale, 0, 31);
+      const int q = round(in[32 * g + j] + offset, 0, 31);
       block.quants[g / 2 * 32 + j] |= static_cast<uint8_t>((q & 15) << (g % 2 * 4));
       block.high_bits[j] |= static_cast<uint8_t>(q >> 4 << g);
     }

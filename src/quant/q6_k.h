@@ -46,14 +46,17 @@ static inline void encode(const float* in, BlockQ6K& block) {
   }
   block.super_scale = finite_f16(peak / -128);
   const double super_scale = f16_to_f32(block.super_scale);
-  for (int i = 0; i < 256; ++i) {
-    const int scale = nearest_step(fits[i / 16], super_scale, -128, 127);
-    block.scales[i / 16] = static_cast<int8_t>(scale);
-    const int q = nearest_step(in[i], super_scale * scale, -32, 31) + 32;
-    const int half = i / 128;
-    const int r = i % 128;
-    block.quants[64 * half + r % 64] |= static_cast<uint8_t>((q & 15) << (r / 64 * 4));
-    block.high_bits[32 * half + r % 32] |= static_cast<uint8_t>(q >> 4 << (r / 32 * 2));
+  const Rounder round_scale(super_scale);
+  for (int g = 0; g < 16; ++g) {
+    block.scales[g] = static_cast<int8_t>(round_scale(fits[g], -128, 127));
+    const Rounder round(super_scale * block.scales[g]);
+    for (int i = 16 * g; i < 16 * g + 16; ++i) {
+      const int q = round(in[i], -32, 31) + 32;
+      const int half = i / 128;
+      const int r = i % 128;
+      block.quants[64 * half + r % 64] |= static_cast<uint8_t>((q & 15) << (r / 64 * 4));
+      block.high_bits[32 * half + r % 32] |= static_cast<uint8_t>(q >> 4 << (r / 32 * 2));
+    }
   }
 }
 

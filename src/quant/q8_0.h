@@ -26,9 +26,8 @@ static inline void decode(const BlockQ8_0& block, float* out) {
 /// in[32] -> block. -128 is not used: products of two such blocks then never overflow 16 bits.
 static inline void encode(const float* in, BlockQ8_0& block) {
   block.scale = finite_f16(std::fabs(signed_peak(in, 32)) / 127);
-  const double step = f16_to_f32(block.scale);
-  for (int j = 0; j < 32; ++j)
-    block.quants[j] = static_cast<int8_t>(nearest_step(in[j], step, -127, 127));
+  const Rounder round(f16_to_f32(block.scale));
+  for (int j = 0; j < 32; ++j) block.quants[j] = static_cast<int8_t>(round(in[j], -127, 127));
 }
 
 }  // namespace hasten::quant
