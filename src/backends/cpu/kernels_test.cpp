@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of what the kernels of each instruction set compute, and of how one is chosen. Operations
+// as a whole are held to the reference in tests/conformance.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/ceilings.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/isa.h"
+#include "base/error.h"
+#include "tensor/half.h"
+
+namespace hasten::cpu {
+namespace {
+
+/// Sets HASTEN_CPU_ISA for its lifetime, and puts back what was there.
+class ScopedIsa {
+ public:
+  explicit ScopedIsa(const char* value) {
+    const char* old = std::getenv(kName);
+    if (old != nullptr) old_ = old;
+    had_ = old != nullptr;
+    if (value != nullptr) {
+      setenv(kName, value, 1);
+    } else {
+      unsetenv(kName);
+    }
+  }
+  ~ScopedIsa() {
+    if (had_) {
+      setenv(kName, old_.c_str(), 1);
+    } else {
+      unsetenv(kName);
+    }
+  }
+  ScopedIsa(const ScopedIsa&) = delete;
+  ScopedIsa& operator=(const ScopedIsa&) = delete;
+
+ private:
+  static constexpr const char* kName = "HASTEN_CPU_ISA";
+  std::string old_;
+  bool had_ = false;
+};
+
+class KernelTest : public ::testing::TestWithParam<const KernelTable*> {
+ protected:
+  const KernelTable& kernels() const { return *GetParam(); }
+};
+
+TEST_P(KernelTest, ExponentialIsAccurate) {
+  std::vector<float> x;
+  for (float v = -87.0F; v <= 88.3F; v += 0.00137F) x.push_back(v);
+  std::vector<float> y(x.size());
+  kernels().exp(x.data(), y.data(), static_cast<int64_t>(x.size()));
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::exp(double{x[i]});
+    worst = std::max(worst, std::fabs(y[i] - want) / want);
+  }
+  EXPECT_LT(worst, 2 * 0x1p-23);
+}
+
+TEST_P(KernelTest, ExponentialOfExtremes) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> x = {0.0F, -0.0F, -kInfinity, -1000.0F, kInfinity, 1000.0F, NAN};
+  std::vector<float> y(x.size());
+  kernels().exp(x.data(), y.data(), static_cast<int64_t>(x.size()));
+  EXPECT_EQ(y[0], 1.0F);
+  EXPECT_EQ(y[1], 1.0F);
+  EXPECT_EQ(y[2], 0.0F);
+  EXPECT_EQ(y[3], 0.0F);
+  EXPECT_EQ(y[4], kInfinity);
+  EXPECT_EQ(y[5], kInfinity);
+  EXPECT_TRUE(std::isnan(y[6]));
+}
+
+TEST_P(KernelTest, SoftCapIsAccurateNearZeroAndFar) {
+  std::vector<float> x;
+  for (float v = 1e-6F; v < 500.0F; v *= 1.01F) {
+    x.push_back(v);
+    x.push_back(-v);
+  }
+  std::vector<float> y = x;
+  kernels().soft_cap(y.data(), static_cast<int64_t>(y.size()), 30.0F);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = 30.0 * std::tanh(x[i] / 30.0);
+    EXPECT_NEAR(y[i], want, std::fabs(want) * 4e-7) << x[i];
+  }
+}
+
+TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kColumns = 96;
+  std::vector<float> x(kColumns);
+  for (float& v : x) v = normal(random);
+  x[33] = 100.0F;  // an outlier spoils only its own block
+  std::vector<int8_t> values(kColumns);
+  std::vector<float> scales(kColumns / kActivationColumns * 2);
+  std::vector<int32_t> sums(kColumns / 16 * 2);
+  kernels().quantize_row({.x = x.data(),
+                          .columns = kColumns,
+                          .values = values.data(),
+                          .scales = scales.data() + 1,
+                          .sums = sums.data() + 1,
+                          .stride = 2});
+  for (int64_t i = 0; i < kColumns; ++i) {
+    const float scale = scales[i / kActivationColumns * 2 + 1];
+    EXPECT_NEAR(static_cast<float>(values[i]) * scale, x[i], scale * 0.5001F);
+  }
+  EXPECT_LT(scales[1], 0.05F);
+  for (int64_t block = 0; block < kColumns / 16; ++block) {
+    int32_t sum = 0;
+    for (int64_t i = 16 * block; i < 16 * block + 16; ++i) sum += values[i];
+    EXPECT_EQ(sums[2 * block + 1], sum);
+  }
+}
+
+// Every binary16 and bf16 through the cache: exact in, rounded to nearest even out.
+TEST_P(KernelTest, CacheConversionsMatchTheScalarOnes) {
+  constexpr int64_t kDim = 16;
+  std::vector<float> tile_keys(kDim * kTileKeys);
+  std::vector<float> tile_values(kTileKeys * kDim);
+  const auto check = [&](FloatKind kind, const std::vector<float>& in, auto to_bits,
+                         auto to_float) {
+    std::vector<uint16_t> keys(kDim);
+    std::vector<uint16_t> values(kDim);
+    kernels().kv_store({.k = in.data(),
+                        .v = in.data(),
+                        .keys = keys.data(),
+                        .values = values.data(),
+                        .kind = kind,
+                        .head_dim = kDim,
+                        .block_size = 1,
+                        .offset = 0});
+    kernels().kv_load({.keys = keys.data(),
+                       .values = values.data(),
+                       .kind = kind,
+                       .head_dim = kDim,
+                       .block_size = 1,
+                       .first = 0,
+                       .count = 1,
+                       .tile_keys = tile_keys.data(),
+                       .tile_values = tile_values.data(),
+                       .padded_dim = kDim,
+                       .at = 5});
+    for (int64_t d = 0; d < kDim; ++d) {
+      const uint16_t want = to_bits(in[d]);
+      if (std::isnan(in[d])) {
+        EXPECT_TRUE(std::isnan(tile_values[5 * kDim + d]));
+        continue;
+      }
+      EXPECT_EQ(keys[d], want) << in[d];
+      EXPECT_EQ(values[d], want) << in[d];
+      EXPECT_EQ(tile_values[5 * kDim + d], to_float(want));
+      EXPECT_EQ(tile_keys[d * kTileKeys + 5], to_float(want));
+    }
+  };
+  std::mt19937 random(3);
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<float> in(kDim);
+    for (float& v : in) {
+      v = std::bit_cast<float>(static_cast<uint32_t>(random()));
+      if (round % 2 == 0) v = f16_to_f32(static_cast<uint16_t>(random()));
+    }
+    check(FloatKind::f16, in, f32_to_f16, f16_to_f32);
+    check(FloatKind::bf16, in, f32_to_bf16, bf16_to_f32);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KernelTest,
+                         ::testing::ValuesIn(supported_kernels().begin(),
+                                             supported_kernels().end()),
+                         [](const auto& kernels) { return std::string(kernels.param->name); });
+
+TEST(Isa, GenericIsAlwaysThereAndLast) {
+  ASSERT_FALSE(supported_isas().empty());
+  EXPECT_EQ(supported_isas().back(), "generic");
+}
+
+TEST(Isa, BestFirstThenByNameThenByEnvironment) {
+  {
+    const ScopedIsa none(nullptr);
+    EXPECT_EQ(select_kernels({}).name, supported_isas().front());
+    EXPECT_STREQ(select_kernels("generic").name, "generic");
+    EXPECT_THROW((void)select_kernels("avx1024"), Error);
+  }
+  const ScopedIsa generic("generic");
+  EXPECT_STREQ(select_kernels(supported_isas().front()).name, "generic");
+  EXPECT_EQ(make_cpu_backend({.threads = 2})->name(), "cpu (generic, 2 threads)");
+}
+
+TEST(Isa, RefusesNegativeThreads) { EXPECT_THROW(make_cpu_backend({.threads = -1}), Error); }
+
+TEST(Ceilings, AreOfThisCentury) {
+  const Ceilings ceilings = measure_ceilings(1);
+  EXPECT_GT(ceilings.read_bytes_per_s, 1e7);
+  EXPECT_LT(ceilings.read_bytes_per_s, 1e13);
+  EXPECT_GT(ceilings.int8_ops_per_s, 1e7);
+  EXPECT_GT(ceilings.bf16_flops_per_s, 1e7);
+  EXPECT_GT(ceilings.f32_flops_per_s, 1e7);
+  EXPECT_LT(ceilings.f32_flops_per_s, 1e14);
+}
+
+}  // namespace
+}  // namespace hasten::cpu

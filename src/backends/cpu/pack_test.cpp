@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the packed layouts: every element comes back exactly, in every format.
+#include "backends/cpu/pack.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "quant/codec.h"
+#include "quant/iq4_nl.h"
+#include "tensor/half.h"
+
+namespace hasten::cpu {
+namespace {
+
+constexpr DType kFormats[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,   DType::q4_1,
+                              DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,   DType::q3_k,
+                              DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs};
+
+OwnedTensor random_matrix(DType dtype, int64_t rows, int64_t columns) {
+  OwnedTensor matrix(dtype, {rows, columns});
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0.01F, 0.1F);
+  std::vector<float> row(static_cast<size_t>(columns));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (float& v : row) v = normal(random);
+    quant::encode_row(dtype, row.data(), matrix.view.row(r), columns);
+  }
+  return matrix;
+}
+
+/// A code of a packed group, read as CodeBits describes it.
+int read_code(CodeBits bits, const uint8_t* block, int row, int column) {
+  const int j = column / 4;
+  const auto byte = [&](int vector) { return int{block[64 * vector + 4 * row + column % 4]}; };
+  const int nibble = byte(j / 2) >> (4 * (j % 2)) & 15;
+  const int pair = byte(j / 4) >> (2 * (j % 4)) & 3;
+  switch (bits) {
+    case CodeBits::bytes:
+      return byte(j);
+    case CodeBits::bits2:
+      return pair;
+    case CodeBits::bits2_1:
+      return pair | (byte(2) >> j & 1) << 2;
+    case CodeBits::nibbles:
+      return nibble;
+    case CodeBits::nibbles_1:
+      return nibble | (byte(4) >> j & 1) << 4;
+    case CodeBits::nibbles_2:
+      return nibble | (byte(4 + j / 4) >> (2 * (j % 4)) & 3) << 4;
+  }
+  return -1;
+}
+
+float read_half(const uint8_t* p, int64_t index) {
+  uint16_t bits = 0;
+  std::memcpy(&bits, p + 2 * index, 2);
+  return f16_to_f32(bits);
+}
+
+/// An element of a packed group, from the description of GroupLayout.
+float read_element(const PackedFormat& format, const GroupLayout& layout, const uint8_t* group,
+                   int row, int64_t column) {
+  const int64_t block = column / kBlockColumns;
+  const int64_t in_block = column % kBlockColumns;
+  int code = read_code(format.bits, group + block * code_bytes(format.bits), row,
+                       static_cast<int>(in_block));
+  if (format.lookup) code = quant::kIq4Levels[code] + 128;
+  const int64_t stride = format.offsets ? 32 : 16;
+  const uint8_t* halves = group + layout.halves_at;
+  const int64_t half = format.super_scales ? block / 8 : block;
+  float scale = read_half(halves, half * stride + row);
+  float offset = format.offsets ? read_half(halves, half * stride + 16 + row) : 0.0F;
+  if (format.super_scales) {
+    const uint8_t* inner = group + layout.inner_at;
+    if (format.scales_per_block == 2) {
+      const uint8_t byte = inner[(2 * block + in_block / 16) * 16 + row];
+      scale *= static_cast<float>(format.offsets         ? byte & 15
+                                  : format.signed_scales ? static_cast<int8_t>(byte)
+                                                         : byte);
+      offset *= static_cast<float>(byte >> 4);
+    } else {
+      const uint8_t byte = inner[block * stride + row];
+      scale *= static_cast<float>(format.signed_scales ? static_cast<int8_t>(byte) : byte);
+      if (format.offsets) offset *= static_cast<float>(inner[block * stride + 16 + row]);
+    }
+  }
+  return scale * static_cast<float>(code - format.zero_point) + offset;
+}
+
+float read_float(FloatKind kind, const uint8_t* group, int row, int64_t column) {
+  if (kind == FloatKind::f32) return reinterpret_cast<const float*>(group)[column * 16 + row];
+  const auto* halves = reinterpret_cast<const uint16_t*>(group);
+  if (kind == FloatKind::f16) return f16_to_f32(halves[column * 16 + row]);
+  return bf16_to_f32(halves[(column / 2 * 16 + row) * 2 + column % 2]);
+}
+
+TEST(Pack, EveryElementOfEveryFormatComesBack) {
+  for (const DType dtype : kFormats) {
+    SCOPED_TRACE(info(dtype).name);
+    constexpr int64_t kRows = 37;  // two groups and five rows
+    const int64_t columns = info(dtype).quantized ? 768 : 33;
+    const OwnedTensor matrix = random_matrix(dtype, kRows, columns);
+    const WeightLayout layout = weight_layout(matrix.view);
+    ASSERT_EQ(layout.num_groups, 3);
+    std::vector<uint8_t> group(static_cast<size_t>(layout.group.group_bytes), 0xee);
+    std::vector<float> want(static_cast<size_t>(columns));
+    for (int64_t g = 0; g < layout.num_groups; ++g) {
+      pack_group(layout, matrix.view, g, group.data());
+      for (int row = 0; row < kGroupRows && g * kGroupRows + row < kRows; ++row) {
+        quant::decode_row(dtype, matrix.view.row(g * kGroupRows + row), want.data(), columns);
+        for (int64_t c = 0; c < columns; ++c) {
+          const float got = layout.packed
+                                ? read_element(kPackedFormats[static_cast<int>(*layout.packed)],
+                                               layout.group, group.data(), row, c)
+                                : read_float(layout.floats, group.data(), row, c);
+          ASSERT_EQ(got, want[static_cast<size_t>(c)]) << "row " << row << " column " << c;
+        }
+      }
+    }
+  }
+}
+
+// A decode step reads all weights: packed ones must not be much larger than the file.
+TEST(Pack, PackedFormatsStayCloseToTheFile) {
+  for (const DType dtype : kFormats) {
+    const OwnedTensor matrix = random_matrix(dtype, 64, 4096);
+    const double ratio = static_cast<double>(weight_layout(matrix.view).num_bytes()) /
+                         static_cast<double>(matrix.view.num_bytes());
+    EXPECT_LT(ratio, 1.04) << info(dtype).name;
+  }
+}
+
+TEST(Pack, RefusesIntegers) {
+  const OwnedTensor matrix(DType::i32, {4, 4});
+  EXPECT_THROW((void)weight_layout(matrix.view), Error);
+}
+
+/// weight * x with weights packed or left in the file.
+std::vector<float> multiply(const OwnedTensor& matrix, const std::vector<float>& x, int64_t rows,
+                            const CpuOptions& options) {
+  const auto backend = make_cpu_backend(options);
+  const auto weight = backend->prepare_weight(matrix.view);
+  std::vector<float> out(static_cast<size_t>(rows * weight->out_features()));
+  backend->matmul({.weight = *weight,
+                   .x = Tensor(x.data(), DType::f32, {rows, weight->in_features()}),
+                   .out = Tensor(out.data(), DType::f32, {rows, weight->out_features()})});
+  return out;
+}
+
+TEST(Pack, UnpackedWeightsGiveTheSameNumbers) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (const DType dtype : kFormats) {
+    const OwnedTensor matrix = random_matrix(dtype, 101, 512);
+    for (const int64_t rows : {1, 5, 33}) {
+      std::vector<float> x(static_cast<size_t>(rows * 512));
+      for (float& v : x) v = normal(random);
+      EXPECT_EQ(multiply(matrix, x, rows, {.threads = 2}),
+                multiply(matrix, x, rows, {.threads = 2, .repack = false}))
+          << info(dtype).name << " rows " << rows;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hasten::cpu

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the worker threads: every thread once, every piece once, errors, sleep,
+// oversubscription.
+#include "backends/cpu/workers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <stdexcept>
+#include <vector>
+
+namespace hasten::cpu {
+namespace {
+
+TEST(Workers, RunsEveryThreadOnce) {
+  for (const int32_t count : {1, 2, 5}) {
+    Workers workers(count);
+    ASSERT_EQ(workers.num_threads(), count);
+    std::vector<int> calls(static_cast<size_t>(count));  // each thread writes its own
+    for (int round = 0; round < 2000; ++round) {
+      workers.run([&](int32_t thread, int32_t num_threads) {
+        ASSERT_EQ(num_threads, count);
+        ++calls[static_cast<size_t>(thread)];
+      });
+    }
+    EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(count), 2000));
+  }
+}
+
+TEST(Workers, DealsEveryPieceOnce) {
+  Workers workers(3);
+  for (const int64_t count : {0, 1, 7, 100, 1000}) {
+    for (const int64_t grain : {1, 3, 64, 5000}) {
+      std::vector<int> seen(static_cast<size_t>(count));
+      workers.for_each(count, grain, [&](int64_t begin, int64_t end, int32_t thread) {
+        ASSERT_LE(end - begin, grain);
+        ASSERT_LT(thread, 3);
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+      EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), count);
+    }
+  }
+}
+
+TEST(Workers, PassesOnAnExceptionAndLives) {
+  Workers workers(3);
+  for (int round = 0; round < 100; ++round) {
+    EXPECT_THROW(workers.run([&](int32_t thread, int32_t) {
+      if (thread == round % 3) throw std::runtime_error("piece failed");
+    }),
+                 std::runtime_error);
+    std::atomic<int> calls{0};
+    workers.run([&](int32_t, int32_t) { ++calls; });
+    EXPECT_EQ(calls.load(), 3);
+  }
+}
+
+TEST(Workers, IdleCostsNoProcessorTime) {
+  Workers workers(4);
+  workers.run([](int32_t, int32_t) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // they fall asleep
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 50);
+}
+
+TEST(Workers, PoolsSideBySideDoNotHang) {
+  Workers first(4);
+  Workers second(4);
+  std::atomic<int64_t> sum{0};
+  std::thread other([&] {
+    for (int i = 0; i < 300; ++i) second.run([&](int32_t thread, int32_t) { sum += thread; });
+  });
+  for (int i = 0; i < 300; ++i) first.run([&](int32_t thread, int32_t) { sum += thread; });
+  other.join();
+  EXPECT_EQ(sum.load(), 2 * 300 * (1 + 2 + 3));
+}
+
+}  // namespace
+}  // namespace hasten::cpu
