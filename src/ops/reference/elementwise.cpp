@@ -14,9 +14,10 @@ double activate(Activation activation, double x) {
     case Activation::silu:
       return x / (1.0 + std::exp(-x));
     case Activation::gelu_tanh: {
-      // The tanh approximation of Hendrycks and Gimpel, 2016.
+      // The tanh approximation of Hendrycks and Gimpel, 2016. (1 + tanh z) / 2 is written as
+      // 1 / (1 + exp(-2z)): the sum would cancel to zero far on the negative side.
       const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
-      return 0.5 * x * (1.0 + std::tanh(inner));
+      return x / (1.0 + std::exp(-2.0 * inner));
     }
   }
   HASTEN_CHECK(false);
