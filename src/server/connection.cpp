@@ -156,7 +156,7 @@ class Connection::Deadline {
                                       index = ++connection.deadline_index_](error_code error) {
       // The timer may have expired just before it was cancelled: then the index has moved on.
       if (error || index != self->deadline_index_) return;
-      self->context_.metrics.rejected("too_slow");
+      if (!self->idle_) self->context_.metrics.rejected("too_slow");
       self->socket_.close(error);
     });
   }

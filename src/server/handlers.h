@@ -18,5 +18,6 @@ Task<> show_live(Context& context, Exchange& exchange);
 Task<> show_ready(Context& context, Exchange& exchange);
 Task<> show_version(Context& context, Exchange& exchange);
 Task<> show_metrics(Context& context, Exchange& exchange);
+Task<> web_page(Context& context, Exchange& exchange);
 
 }  // namespace hasten::server

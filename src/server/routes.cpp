@@ -26,6 +26,12 @@ constexpr std::array kRoutes = {
     Route{"GET", "/health", Auth::open, show_ready},
     Route{"GET", "/health/ready", Auth::open, show_ready},
     Route{"GET", "/health/live", Auth::open, show_live},
+    Route{"GET", "/", Auth::open, web_page},
+    Route{"GET", "/style.css", Auth::open, web_page},
+    Route{"GET", "/app.js", Auth::open, web_page},
+    Route{"GET", "/api.js", Auth::open, web_page},
+    Route{"GET", "/markdown.js", Auth::open, web_page},
+    Route{"GET", "/icon.svg", Auth::open, web_page},
 };
 
 bool matches(const Route& route, std::string_view path) {

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chat page: keeps the conversation, shows it, and streams answers into it.
+import {answer, firstModel} from './api.js';
+import {markdown} from './markdown.js';
+
+const byId = (id) => document.getElementById(id);
+const page = {
+  scroll: byId('scroll'), welcome: byId('welcome'), messages: byId('messages'),
+  composer: byId('composer'), input: byId('input'), send: byId('send'), stop: byId('stop'),
+  model: byId('model'), settings: byId('settings'),
+};
+
+let conversation = [];  // of {role, content}, as the server takes them
+let running = null;     // the AbortController of the answer on its way
+
+// Settings live in the browser; the key only as long as its tab.
+
+const fields = {temperature: byId('temperature'), maxTokens: byId('max-tokens'), system: byId('system')};
+const apiKey = byId('api-key');
+
+function loadSettings() {
+  const saved = JSON.parse(localStorage.getItem('hasten.settings') ?? '{}');
+  fields.temperature.value = saved.temperature ?? 0.7;
+  fields.maxTokens.value = saved.maxTokens ?? '';
+  fields.system.value = saved.system ?? '';
+  apiKey.value = sessionStorage.getItem('hasten.apiKey') ?? '';
+  showTemperature();
+}
+
+function saveSettings() {
+  const values = Object.entries(fields).map(([name, field]) => [name, field.value]);
+  localStorage.setItem('hasten.settings', JSON.stringify(Object.fromEntries(values)));
+  sessionStorage.setItem('hasten.apiKey', apiKey.value);
+}
+
+function showTemperature() {
+  byId('temperature-value').textContent = Number(fields.temperature.value).toFixed(2);
+}
+
+function makeRequest() {
+  const system = fields.system.value.trim();
+  const request = {
+    messages: [...(system ? [{role: 'system', content: system}] : []), ...conversation],
+    temperature: Number(fields.temperature.value),
+  };
+  const maxTokens = Number(fields.maxTokens.value);
+  if (maxTokens >= 1) request.max_tokens = Math.floor(maxTokens);
+  return request;
+}
+
+// Theme
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+}
+
+function toggleTheme() {
+  const theme = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
+  localStorage.setItem('hasten.theme', theme);
+  setTheme(theme);
+}
+
+// Conversation
+
+function make(name, className, ...children) {
+  const node = document.createElement(name);
+  node.className = className;
+  node.append(...children);
+  return node;
+}
+
+function makeButton(label, action) {
+  const button = make('button', '', label);
+  button.type = 'button';
+  button.addEventListener('click', action);
+  return button;
+}
+
+function atBottom() {
+  return page.scroll.scrollHeight - page.scroll.scrollTop - page.scroll.clientHeight < 60;
+}
+
+function scrollDown() {
+  page.scroll.scrollTop = page.scroll.scrollHeight;
+}
+
+/** One answer on the page, while it grows and after. */
+class AnswerView {
+  constructor() {
+    this.content = '';
+    this.reasoning = '';
+    this.text = make('div', 'text');
+    this.footer = make('div', 'footer');
+    this.item = make('li', 'assistant running', this.text, this.footer);
+    this.pieces = 0;
+    this.tokens = 0;  // as the server counts them, once it has said so
+    page.messages.append(this.item);
+  }
+
+  add({content, reasoning, usage}) {
+    if (content || reasoning) {
+      this.lastTime = performance.now();
+      this.firstTime ??= this.lastTime;
+      this.pieces++;
+    }
+    this.content += content;
+    this.reasoning += reasoning;
+    if (usage) this.tokens = usage.completion_tokens;
+    this.frame ??= requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.frame = undefined;
+    const follow = atBottom();
+    this.text.replaceChildren(...markdown(this.content));
+    if (this.reasoning) this.drawReasoning();
+    this.footer.replaceChildren(this.speed());
+    if (follow) scrollDown();
+  }
+
+  drawReasoning() {
+    if (!this.thought) {
+      this.thought = make('p', '');
+      this.item.prepend(make('details', '', make('summary', '', 'Reasoning'), this.thought));
+    }
+    this.thought.textContent = this.reasoning;
+  }
+
+  speed() {
+    const count = this.tokens || this.pieces;
+    const seconds = (this.lastTime - this.firstTime) / 1000;
+    if (!(seconds > 0) || count < 2) return '';
+    return `${((count - 1) / seconds).toFixed(1)} tokens/s · ${count} tokens`;
+  }
+
+  /** `note`: why it ended early, if it did. */
+  finish(note) {
+    cancelAnimationFrame(this.frame);
+    this.item.classList.remove('running');
+    this.draw();
+    const copy = makeButton('Copy', async () => {
+      await navigator.clipboard.writeText(this.content);
+      copy.textContent = 'Copied';
+      setTimeout(() => { copy.textContent = 'Copy'; }, 1500);
+    });
+    if (this.content) this.footer.append(copy);
+    if (note) this.footer.append(note);
+  }
+
+  fail(message, retry) {
+    this.finish('');
+    const again = makeButton('Try again', () => {
+      this.item.remove();
+      retry();
+    });
+    const box = make('p', 'error', message);
+    box.setAttribute('role', 'alert');
+    this.footer.before(box);
+    this.footer.append(again);
+    scrollDown();
+  }
+}
+
+function explain(error) {
+  if (error.status === 401) return 'This server needs an API key. You can enter it in the settings.';
+  if (error.status === 429) return 'The server is busy. Please try again in a moment.';
+  if (error instanceof TypeError) return 'The server cannot be reached. Is it still running?';
+  return error.message;
+}
+
+const FINISH_NOTES = {length: 'The answer reached its longest length.'};
+
+async function respond() {
+  const view = new AnswerView();
+  const controller = new AbortController();
+  running = controller;
+  updateButtons();
+  scrollDown();
+  let note = '';
+  try {
+    for await (const piece of answer(makeRequest(), apiKey.value, controller.signal)) {
+      view.add(piece);
+      note = FINISH_NOTES[piece.finish] ?? note;
+    }
+    conversation.push({role: 'assistant', content: view.content});
+    view.finish(note);
+  } catch (error) {
+    if (controller.signal.aborted) {
+      conversation.push({role: 'assistant', content: view.content});
+      view.finish('Stopped.');
+    } else {
+      view.fail(explain(error), respond);
+    }
+  } finally {
+    if (running === controller) running = null;
+    updateButtons();
+  }
+}
+
+function say(text) {
+  page.welcome.hidden = true;
+  conversation.push({role: 'user', content: text});
+  page.messages.append(make('li', 'user', text));
+  respond();
+}
+
+function stop() {
+  running?.abort();
+}
+
+function newChat() {
+  stop();
+  conversation = [];
+  page.messages.replaceChildren();
+  page.welcome.hidden = false;
+  page.input.focus();
+}
+
+// Composer
+
+function fitInput() {
+  page.input.style.height = 'auto';
+  page.input.style.height = `${page.input.scrollHeight + 2}px`;
+  updateButtons();
+}
+
+function updateButtons() {
+  page.send.hidden = running !== null;
+  page.stop.hidden = running === null;
+  page.send.disabled = page.input.value.trim() === '';
+}
+
+function submit(event) {
+  event?.preventDefault();
+  const text = page.input.value.trim();
+  if (text === '' || running) return;
+  page.input.value = '';
+  fitInput();
+  say(text);
+}
+
+function showModel() {
+  firstModel(apiKey.value).then(
+    (model) => { page.model.textContent = `${model.id} · ${model.max_model_len.toLocaleString('en')} tokens of context`; },
+    (error) => { page.model.textContent = explain(error); });
+}
+
+page.composer.addEventListener('submit', submit);
+page.input.addEventListener('input', fitInput);
+page.input.addEventListener('keydown', (event) => {
+  if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) submit(event);
+});
+document.addEventListener('keydown', (event) => {
+  if (event.key === 'Escape' && !page.settings.open) stop();
+});
+page.stop.addEventListener('click', stop);
+byId('new-chat').addEventListener('click', newChat);
+byId('theme').addEventListener('click', toggleTheme);
+byId('open-settings').addEventListener('click', () => page.settings.showModal());
+fields.temperature.addEventListener('input', showTemperature);
+page.settings.addEventListener('close', () => {
+  saveSettings();
+  showModel();
+});
+for (const suggestion of byId('suggestions').children) {
+  suggestion.addEventListener('click', () => { if (!running) say(suggestion.textContent); });
+}
+
+const dark = window.matchMedia('(prefers-color-scheme: dark)').matches;
+setTheme(localStorage.getItem('hasten.theme') ?? (dark ? 'dark' : 'light'));
+loadSettings();
+showModel();
+updateButtons();
