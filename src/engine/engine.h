@@ -4,7 +4,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -75,18 +74,36 @@ class Engine {
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
+  struct Submission {
+    Request request;
+    std::shared_ptr<Ticket> ticket;
+    int64_t submit_us = 0;
+  };
+
   void run();
+  bool await_work();
+  void publish();
 
-  std::shared_ptr<const text::Tokenizer> tokenizer_;
-  std::unique_ptr<Core> core_;            // touched by thread_ alone once that runs
-  const models::Model* model_ = nullptr;  // core_ owns it
-  Capacity capacity_;
-  int64_t stall_limit_us_ = 0;
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const std::unique_ptr<Core> core_;  // touched by thread_ alone once that runs
+  const models::Model* const model_;  // core_ owns it
+  const Capacity capacity_;
+  const int64_t vocab_size_;
+  const int64_t stall_limit_us_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;  // the mailbox has news, or the number of open requests fell
-  struct Mailbox;
-  std::unique_ptr<Mailbox> mailbox_;  // guarded by mutex_
+  mutable std::mutex mutex_;       // guards what follows, thread_ left out
+  std::condition_variable work_;   // for thread_: there is something to do
+  std::condition_variable ended_;  // for drain: num_open_ has fallen
+  std::vector<Submission> inbox_;
+  bool draining_ = false;    // nothing more is accepted
+  bool cancel_all_ = false;  // what is open shall end
+  bool stopping_ = false;    // then thread_ shall return
+  int64_t num_open_ = 0;     // requests accepted and not ended, those in the inbox included
+  int64_t progress_us_ = 0;  // when the last step ended, or work came after none
+  int64_t num_rejected_ = 0;
+  Stats stats_;          // of core_, as of the last step
+  std::string failure_;  // why thread_ has returned before its time; empty: it has not
+
   std::thread thread_;
 };
 

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step of the engine: plan, execute, commit; and how jobs end.
+#include "engine/core.h"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <iterator>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/kv_cache/sizing.h"
+
+namespace hasten::engine {
+namespace {
+
+constexpr int32_t kMaxBlockSize = 1024;
+constexpr int64_t kMinQueue = 256;
+// Logits of a scored prompt are worked off in pieces of at most so many rows and bytes: 64 rows are
+// 39 MB for a vocabulary of 150 000, and enough to keep a forward pass efficient.
+constexpr int64_t kMaxPromptLogits = 64;
+constexpr int64_t kMaxPromptLogitBytes = int64_t{256} << 20;
+
+void check_options(const CoreOptions& options) {
+  if (options.block_size < 1 || options.block_size > kMaxBlockSize ||
+      !std::has_single_bit(static_cast<uint32_t>(options.block_size)))
+    fail_param("block_size", "--block-size is {}; it must be a power of two, at most {}",
+               options.block_size, kMaxBlockSize);
+  if (options.step_tokens < 1)
+    fail_param("step_tokens", "--step-tokens is {}; it must be at least 1", options.step_tokens);
+  if (options.max_batch < 1 || options.max_batch > options.step_tokens)
+    fail_param("max_batch", "--max-batch is {}; it must be from 1 to --step-tokens, which is {}",
+               options.max_batch, options.step_tokens);
+  if (options.max_queue < 0)
+    fail_param("max_queue", "--max-queue is {}; it must not be negative", options.max_queue);
+  if (options.context < 0)
+    fail_param("context", "--ctx is {}; it must not be negative", options.context);
+}
+
+}  // namespace
+
+Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
+           std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)
+    : tokenizer_(std::move(tokenizer)) {
+  check_options(options);
+  const Policy& policy = find_policy(options.policy);
+  const int64_t num_logits_per_row = model->info().vocab_size;
+  vocab_size_ = std::min<int64_t>(num_logits_per_row, tokenizer_->vocab_size());
+  for (int32_t id = 0; id < static_cast<int32_t>(vocab_size_); ++id)
+    if (tokenizer_->is_end_of_generation(id)) eos_tokens_.push_back(id);
+
+  std::vector<GroupSize> sizes;
+  for (const models::CacheGroup& group : model->cache_groups()) {
+    const auto spec = cache_spec(group, 1, options.block_size, options.kv_dtype);
+    sizes.push_back({.block_bytes = backend.kv_cache_bytes(spec), .window = group.window});
+    capacity_.kv_bytes_per_token += sizes.back().block_bytes / options.block_size;
+  }
+  const CacheSizing sizing =
+      size_cache({.groups = sizes,
+                  .bytes = options.kv_cache_bytes,
+                  .block_size = options.block_size,
+                  .context = options.context,
+                  .max_context = options.context > 0 ? options.context : model->info().max_context,
+                  .max_sequences = options.max_batch,
+                  .step_tokens = options.step_tokens});
+  std::vector<GroupBlocks> groups;
+  for (size_t g = 0; g < sizes.size(); ++g) {
+    groups.push_back({.num_blocks = sizing.num_blocks[g], .window = sizes[g].window});
+    capacity_.num_kv_blocks += sizing.num_blocks[g];
+  }
+  capacity_.context = sizing.context;
+  capacity_.kv_cache_bytes = sizing.bytes;
+  capacity_.step_tokens = options.step_tokens;
+  capacity_.max_batch = options.max_batch;
+  capacity_.max_queue = options.max_queue > 0
+                            ? options.max_queue
+                            : std::max<int64_t>(4 * int64_t{options.max_batch}, kMinQueue);
+
+  const int64_t row_bytes = num_logits_per_row * static_cast<int64_t>(sizeof(float));
+  const int64_t max_prompt_logits =
+      std::clamp<int64_t>(kMaxPromptLogitBytes / row_bytes, 1, kMaxPromptLogits);
+  scheduler_ = std::make_unique<Scheduler>(SchedulerOptions{.block_size = options.block_size,
+                                                            .step_tokens = options.step_tokens,
+                                                            .max_batch = options.max_batch,
+                                                            .max_prompt_logits = max_prompt_logits,
+                                                            .policy = &policy},
+                                           groups);
+  sampler_ = std::make_unique<Sampler>(vocab_size_);
+  runner_ =
+      std::make_unique<Runner>(std::move(model), backend,
+                               RunnerLimits{.num_blocks = sizing.num_blocks,
+                                            .block_size = options.block_size,
+                                            .kv_dtype = options.kv_dtype,
+                                            .context = sizing.context,
+                                            .step_tokens = options.step_tokens,
+                                            .max_sequences = options.max_batch,
+                                            .max_logits = options.max_batch + max_prompt_logits});
+}
+
+void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us) {
+  auto owned = std::make_unique<Job>(next_id_++, std::move(request), std::move(ticket));
+  Job& job = *owned;
+  const Request& asked = job.request;
+  job.submit_us = submit_us;
+  job.usage.prompt_tokens = std::ssize(asked.prompt);
+  job.end_tokens = asked.stop_tokens;
+  if (!asked.ignore_eos)
+    job.end_tokens.insert(job.end_tokens.end(), eos_tokens_.begin(), eos_tokens_.end());
+  const int64_t room = capacity_.context - std::ssize(asked.prompt);
+  for (int32_t choice = 0; choice < asked.n; ++choice) {
+    auto& answer = *job.answers.emplace_back(
+        std::make_unique<Answer>(*tokenizer_, asked.show_special, job.stop));
+    answer.chunk.choice = choice;
+    Sequence& sequence = answer.sequence;
+    sequence.request_id = job.id;
+    sequence.choice = choice;
+    sequence.priority = asked.priority;
+    sequence.tenant = asked.tenant;
+    sequence.prompt = asked.prompt;
+    sequence.max_generated = asked.max_tokens > 0 ? std::min(asked.max_tokens, room) : room;
+    sequence.scores_prompt = choice == 0 && asked.prompt_logprobs >= 0;
+    scheduler_->add(sequence);
+  }
+  ++num_waiting_;
+  jobs_.emplace(job.id, std::move(owned));
+}
+
+bool Core::step() {
+  end_cancelled();
+  const StepPlan& plan = scheduler_->plan();
+  if (plan.empty()) return false;
+  execute(plan);
+  commit(plan);
+  return true;
+}
+
+void Core::end_cancelled() {
+  for (const auto& [id, job] : jobs_)
+    if (job->ticket->cancelled()) end(*job, Finish::cancelled, {});
+  sweep();
+}
+
+/// Runs the plan and draws tokens into result_. Changes nothing of a job but when it started.
+void Core::execute(const StepPlan& plan) {
+  for (const PlannedSequence& planned : plan.sequences) {
+    Job& job = *jobs_.at(planned.sequence->request_id);
+    if (job.start_us >= 0) continue;
+    job.start_us = monotonic_us();
+    totals_.prompt_tokens += job.usage.prompt_tokens;
+    --num_waiting_;
+  }
+
+  const auto num_sequences = plan.sequences.size();
+  result_.sequences.assign(num_sequences, {});
+  const auto row = static_cast<size_t>(model().info().vocab_size);
+  try {
+    std::span<float> logits = runner_->run(plan);
+    for (size_t i = 0; i < num_sequences; ++i) {
+      const size_t size = static_cast<size_t>(plan.sequences[i].num_logits) * row;
+      read_logits(plan.sequences[i], logits.first(size), result_.sequences[i]);
+      logits = logits.subspan(size);
+    }
+  } catch (const std::exception& error) {
+    log::warn("a step of {} sequences failed, each is run alone: {}", num_sequences, error.what());
+    for (size_t i = 0; i < num_sequences; ++i) {
+      SequenceResult& result = result_.sequences[i];
+      try {
+        result = {};
+        read_logits(plan.sequences[i], runner_->run_alone(plan, i), result);
+      } catch (const std::exception& guilty) {
+        result.error = guilty.what();
+      }
+    }
+  }
+}
+
+/// Turns the rows of one sequence into log probabilities of its prompt and its next token. What is
+/// wrong with them becomes result.error.
+void Core::read_logits(const PlannedSequence& planned, std::span<float> logits,
+                       SequenceResult& result) {
+  const Sequence& sequence = *planned.sequence;
+  const Job& job = *jobs_.at(sequence.request_id);
+  const auto stride = static_cast<size_t>(model().info().vocab_size);
+  const auto row = [&](int64_t index) {  // rows may be padded beyond the vocabulary
+    return logits.subspan(static_cast<size_t>(index) * stride, static_cast<size_t>(vocab_size_));
+  };
+  try {
+    const int64_t num_scored = planned.num_logits - (planned.samples ? 1 : 0);
+    const int64_t first = planned.end() - planned.num_logits;
+    for (int64_t i = 0; i < num_scored; ++i)
+      result.prompt_logprobs.push_back(
+          sampler_->score(row(i), sequence.token(first + i + 1), job.request.prompt_logprobs));
+    if (!planned.samples) return;
+    const bool may_end = std::ssize(sequence.generated) >= job.request.min_tokens;
+    Sample sample = sampler_->sample(
+        {.logits = row(num_scored),
+         .sampling = job.request.sampling,
+         .seed = job.request.sampling.seed.value(),
+         .choice = sequence.choice,
+         .prompt = sequence.prompt,
+         .generated = sequence.generated,
+         .banned = may_end ? std::span<const int32_t>() : std::span(job.end_tokens),
+         .num_top_logprobs = job.request.logprobs});
+    result.token = sample.token;
+    result.logprob = std::move(sample.logprob);
+  } catch (const Error& error) {
+    result.error = error.what();
+  }
+}
+
+/// Makes the results of a step part of the jobs, then lets the sinks see them.
+void Core::commit(const StepPlan& plan) {
+  const int64_t now = monotonic_us();
+  scheduler_->advance();
+  ++totals_.steps;
+  totals_.preemptions += plan.num_preemptions;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const Sequence& sequence = *plan.sequences[i].sequence;
+    Job& job = *jobs_.at(sequence.request_id);
+    append(job, *job.answers[static_cast<size_t>(sequence.choice)], result_.sequences[i], now);
+  }
+  for (const PlannedSequence& planned : plan.sequences) {
+    Job& job = *jobs_.at(planned.sequence->request_id);
+    if (!job.error.empty())
+      end(job, Finish::error, job.error);
+    else
+      publish(job, *job.answers[static_cast<size_t>(planned.sequence->choice)], now);
+  }
+  sweep();
+}
+
+/// Adds what a step brought to an answer and its chunk.
+void Core::append(Job& job, Answer& answer, SequenceResult& result, int64_t now) {
+  if (!result.error.empty()) {
+    if (job.error.empty()) job.error = std::move(result.error);
+    return;
+  }
+  Chunk& chunk = answer.chunk;
+  std::ranges::move(result.prompt_logprobs, std::back_inserter(chunk.prompt_logprobs));
+  if (result.token < 0) return;
+
+  Sequence& sequence = answer.sequence;
+  sequence.generated.push_back(result.token);
+  chunk.tokens.push_back(result.token);
+  if (job.request.logprobs >= 0) chunk.logprobs.push_back(std::move(result.logprob));
+  if (job.first_token_us < 0) job.first_token_us = now;
+  ++job.usage.completion_tokens;
+  ++totals_.generated_tokens;
+
+  const auto num_generated = std::ssize(sequence.generated);
+  if (std::ranges::find(job.end_tokens, result.token) != job.end_tokens.end()) {
+    chunk.finish = Finish::stop;
+  } else {
+    const auto piece = answer.matcher.append(answer.detokenizer.append(result.token),
+                                       num_generated >= job.request.min_tokens);
+    chunk.text += piece.text;
+    if (piece.match != nullptr) {
+      chunk.finish = Finish::stop;
+      chunk.stop_string = *piece.match;
+      return;  // what comes after it is no part of the answer
+    }
+    if (num_generated == sequence.max_generated) chunk.finish = Finish::length;
+  }
+  if (chunk.finish == Finish::none) return;
+  chunk.text += answer.matcher.append(answer.detokenizer.flush(), false).text;
+  chunk.text += answer.matcher.flush();
+}
+
+/// Delivers what a step added to an answer, if anything.
+void Core::publish(Job& job, Answer& answer, int64_t now) {
+  Chunk& chunk = answer.chunk;
+  if (job.ended || chunk.tokens.empty()) return;
+  if (chunk.finish != Finish::none) {
+    answer.finished = true;
+    scheduler_->remove(answer.sequence);
+    chunk.last = ++job.num_finished == std::ssize(job.answers);
+  }
+  chunk.usage = usage(job, now);
+  deliver(job, chunk);
+  chunk = Chunk();
+  chunk.choice = answer.sequence.choice;
+}
+
+Usage Core::usage(const Job& job, int64_t now) const {
+  Usage usage = job.usage;
+  const int64_t start = job.start_us < 0 ? now : job.start_us;
+  const int64_t first_token = job.first_token_us < 0 ? now : job.first_token_us;
+  usage.queue_us = start - job.submit_us;
+  usage.prefill_us = first_token - start;
+  usage.decode_us = now - first_token;
+  return usage;
+}
+
+/// Ends a job that has not ended yet, whatever its answers are at.
+void Core::end(Job& job, Finish finish, std::string_view error) {
+  if (job.ended) return;
+  Chunk chunk;
+  chunk.choice = (*std::ranges::find(job.answers, false, &Answer::finished))->sequence.choice;
+  chunk.finish = finish;
+  chunk.error = error;
+  chunk.last = true;
+  chunk.usage = usage(job, monotonic_us());
+  deliver(job, chunk);
+}
+
+/// Hands a chunk to the submitter. After the last one, or when the sink throws, the job is over.
+void Core::deliver(Job& job, const Chunk& chunk) {
+  try {
+    job.ticket->deliver(chunk);
+    if (chunk.last) retire(job, chunk.finish);
+    return;
+  } catch (const std::exception& error) {
+    log::warn("the sink of request {} threw, the request ends: {}", job.id, error.what());
+  } catch (...) {
+    log::warn("the sink of request {} threw, the request ends", job.id);
+  }
+  job.ticket->close();
+  retire(job, Finish::error);
+}
+
+/// Frees what a job holds of the engine.
+void Core::retire(Job& job, Finish finish) {
+  job.ended = true;
+  for (const auto& answer : job.answers)
+    if (!answer->finished) scheduler_->remove(answer->sequence);
+  if (job.start_us < 0) --num_waiting_;
+  switch (finish) {
+    case Finish::stop:
+      ++totals_.finished_stop;
+      break;
+    case Finish::length:
+      ++totals_.finished_length;
+      break;
+    case Finish::cancelled:
+      ++totals_.finished_cancelled;
+      break;
+    default:
+      ++totals_.finished_error;
+  }
+}
+
+/// Forgets the jobs that are over.
+void Core::sweep() {
+  std::erase_if(jobs_, [](const auto& entry) { return entry.second->ended; });
+}
+
+void Core::end_all(Finish finish, std::string_view error) {
+  for (const auto& [id, job] : jobs_) end(*job, finish, error);
+  sweep();
+}
+
+void Core::abandon() {
+  for (const auto& [id, job] : jobs_) job->ticket->close();
+}
+
+Stats Core::stats() const {
+  Stats stats = totals_;
+  stats.running = scheduler_->num_running();
+  stats.waiting = num_waiting_;
+  stats.kv_blocks_total = scheduler_->num_blocks();
+  stats.kv_blocks_used = stats.kv_blocks_total - scheduler_->num_free_blocks();
+  return stats;
+}
+
+}  // namespace hasten::engine

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Core: everything that the engine's thread owns, and its one step: plan, execute, commit.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/runner/runner.h"
+#include "engine/sampling/sampler.h"
+#include "engine/scheduler/scheduler.h"
+#include "engine/sequence/step.h"
+
+namespace hasten::engine {
+
+/// One thread. Deterministic: the same requests added before the same steps give the same chunks
+/// but for their times.
+class Core {
+ public:
+  /// Throws as the constructor of Engine.
+  Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
+       std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options);
+
+  const Capacity& capacity() const { return capacity_; }
+  const models::Model& model() const { return runner_->model(); }
+  /// Token ids that a request may name: those that both the model and the tokenizer know.
+  int64_t vocab_size() const { return vocab_size_; }
+
+  /// Queues a validated request with a seed, submitted at `submit_us`.
+  void add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us);
+  /// Ends cancelled jobs, then runs one step. False when there was nothing to run.
+  bool step();
+  /// Ends every job with a last chunk.
+  void end_all(Finish finish, std::string_view error);
+  /// Lets go of whoever waits for a job, when not even `end_all` can be trusted any more.
+  void abandon();
+
+  int64_t num_jobs() const { return static_cast<int64_t>(jobs_.size()); }
+  /// All but `rejected`.
+  Stats stats() const;
+
+ private:
+  void end_cancelled();
+  void execute(const StepPlan& plan);
+  void read_logits(const PlannedSequence& planned, std::span<float> logits, SequenceResult& result);
+  void commit(const StepPlan& plan);
+  void append(Job& job, Answer& answer, SequenceResult& result, int64_t now);
+  void publish(Job& job, Answer& answer, int64_t now);
+  Usage usage(const Job& job, int64_t now) const;
+  void end(Job& job, Finish finish, std::string_view error);
+  void deliver(Job& job, const Chunk& chunk);
+  void retire(Job& job, Finish finish);
+  void sweep();
+
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  Capacity capacity_;
+  int64_t vocab_size_ = 0;
+  std::vector<int32_t> eos_tokens_;  // that end an answer of this model
+  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Sampler> sampler_;
+  std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by id
+  int64_t next_id_ = 0;
+  StepResult result_;
+  Stats totals_;
+  int64_t num_waiting_ = 0;  // jobs that have not started
+};
+
+}  // namespace hasten::engine

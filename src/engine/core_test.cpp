@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's step without its thread: whole answers against an oracle that knows no paging, in
+// every company, and what faults do to whom.
+#include "engine/core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/core_world_test.h"
+
+namespace hasten::engine {
+namespace {
+
+using testing::FakeModelOptions;
+using ::testing::HasSubstr;
+
+Request simple(std::vector<int32_t> prompt, int64_t max_tokens) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.ignore_eos = true;
+  request.sampling.seed = 1;
+  return request;
+}
+
+/// Requests of every kind, the same for the same seed.
+std::vector<Request> mixed_requests(int count, uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto draw = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  std::vector<Request> requests;
+  for (int i = 0; i < count; ++i) {
+    Request request;
+    for (int64_t length = draw(1, i % 4 == 0 ? 90 : 20); length > 0; --length)
+      request.prompt.push_back(static_cast<int32_t>(draw(1, 63)));
+    request.max_tokens = draw(0, 9) == 0 ? 0 : draw(1, 30);
+    request.sampling.seed = static_cast<uint64_t>(draw(0, 1'000'000));
+    request.sampling.temperature = i % 3 == 0 ? 0.0F : 1.0F;
+    if (draw(0, 2) == 0) request.sampling.top_p = 0.8F;
+    if (draw(0, 2) == 0) request.sampling.top_k = 20;
+    if (draw(0, 3) == 0) request.sampling.repetition_penalty = 1.3F;
+    if (draw(0, 3) == 0) request.sampling.frequency_penalty = 0.7F;
+    if (draw(0, 3) == 0) request.sampling.logit_bias = {{7, 2.0F}};
+    if (draw(0, 2) == 0) request.stop = {"a", "xy", "cab"};
+    if (draw(0, 3) == 0) request.stop_tokens = {11, 12};
+    if (draw(0, 3) == 0 && request.max_tokens > 0) request.min_tokens = request.max_tokens / 2;
+    if (draw(0, 2) == 0) request.n = static_cast<int32_t>(draw(2, 4));
+    request.ignore_eos = draw(0, 1) == 0;
+    request.show_special = draw(0, 1) == 0;
+    request.logprobs = static_cast<int32_t>(draw(-1, 3));
+    if (draw(0, 4) == 0) request.prompt_logprobs = static_cast<int32_t>(draw(0, 2));
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+/// The log probabilities of the prompt's tokens, one plain row at a time.
+std::vector<float> prompt_oracle(const Request& request, const FakeModelOptions& options) {
+  std::vector<float> result;
+  if (request.prompt_logprobs < 0) return result;
+  Sampler sampler(options.vocab_size);
+  std::vector<float> row(static_cast<size_t>(options.vocab_size));
+  for (size_t i = 1; i < request.prompt.size(); ++i) {
+    testing::FakeModel::logits(std::span(request.prompt).first(i), options, row);
+    result.push_back(sampler.score(row, request.prompt[i], 0).chosen.logprob);
+  }
+  return result;
+}
+
+void expect_answers(const World& world, const std::vector<Request>& requests) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Received& received = *world.all[i];
+    ASSERT_TRUE(received.ended) << "request " << i;
+    for (int32_t choice = 0; choice < requests[i].n; ++choice)
+      ASSERT_EQ(received.answers.at(choice), oracle(requests[i], choice, world.model_options))
+          << "request " << i << ", choice " << choice;
+    std::vector<float> prompt_logprobs;
+    for (const TokenLogprob& logprob : received.prompt_logprobs) {
+      prompt_logprobs.push_back(logprob.chosen.logprob);
+      ASSERT_EQ(std::ssize(logprob.top), requests[i].prompt_logprobs);
+    }
+    ASSERT_EQ(prompt_logprobs, prompt_oracle(requests[i], world.model_options)) << "request " << i;
+  }
+}
+
+/// Where batch, chunks, windows, memory and company differ, and the answers must not.
+struct Company {
+  std::string name;
+  int64_t step_tokens;
+  int32_t max_batch;
+  std::vector<int64_t> windows;
+  int64_t num_blocks;  // of 4 tokens in each group, about
+  bool cancellations;
+};
+
+void PrintTo(const Company& company, std::ostream* out) { *out << company.name; }
+
+class AnyCompany : public ::testing::TestWithParam<Company> {};
+
+TEST_P(AnyCompany, GivesTheAnswersOfTheOracle) {
+  const Company& company = GetParam();
+  FakeModelOptions model;
+  model.windows = company.windows;
+  CoreOptions options;
+  options.step_tokens = company.step_tokens;
+  options.max_batch = company.max_batch;
+  options.kv_cache_bytes = company.num_blocks * 4 * std::ssize(company.windows);
+  World world(model, options);
+
+  const std::vector<Request> requests = mixed_requests(200, 20);
+  std::mt19937 random(5);
+  for (const Request& request : requests) world.add(request);
+  if (company.cancellations)
+    for (const Request& request : mixed_requests(100, 21)) world.add(request);
+  while (world.core->step()) {
+    if (company.cancellations && random() % 3 == 0)
+      world.all[requests.size() + random() % 100]->ticket->cancel();
+    ASSERT_LE(world.core->stats().running, company.max_batch);
+  }
+  world.expect_idle();
+  expect_answers(world, requests);
+  const Stats stats = world.core->stats();
+  EXPECT_EQ(stats.finished_error, 0);
+  EXPECT_EQ(stats.finished_stop + stats.finished_length + stats.finished_cancelled,
+            std::ssize(world.all));
+  if (company.num_blocks < 100 && company.max_batch > 1) {
+    EXPECT_GT(stats.preemptions, 20);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Core, AnyCompany,
+    ::testing::Values(Company{"batch_1", 512, 1, {0}, 1000, false},
+                      Company{"batch_32", 512, 32, {0}, 2000, false},
+                      Company{"chunks_of_1", 1, 1, {0}, 1000, false},
+                      Company{"chunks_of_7", 7, 7, {0}, 1000, false},
+                      Company{"chunks_of_64", 64, 32, {0}, 2000, false},
+                      Company{"cancellations", 64, 32, {0}, 2000, true},
+                      Company{"preemptions", 40, 32, {0}, 40, false},
+                      Company{"preemptions_and_cancellations", 9, 9, {0}, 34, true},
+                      Company{"windows", 64, 32, {0, 12}, 2000, true},
+                      Company{"windows_and_preemptions", 20, 16, {0, 7}, 45, true},
+                      Company{"window_of_1", 30, 8, {1, 0}, 300, true}),
+    [](const auto& instance) { return instance.param.name; });
+
+TEST(Core, CancellationFreesMemoryBeforeTheNextStep) {
+  World world({}, {});
+  Received& first = world.add(simple({2, 3, 4}, 50));
+  Received& second = world.add(simple({5, 6}, 50));
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(world.core->step());
+  const int64_t forwards = world.fake->num_forwards;
+  first.ticket->cancel();
+  second.ticket->cancel();
+  EXPECT_FALSE(world.core->step());
+  EXPECT_EQ(world.fake->num_forwards, forwards);
+  world.expect_idle();
+  EXPECT_EQ(first.answers.at(0).finish, Finish::cancelled);
+  EXPECT_EQ(first.answers.at(0).tokens.size(), 5U);
+  EXPECT_EQ(world.core->stats().finished_cancelled, 2);
+}
+
+TEST(Core, ADroppedRequestHearsNothingMore) {
+  World world({}, {});
+  Received& received = world.add(simple({2, 3, 4}, 50));
+  ASSERT_TRUE(world.core->step());
+  received.ticket->drop();
+  EXPECT_FALSE(world.core->step());
+  EXPECT_EQ(received.num_chunks, 1);
+  world.expect_idle();
+}
+
+TEST(Core, ASinkMayCancelItsOwnRequest) {
+  World world({}, {});
+  int num_chunks = 0;
+  Finish finish = Finish::none;
+  std::shared_ptr<Ticket> ticket;
+  ticket = std::make_shared<Ticket>([&](const Chunk& chunk) {
+    if (++num_chunks == 3) ticket->cancel();
+    finish = chunk.finish;
+  });
+  world.core->add(simple({2, 3}, 50), ticket, 0);
+  world.run();
+  EXPECT_EQ(num_chunks, 4);
+  EXPECT_EQ(finish, Finish::cancelled);
+}
+
+TEST(Core, NotANumberEndsItsOwnRequestOnly) {
+  FakeModelOptions model;
+  model.nan_token = 60;
+  World world(model, {});
+  const Request good = simple({2, 3, 4}, 12);
+  Request bad = simple({2, 60, 4}, 12);
+  bad.n = 3;
+  Received& first = world.add(good);
+  Received& guilty = world.add(bad);
+  Received& second = world.add(good);
+  world.run();
+  EXPECT_EQ(guilty.answers.at(0).finish, Finish::error);
+  EXPECT_THAT(guilty.answers.at(0).error, HasSubstr("not finite"));
+  EXPECT_EQ(guilty.num_chunks, 1);
+  EXPECT_EQ(first.answers.at(0), oracle(good, 0, model));
+  EXPECT_EQ(second.answers.at(0), oracle(good, 0, model));
+  EXPECT_EQ(world.core->stats().finished_error, 1);
+}
+
+TEST(Core, AThrowingModelEndsTheGuiltyRequestOnly) {
+  FakeModelOptions model;
+  model.throwing_token = 60;
+  World world(model, {});
+  Request good = simple({2, 3, 4, 5, 6, 7, 8, 9, 10}, 12);
+  good.n = 3;  // its siblings' first step copies blocks
+  good.sampling.logit_bias = {{60, -100.0F}};
+  Received& first = world.add(good);
+  ASSERT_TRUE(world.core->step());
+  Received& guilty = world.add(simple({2, 60, 4}, 12));
+  world.run();
+  EXPECT_EQ(guilty.answers.at(0).finish, Finish::error);
+  EXPECT_THAT(guilty.answers.at(0).error, HasSubstr("the fake model throws"));
+  for (int32_t choice = 0; choice < 3; ++choice)
+    EXPECT_EQ(first.answers.at(choice), oracle(good, choice, model));
+}
+
+TEST(Core, AThrowingSinkEndsItsOwnRequestOnly) {
+  World world({}, {});
+  const Request request = simple({2, 3, 4}, 12);
+  int calls = 0;
+  const auto standard = std::make_shared<Ticket>([&](const Chunk&) {
+    ++calls;
+    throw std::runtime_error("no more room");
+  });
+  const auto odd = std::make_shared<Ticket>([](const Chunk&) { throw 1; });
+  Request many = request;
+  many.n = 3;
+  world.core->add(many, standard, 0);
+  world.core->add(request, odd, 0);
+  Received& good = world.add(request);
+  world.run();
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(standard->done());
+  EXPECT_TRUE(odd->done());
+  EXPECT_EQ(good.answers.at(0), oracle(request, 0, {}));
+  EXPECT_EQ(world.core->stats().finished_error, 2);
+}
+
+TEST(Core, EverythingBannedIsAnErrorOfTheRequest) {
+  World world({}, {});
+  Request request = simple({2, 3}, 5);
+  request.min_tokens = 5;
+  for (int32_t id = 0; id < 64; ++id) request.stop_tokens.push_back(id);
+  Received& received = world.add(request);
+  world.run();
+  EXPECT_EQ(received.answers.at(0).finish, Finish::error);
+  EXPECT_THAT(received.answers.at(0).error, HasSubstr("no token is left"));
+}
+
+TEST(Core, TheContextEndsAnAnswer) {
+  World world({}, {});
+  Received& received = world.add(simple(std::vector<int32_t>(100, 9), 0));
+  world.run();
+  EXPECT_EQ(received.answers.at(0).finish, Finish::length);
+  EXPECT_EQ(received.answers.at(0).tokens.size(), 28U);
+  EXPECT_EQ(received.usage.prompt_tokens, 100);
+  EXPECT_EQ(received.usage.completion_tokens, 28);
+}
+
+TEST(Core, SiblingsShareTheirPromptsBlocks) {
+  World world({}, {});
+  Request request = simple(std::vector<int32_t>(80, 9), 4);
+  request.n = 8;
+  world.add(request);
+  ASSERT_TRUE(world.core->step());
+  ASSERT_TRUE(world.core->step());
+  EXPECT_EQ(world.core->stats().running, 8);
+  // 19 whole blocks of 79 tokens are shared; beyond them each has its last prompt token's block and
+  // the first of its answer.
+  EXPECT_LE(world.core->stats().kv_blocks_used, 19 + 8 * 2);
+  world.run();
+}
+
+TEST(Core, LogProbabilitiesComeWithTheirTokens) {
+  World world({}, {});
+  Request request = simple({2, 3, 4}, 6);
+  request.logprobs = 2;
+  request.prompt_logprobs = 1;
+  Received& received = world.add(request);
+  world.run();
+  ASSERT_EQ(received.logprobs.size(), 6U);
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(received.logprobs[i].chosen.token, received.answers.at(0).tokens[i]);
+    ASSERT_EQ(received.logprobs[i].top.size(), 2U);
+    EXPECT_GE(received.logprobs[i].top[0].logprob, received.logprobs[i].top[1].logprob);
+  }
+  ASSERT_EQ(received.prompt_logprobs.size(), 2U);
+  EXPECT_EQ(received.prompt_logprobs[0].chosen.token, 3);
+  EXPECT_EQ(received.prompt_logprobs[1].chosen.token, 4);
+}
+
+TEST(Core, OptionsOutOfRangeNameThemselves) {
+  const auto message = [](const CoreOptions& options) -> std::string {
+    try {
+      World world({}, options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CoreOptions options;
+  options.block_size = 24;
+  EXPECT_THAT(message(options), HasSubstr("--block-size is 24"));
+  options = {};
+  options.max_batch = 600;
+  EXPECT_THAT(message(options), HasSubstr("--max-batch is 600"));
+  options = {};
+  options.policy = "luck";
+  EXPECT_THAT(message(options), HasSubstr("'luck'; known: fcfs"));
+  options = {};
+  options.kv_cache_bytes = 100;
+  EXPECT_THAT(message(options), HasSubstr("128 tokens"));
+  options = {};
+  EXPECT_EQ(message(options), "accepted");
+}
+
+TEST(Core, TenThousandRandomRequestsLeaveNothingBehind) {
+  FakeModelOptions model;
+  model.windows = {0, 16};
+  CoreOptions options;
+  options.step_tokens = 48;
+  options.max_batch = 24;
+  options.kv_cache_bytes = 600;
+  World world(model, options);
+  std::mt19937 random(99);
+  std::vector<Request> kinds = mixed_requests(500, 30);
+  for (Request& kind : kinds) {
+    if (kind.max_tokens == 0 || kind.max_tokens > 8) kind.max_tokens = 1 + random() % 8;
+    kind.min_tokens = 0;
+    kind.prompt.resize(std::min<size_t>(kind.prompt.size(), 1 + random() % 20));
+  }
+  int submitted = 0;
+  while (submitted < 10'000 || world.core->num_jobs() > 0) {
+    while (submitted < 10'000 && world.core->num_jobs() < 40) {
+      world.add(kinds[random() % kinds.size()]);
+      ++submitted;
+    }
+    if (random() % 20 == 0)
+      world.all[world.all.size() - 1 - random() % 40 % world.all.size()]->ticket->cancel();
+    world.core->step();
+  }
+  world.expect_idle();
+  const Stats stats = world.core->stats();
+  EXPECT_EQ(stats.finished_stop + stats.finished_length + stats.finished_cancelled, 10'000);
+}
+
+}  // namespace
+}  // namespace hasten::engine

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's thread and the one queue through which everybody else talks to it.
+#include "engine/engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <random>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/core.h"
+#include "engine/validate.h"
+
+namespace hasten::engine {
+namespace {
+
+/// A seed for a request that brings none.
+uint64_t fresh_seed() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<models::Model> model, ops::Backend& backend,
+               std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)
+    : tokenizer_(std::move(tokenizer)),
+      core_(std::make_unique<Core>(std::move(model), backend, tokenizer_, options)),
+      model_(&core_->model()),
+      capacity_(core_->capacity()),
+      vocab_size_(core_->vocab_size()),
+      stall_limit_us_(options.stall_limit_us),
+      stats_(core_->stats()) {
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "hasten-engine");
+    run();
+  });
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = cancel_all_ = stopping_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+}
+
+std::shared_ptr<Ticket> Engine::submit(Request request, Sink sink) {
+  auto ticket = std::make_shared<Ticket>(std::move(sink));
+  try {
+    validate(request, vocab_size_, capacity_.context);
+    if (!request.sampling.seed) request.sampling.seed = fresh_seed();
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty())
+      fail(ErrorCode::unavailable, "the engine has failed and must be restarted: {}", failure_);
+    if (draining_) fail(ErrorCode::unavailable, "the engine is shutting down");
+    const int64_t num_waiting = stats_.waiting + std::ssize(inbox_);
+    if (num_waiting >= capacity_.max_queue)
+      fail(ErrorCode::resource_exhausted,
+           "{} requests wait already, as many as the queue holds: try again later or raise "
+           "--max-queue",
+           num_waiting);
+    const int64_t now = monotonic_us();
+    if (num_open_++ == 0) progress_us_ = now;
+    inbox_.push_back({std::move(request), ticket, now});
+  } catch (const Error&) {
+    const std::lock_guard lock(mutex_);
+    ++num_rejected_;
+    throw;
+  }
+  work_.notify_one();
+  return ticket;
+}
+
+bool Engine::drain(int64_t timeout_us) {
+  // A deadline that the clock can count to; a year is for ever.
+  constexpr int64_t kYearUs = int64_t{365} * 24 * 3600 * 1'000'000;
+  const auto timeout = std::chrono::microseconds(std::clamp<int64_t>(timeout_us, 0, kYearUs));
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  const auto all_ended = [&] { return num_open_ == 0; };
+  if (ended_.wait_for(lock, timeout, all_ended)) return true;
+  cancel_all_ = true;
+  work_.notify_one();
+  ended_.wait(lock, all_ended);
+  return false;
+}
+
+Stats Engine::stats() const {
+  const std::lock_guard lock(mutex_);
+  Stats stats = stats_;
+  stats.waiting += std::ssize(inbox_);
+  stats.rejected = num_rejected_;
+  return stats;
+}
+
+Health Engine::health() const {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.empty()) return {.ready = false, .reason = "the engine has failed: " + failure_};
+  if (num_open_ == 0) return {};
+  Health health;
+  health.stalled_us = std::max<int64_t>(0, monotonic_us() - progress_us_);
+  health.ready = health.stalled_us <= stall_limit_us_;
+  if (!health.ready)
+    health.reason = fmt::format("{} requests are open and no step has ended for {} s", num_open_,
+                                health.stalled_us / 1'000'000);
+  return health;
+}
+
+/// The thread: waits for work, steps, and survives what goes wrong in a step.
+void Engine::run() {
+  try {
+    while (await_work()) {
+      try {
+        core_->step();
+      } catch (const std::exception& error) {
+        // Not the fault of one request, or the core would know: a bug, or no memory.
+        log::error("a step failed, every open request ends: {}", error.what());
+        core_->end_all(Finish::error, error.what());
+      }
+    }
+  } catch (const std::exception& error) {
+    log::error("the engine has failed: {}", error.what());
+    const std::lock_guard lock(mutex_);
+    failure_ = error.what();
+    core_->abandon();
+    for (const Submission& submission : inbox_) submission.ticket->close();
+    inbox_.clear();
+    num_open_ = 0;
+    ended_.notify_all();
+  }
+}
+
+/// Publishes the last step, sleeps while there is nothing to do, and takes over what came in.
+/// False when the thread shall return; then no request is open.
+bool Engine::await_work() {
+  std::unique_lock lock(mutex_);
+  publish();
+  work_.wait(lock, [&] { return core_->num_jobs() > 0 || !inbox_.empty() || stopping_; });
+  for (Submission& submission : inbox_)
+    core_->add(std::move(submission.request), std::move(submission.ticket), submission.submit_us);
+  inbox_.clear();
+  stats_ = core_->stats();
+  if (!cancel_all_) return true;
+
+  lock.unlock();  // sinks may submit
+  core_->end_all(Finish::cancelled, {});
+  lock.lock();
+  publish();
+  return !stopping_;
+}
+
+/// Makes the core's state visible. Under mutex_, with everything in the inbox still open.
+void Engine::publish() {
+  stats_ = core_->stats();
+  progress_us_ = monotonic_us();
+  num_open_ = core_->num_jobs() + std::ssize(inbox_);
+  if (num_open_ == 0) ended_.notify_all();
+}
+
+}  // namespace hasten::engine
