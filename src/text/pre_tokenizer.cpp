@@ -21,8 +21,11 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {"llama-bpe", WordScanner::llama3, true, true, false},
     {"llama3", WordScanner::llama3, true, true, false},
     {"llama-v3", WordScanner::llama3, true, true, false},
+    {"dbrx", WordScanner::llama3, false, false, false},
     {"qwen2", WordScanner::qwen2, false, false, true},
     {"deepseek-r1-qwen", WordScanner::qwen2, false, false, true},
+    {"gpt-4o", WordScanner::o200k, false, false, false},
+    {"tekken", WordScanner::tekken, true, true, false},
 };
 
 // The classes that the expressions tell apart.
@@ -134,16 +137,10 @@ size_t gpt2_word(std::string_view text, bool digits_alone) {
   return white_space_length(text, isolated);
 }
 
-size_t llama3_word(std::string_view text, int max_digits) {
-  if (const size_t length = contraction_length(text, /*any_case=*/true)) return length;
-
+// The alternatives after the letters, which llama3 and its descendants share: up to `max_digits`
+// digits, symbols with the newlines (and slashes) behind them, white space.
+size_t length_without_letters(std::string_view text, int max_digits, bool slashes) {
   const ClassifiedChar first = classify(text, 0);
-  const bool may_lead =
-      first.char_class == CharClass::space || first.char_class == CharClass::symbol;
-  const size_t start = may_lead ? first.length : 0;
-  const size_t letters_end = skip_run(text, start, CharClass::letter);
-  if (letters_end > start) return letters_end;
-
   if (first.char_class == CharClass::number) {
     size_t at = 0;
     ClassifiedChar c = first;
@@ -155,17 +152,87 @@ size_t llama3_word(std::string_view text, int max_digits) {
   }
 
   const size_t symbols = text[0] == ' ' ? 1 : 0;
-  const size_t symbols_end = skip_run(text, symbols, CharClass::symbol);
-  if (symbols_end > symbols) return skip_run(text, symbols_end, CharClass::newline);
+  size_t at = skip_run(text, symbols, CharClass::symbol);
+  if (at > symbols) {
+    while (at < text.size() &&
+           (text[at] == '\r' || text[at] == '\n' || (slashes && text[at] == '/'))) {
+      ++at;
+    }
+    return at;
+  }
 
   // \s*[\r\n]+ ends with the last newline of the run.
   size_t newline_end = 0;
-  size_t at = 0;
+  at = 0;
   for (ClassifiedChar c = first; is_white(c.char_class); c = classify(text, at)) {
     at += c.length;
     if (c.char_class == CharClass::newline) newline_end = at;
   }
   return newline_end > 0 ? newline_end : white_space_length(text, CharClass::end);
+}
+
+// The length of [^\r\n\p{L}\p{N}] at the front, or 0.
+size_t lead_length(std::string_view text) {
+  const ClassifiedChar first = classify(text, 0);
+  const bool leads = first.char_class == CharClass::space || first.char_class == CharClass::symbol;
+  return leads ? first.length : 0;
+}
+
+size_t llama3_word(std::string_view text, int max_digits) {
+  if (const size_t length = contraction_length(text, /*any_case=*/true)) return length;
+  const size_t lead = lead_length(text);
+  const size_t letters_end = skip_run(text, lead, CharClass::letter);
+  if (letters_end > lead) return letters_end;
+  return length_without_letters(text, max_digits, /*slashes=*/false);
+}
+
+// What a character can be within a word that is cut by case.
+struct CasedChar {
+  bool upper = false;  // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+  bool lower = false;  // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+  uint8_t length = 0;
+};
+
+CasedChar classify_case(std::string_view text, size_t at) {
+  if (at >= text.size()) return {};
+  const Utf8Char next = decode_utf8(text.substr(at));
+  const Category category = char_properties(next.code_point).category;
+  const bool both = category == Category::lm || category == Category::lo || is_mark(category);
+  return {.upper = both || category == Category::lu || category == Category::lt,
+          .lower = both || category == Category::ll,
+          .length = next.length};
+}
+
+// Where U*W+ and U+W* end that begin at `start`; 0: no match. U* takes all it can and gives back
+// what W+ needs: the last character that can be either.
+struct CasedWord {
+  size_t upper_then_lower = 0;  // U*W+
+  size_t upper = 0;             // U+W*, given that U*W+ does not match
+};
+
+CasedWord cased_word(std::string_view text, size_t start) {
+  size_t at = start;
+  size_t either_end = 0;
+  CasedChar c = classify_case(text, at);
+  for (; c.upper; c = classify_case(text, at)) {
+    at += c.length;
+    if (c.lower) either_end = at;
+  }
+  if (!c.lower) return {.upper_then_lower = either_end, .upper = at > start ? at : 0};
+  for (; c.lower; c = classify_case(text, at)) at += c.length;
+  return {.upper_then_lower = at};
+}
+
+size_t o200k_word(std::string_view text, int max_digits, bool contractions) {
+  const size_t lead = lead_length(text);
+  const CasedWord led = cased_word(text, lead);
+  size_t length = led.upper_then_lower;
+  // A mark can be the lead or part of the word.
+  if (length == 0 && lead > 0) length = cased_word(text, 0).upper_then_lower;
+  if (length == 0) length = led.upper;
+  if (length == 0) return length_without_letters(text, max_digits, /*slashes=*/true);
+  return contractions ? length + contraction_length(text.substr(length), /*any_case=*/true)
+                      : length;
 }
 
 }  // namespace
@@ -190,6 +257,10 @@ size_t first_word_length(WordScanner scanner, std::string_view text) {
       return llama3_word(text, 3);
     case WordScanner::qwen2:
       return llama3_word(text, 1);
+    case WordScanner::o200k:
+      return o200k_word(text, 3, /*contractions=*/true);
+    case WordScanner::tekken:
+      return o200k_word(text, 1, /*contractions=*/false);
   }
   HASTEN_CHECK(false);
 }

@@ -14,6 +14,10 @@ enum class WordScanner {
   llama3,       // (?i:'s|…)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
                 // \s*[\r\n]+|\s+(?!\S)|\s+
   qwen2,        // llama3 with \p{N} for \p{N}{1,3}
+  o200k,        // with L? = [^\r\n\p{L}\p{N}]?, U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and
+                // W = [\p{Ll}\p{Lm}\p{Lo}\p{M}]: L?U*W+(?i:'s|…)?|L?U+W*(?i:'s|…)?|\p{N}{1,3}|
+                //  ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+  tekken,       // o200k without (?i:'s|…)? and with \p{N} for \p{N}{1,3}
 };
 
 /// What a name in GGUF's tokenizer.ggml.pre implies.

@@ -59,6 +59,11 @@ inline TokenizerSpec cl100k_spec() {
   return parse_tiktoken_ranks(read_tokenizer_file("tiktoken/cl100k_base.tiktoken"), "llama-bpe");
 }
 
+/// GPT-4o's ranks, without special tokens.
+inline TokenizerSpec o200k_spec() {
+  return parse_tiktoken_ranks(read_tokenizer_file("tiktoken/o200k_base.tiktoken"), "gpt-4o");
+}
+
 /// The tokenizer.ggml.* metadata of a trusted GGUF file; the layer that reads GGUF in earnest is
 /// not one that text may include.
 class GgufVocabulary {

@@ -20,7 +20,7 @@ using namespace hasten::text;
 
 std::vector<std::unique_ptr<const Tokenizer>> make_tokenizers() {
   std::vector<std::unique_ptr<const Tokenizer>> tokenizers;
-  for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {
+  for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o", "tekken"}) {
     TokenizerSpec spec = hasten::text::testing::tiny_bpe_spec();
     spec.pre = pre;
     spec.normalize_nfc = false;

@@ -17,6 +17,7 @@ namespace {
 using testing::cl100k_spec;
 using testing::GgufVocabulary;
 using testing::llama3_spec;
+using testing::o200k_spec;
 using testing::qwen2_spec;
 using testing::read_tokenizer_file;
 
@@ -144,6 +145,7 @@ TEST(JsonVectors, Gpt2) {
   expect_json_vectors(*make_tokenizer(file.spec()), {"gpt2.json", "Xenova/gpt2"});
   expect_json_vectors(*make_tokenizer(file.spec()), {"gpt2.json", "openai-community/gpt2"});
   expect_json_vectors(*make_tokenizer(cl100k_spec()), {"gpt2.json", "Xenova/gpt-4"});
+  expect_json_vectors(*make_tokenizer(o200k_spec()), {"gpt2.json", "Xenova/gpt-4o"});
 }
 
 TEST(JsonVectors, Qwen2) {
@@ -173,6 +175,7 @@ TEST(TestPlans, KnownEncodings) {
   const GgufVocabulary gpt2(read_tokenizer_file("ggml-vocab/ggml-vocab-gpt-2.gguf"));
   expect_test_plans(*make_tokenizer(gpt2.spec()), "r50k_base");
   expect_test_plans(*make_tokenizer(cl100k_spec()), "cl100k_base");
+  expect_test_plans(*make_tokenizer(o200k_spec()), "o200k_base");
 }
 
 TEST(HastenTiny, GoldenTokens) {

@@ -20,9 +20,19 @@ namespace {
   R"(\x{9}-\x{d} \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
 #define WHITE_SPACE "[" WS "]+(?![^" WS "])|[" WS "]+"
 #define GPT2 R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^)" WS R"(\p{L}\p{N}]+|)" WHITE_SPACE
+// Digits are cut out first, so that what stands before one ends there.
+#define GPT2_DIGITS                                                                       \
+  R"(\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?[^)" WS R"(\p{L}\p{N}]+|[)" WS "]+(?![^" WS \
+  R"(\p{N}]))"                                                                            \
+  "|[" WS "]+"
 #define LLAMA3(DIGITS)                                                             \
   R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)" DIGITS R"(| ?[^)" WS \
   R"(\p{L}\p{N}]+[\r\n]*|[)" WS R"(]*[\r\n]+|)" WHITE_SPACE
+#define UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+#define LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+#define O200K(SUFFIX, DIGITS)                                                                 \
+  R"([^\r\n\p{L}\p{N}]?)" UPPER "*" LOWER "+" SUFFIX R"(|[^\r\n\p{L}\p{N}]?)" UPPER "+" LOWER \
+  "*" SUFFIX "|" DIGITS R"(| ?[^)" WS R"(\p{L}\p{N}]+[\r\n/]*|[)" WS R"(]*[\r\n]+|)" WHITE_SPACE
 
 class Expression {
  public:
@@ -105,12 +115,16 @@ TEST_P(Pcre2Oracle, EveryCharacter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Scanners, Pcre2Oracle,
-                         ::testing::Values(Case{"gpt2", WordScanner::gpt2, GPT2},
-                                           Case{"llama3", WordScanner::llama3,
-                                                LLAMA3(R"(\p{N}{1,3})")},
-                                           Case{"qwen2", WordScanner::qwen2, LLAMA3(R"(\p{N})")}),
-                         [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Scanners, Pcre2Oracle,
+    ::testing::Values(Case{"gpt2", WordScanner::gpt2, GPT2},
+                      Case{"gpt2_digits", WordScanner::gpt2_digits, GPT2_DIGITS},
+                      Case{"llama3", WordScanner::llama3, LLAMA3(R"(\p{N}{1,3})")},
+                      Case{"qwen2", WordScanner::qwen2, LLAMA3(R"(\p{N})")},
+                      Case{"o200k", WordScanner::o200k,
+                           O200K("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", R"(\p{N}{1,3})")},
+                      Case{"tekken", WordScanner::tekken, O200K("", R"(\p{N})")}),
+    [](const auto& one) { return one.param.name; });
 
 }  // namespace
 }  // namespace hasten::text
