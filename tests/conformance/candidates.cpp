@@ -2,13 +2,30 @@
 // The list of backends, and the seed of a run.
 #include "candidates.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 
+#include "backends/cpu/cpu_backend.h"
 #include "ops/reference/reference_backend.h"
 
 namespace hasten::conformance {
+namespace {
+
+Candidate cpu_candidate(const std::string& isa) {
+  const auto supported = cpu::supported_isas();
+  const bool present = std::find(supported.begin(), supported.end(), isa) != supported.end();
+  return {.name = "cpu_" + isa,
+          .make =
+              [isa](int32_t threads) {
+                return cpu::make_cpu_backend({.threads = threads, .isa = isa});
+              },
+          .accuracy = {.int8_activations = true, .bf16_activations = true},
+          .absent = present ? "" : "this machine or build has no " + isa};
+}
+
+}  // namespace
 
 uint64_t run_seed() {
   static const uint64_t seed = [] {
@@ -27,6 +44,9 @@ const std::vector<Candidate>& candidates() {
       {.name = "reference",
        .make = [](int32_t) { return ops::make_reference_backend(); },
        .accuracy = {}},
+      cpu_candidate("avx512"),
+      cpu_candidate("avx2"),
+      cpu_candidate("generic"),
   };
   return list;
 }
