@@ -52,7 +52,7 @@ class Planner {
     matrix("token_embd.weight", shape_.vocabulary_size, shape_.hidden);
     rope_factors();
     for (int64_t i = 0; i < shape_.num_layers; ++i) layer(fmt::format("blk.{}.", i));
-    norm("output_norm.weight", shape_.hidden);
+    output_norm();
     if (!shape_.tied_output) matrix("output.weight", shape_.vocabulary_size, shape_.hidden);
     return std::move(plan_);
   }
@@ -116,15 +116,25 @@ class Planner {
                      .deviation = static_cast<float>(deviation)});
   }
 
-  void norm(std::string name, int64_t size) { vector(std::move(name), size, 1); }
-  void bias(std::string name, int64_t size) { vector(std::move(name), size, 0); }
+  void norm(std::string name, int64_t size) { vector(std::move(name), size, 1, 0.1F); }
+  void bias(std::string name, int64_t size) { vector(std::move(name), size, 0, 0.1F); }
 
-  void vector(std::string name, int64_t size, float mean) {
+  // Where the output matrix is the embedding, weights of one sign here would let every token
+  // predict itself; of both signs, they make it like any other.
+  void output_norm() {
+    if (shape_.tied_output) {
+      vector("output_norm.weight", shape_.hidden, 0, 1);
+    } else {
+      norm("output_norm.weight", shape_.hidden);
+    }
+  }
+
+  void vector(std::string name, int64_t size, float mean, float deviation) {
     plan_.push_back({.name = std::move(name),
                      .dtype = DType::f32,
                      .shape = {size},
                      .mean = mean,
-                     .deviation = 0.1F});
+                     .deviation = deviation});
   }
 
   void rope_factors() {
