@@ -2,6 +2,7 @@
 // Implements hasten::Tokenizer on the text layer.
 #include "hasten/tokenizer.h"
 
+#include <random>
 #include <utility>
 
 #include "api/tokenizer_impl.h"
@@ -90,7 +91,8 @@ std::unique_ptr<ChatParser> Tokenizer::chat_parser(const Chat& chat) const {
   if (format.reasoning) {
     format.starts_in_reasoning = text::ends_in_reasoning(render_chat(chat).text);
   }
-  return text::make_answer_parser(format);
+  std::random_device random;  // ids of calls differ between answers, and between servers
+  return text::make_answer_parser(format, (uint64_t{random()} << 32) | random());
 }
 
 }  // namespace hasten
