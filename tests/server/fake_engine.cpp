@@ -39,6 +39,12 @@ bool has(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
+/// The last line: of a chat, its last message.
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
 Script make_script(const std::string& prompt) {
   if (has(prompt, "count ")) {
     Script script;
@@ -242,7 +248,7 @@ Engine::~Engine() {
 Generation Engine::submit(Request request, Sink sink) {
   if (request.prompt.empty()) fail_param("prompt", "prompt is empty");
   auto state = std::make_shared<Generation::State>();
-  state->script = make_script(detokenize(request.prompt));
+  state->script = make_script(last_line(detokenize(request.prompt)));
   state->next_piece.resize(static_cast<std::size_t>(request.n));
   state->usage.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   state->request = std::move(request);
