@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE, as GPT-2, Llama 3 and Qwen use it: words of a pre-tokenizer, merged from bytes.
 #include <numeric>
-#include <string>
 
 #include "base/error.h"
 #include "text/merge_rules.h"
-#include "text/nfc.h"
 #include "text/pre_tokenizer.h"
 #include "text/segment_encoder.h"
 
@@ -29,17 +27,11 @@ class ByteLevelBpe final : public SegmentEncoder {
       : vocabulary_(vocabulary),
         pre_tokenizer_(find_pre_tokenizer(spec.pre)),
         ignore_merges_(spec.ignore_merges.value_or(pre_tokenizer_.ignore_merges)),
-        normalize_nfc_(spec.normalize_nfc.value_or(pre_tokenizer_.normalize_nfc)),
         unk_(spec.unk),
         merges_(make_merges(spec, vocabulary)) {}
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    std::string normalized;
     std::string_view rest = segment.text;
-    if (normalize_nfc_ && !is_nfc_stable(rest)) {
-      normalized = to_nfc(rest);
-      rest = normalized;
-    }
     std::vector<int32_t> symbols;
     MergeTable::Scratch scratch;
     while (!rest.empty()) {
@@ -66,7 +58,6 @@ class ByteLevelBpe final : public SegmentEncoder {
   const Vocabulary& vocabulary_;
   const PreTokenizer& pre_tokenizer_;
   bool ignore_merges_;
-  bool normalize_nfc_;
   int32_t unk_;
   MergeTable merges_;
 };

@@ -62,31 +62,33 @@ class SentencePieceBpe final : public SegmentEncoder {
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     const std::string text = normalize(segment);
     std::string_view rest = text;
-    MergeScratch scratch;
+    EncodeState state;
     size_t run = 0;  // bytes of `rest` before the next cut
     while (run < rest.size()) {
       const PrefixMatcher::Match piece = user_defined_.longest(rest.substr(run));
       if (piece.length > 0) {
-        encode_run(rest.substr(0, run), scratch, out);
+        encode_run(rest.substr(0, run), state, out);
         out.push_back(piece.id);
+        state.after_unknown = false;
         rest.remove_prefix(run + piece.length);
         run = 0;
         continue;
       }
       if (words_are_apart_ && run > 0 && rest[run] == ' ' && rest[run - 1] != ' ') {
-        encode_run(rest.substr(0, run), scratch, out);
+        encode_run(rest.substr(0, run), state, out);
         rest.remove_prefix(run);
         run = 0;
       }
       run += decode_utf8(rest.substr(run)).length;
     }
-    encode_run(rest, scratch, out);
+    encode_run(rest, state, out);
   }
 
  private:
-  struct MergeScratch {
+  struct EncodeState {
     std::vector<int32_t> symbols;
     MergeTable::Scratch table;
+    bool after_unknown = false;  // the last token is the unknown one
   };
 
   // Whether no piece holds a space after something else. Then nothing merges across the beginning
@@ -153,47 +155,42 @@ class SentencePieceBpe final : public SegmentEncoder {
     return text;
   }
 
-  void encode_run(std::string_view run, MergeScratch& scratch, std::vector<int32_t>& out) const {
-    std::vector<int32_t>& symbols = scratch.symbols;
+  void encode_run(std::string_view run, EncodeState& state, std::vector<int32_t>& out) const {
+    std::vector<int32_t>& symbols = state.symbols;
     symbols.clear();
     for (size_t at = 0; at < run.size();) {
       const auto byte = static_cast<uint8_t>(run[at]);
       const size_t length = byte < 0x80 ? 1 : decode_utf8(run.substr(at)).length;
-      const int32_t symbol =
-          byte < 0x80 ? ascii_symbols_[byte] : find_symbol(run.substr(at, length));
-      // An unknown character joins nothing.
-      symbols.push_back(symbol);
+      symbols.push_back(byte < 0x80 ? ascii_symbols_[byte] : find_symbol(run.substr(at, length)));
       at += length;
     }
-    merges_.merge(symbols, scratch.table);
+    merges_.merge(symbols, state.table);
     size_t at = 0;
-    bool after_unknown = false;
     for (const int32_t symbol : symbols) {
       const bool is_token = symbol >= 0 && symbol < vocabulary_.size();
       const size_t length =
           is_token ? vocabulary_.bytes(symbol).size() : decode_utf8(run.substr(at)).length;
       if (is_token) {
         out.push_back(symbol);
-        after_unknown = false;
+        state.after_unknown = false;
       } else {
-        after_unknown = fall_back(run.substr(at, length), after_unknown, out);
+        fall_back(run.substr(at, length), state, out);
       }
       at += length;
     }
   }
 
   // Appends the byte tokens of a character, or one unknown token for a run of such characters.
-  // Returns whether it was unknown.
-  bool fall_back(std::string_view character, bool after_unknown, std::vector<int32_t>& out) const {
+  void fall_back(std::string_view character, EncodeState& state, std::vector<int32_t>& out) const {
     const bool has_bytes = std::all_of(character.begin(), character.end(), [&](char c) {
       return vocabulary_.byte_token(static_cast<uint8_t>(c)) >= 0;
     });
-    if (!has_bytes) {
-      if (!after_unknown && unk_ >= 0) out.push_back(unk_);
-      return true;
+    if (has_bytes) {
+      for (const char c : character) out.push_back(vocabulary_.byte_token(static_cast<uint8_t>(c)));
+    } else if (!state.after_unknown && unk_ >= 0) {
+      out.push_back(unk_);
     }
-    for (const char c : character) out.push_back(vocabulary_.byte_token(static_cast<uint8_t>(c)));
-    return false;
+    state.after_unknown = !has_bytes;
   }
 
   const Vocabulary& vocabulary_;

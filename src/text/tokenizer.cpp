@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "text/added_tokens.h"
 #include "text/detokenizer.h"
+#include "text/nfc.h"
 #include "text/pre_tokenizer.h"
 #include "text/segment_encoder.h"
 #include "text/vocabulary.h"
@@ -67,11 +68,14 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
   added_tokens_ = std::make_unique<AddedTokens>(spec, *vocabulary_);
   if (spec.kind == TokenizerKind::bpe) {
     encoder_ = make_byte_level_bpe(spec, *vocabulary_);
-    add_bos_ = spec.add_bos.value_or(find_pre_tokenizer(spec.pre).add_bos);
+    const PreTokenizer& pre_tokenizer = find_pre_tokenizer(spec.pre);
+    add_bos_ = spec.add_bos.value_or(pre_tokenizer.add_bos);
+    normalize_nfc_ = spec.normalize_nfc.value_or(pre_tokenizer.normalize_nfc);
     adds_space_prefix_ = false;
   } else {
     encoder_ = make_sentencepiece_bpe(spec, *vocabulary_);
     add_bos_ = spec.add_bos.value_or(true);
+    normalize_nfc_ = spec.normalize_nfc.value_or(false);
     adds_space_prefix_ = spec.space_prefix.value_or(SpacePrefix::every) != SpacePrefix::none;
   }
   add_bos_ = add_bos_ && bos_ >= 0;
@@ -101,13 +105,23 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
     const std::optional<AddedTokens::Match> added = added_tokens_->next(text, at, filter);
     const size_t segment_end = added ? added->begin : text.size();
     if (segment_end > at) {
-      encoder_->encode({.text = text.substr(at, segment_end - at), .starts_text = at == 0}, tokens);
+      encode_segment(text.substr(at, segment_end - at), /*starts_text=*/at == 0, tokens);
     }
     if (added) tokens.push_back(added->id);
     at = added ? added->end : text.size();
   }
   if (options.add_special && add_eos_) tokens.push_back(eos_);
   return tokens;
+}
+
+void Tokenizer::encode_segment(std::string_view segment, bool starts_text,
+                               std::vector<int32_t>& tokens) const {
+  std::string normalized;
+  if (normalize_nfc_ && !is_nfc_stable(segment)) {
+    normalized = to_nfc(segment);
+    segment = normalized;
+  }
+  encoder_->encode({.text = segment, .starts_text = starts_text}, tokens);
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> tokens, bool keep_special) const {

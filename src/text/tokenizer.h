@@ -68,11 +68,15 @@ class Tokenizer {
   [[nodiscard]] bool adds_space_prefix() const { return adds_space_prefix_; }
 
  private:
+  void encode_segment(std::string_view segment, bool starts_text,
+                      std::vector<int32_t>& tokens) const;
+
   int32_t bos_;
   int32_t eos_;
   bool add_bos_;
   bool add_eos_;
   bool adds_space_prefix_;
+  bool normalize_nfc_;
   std::unique_ptr<const Vocabulary> vocabulary_;
   std::unique_ptr<const AddedTokens> added_tokens_;
   std::unique_ptr<const SegmentEncoder> encoder_;

@@ -14,10 +14,12 @@ namespace {
 // Gemma 3's, the largest published, has 33 MB.
 constexpr json::Limits kLimits{.max_bytes = int64_t{128} << 20, .max_depth = 32};
 
-// Fills tokens, types, rules and merges. Ids may leave gaps, but none larger than the file.
+// Fills tokens, types, rules and merges. Ids may leave gaps, but not more than the file's size
+// justifies.
 class VocabularyReader {
  public:
-  VocabularyReader(TokenizerSpec& spec, int64_t file_bytes) : spec_(spec), max_id_(file_bytes) {}
+  VocabularyReader(TokenizerSpec& spec, int64_t file_bytes)
+      : spec_(spec), max_id_(file_bytes / kMinEntryBytes) {}
 
   void read_model(const json::Object& model) {
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -113,6 +115,8 @@ class VocabularyReader {
     return std::string(as_string(pair[0], "model.merges")) + ' ' +
            std::string(as_string(pair[1], "model.merges"));
   }
+
+  static constexpr int64_t kMinEntryBytes = 4;  // of a vocabulary entry
 
   TokenizerSpec& spec_;
   int64_t max_id_;

@@ -71,21 +71,25 @@ bool keeps_matches(const json::Object& split) {
   return (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
 }
 
-void read_normalizer(const json::Object& root, TokenizerSpec& spec, bool& replaces_spaces) {
-  for (const json::Object* component :
-       components(field(root, "normalizer"), "normalizer", "normalizers")) {
-    const std::string_view type = type_of(*component);
-    if (type == "NFC") {
-      spec.normalize_nfc = true;
-    } else if (type == "Prepend" &&
-               as_string(field(*component, "prepend"), "prepend") == kSpaceSymbol) {
-      spec.space_prefix = SpacePrefix::every;
-    } else if (type == "Replace" && pattern(*component, "String") == " " &&
-               as_string(field(*component, "content"), "content") == kSpaceSymbol) {
-      replaces_spaces = true;
-    } else {
-      fail_unsupported("the normalizer", json::serialize(*component));
-    }
+// What the components found so far do.
+struct Segmentation {
+  bool replaces_spaces = false;  // by U+2581
+  bool byte_level = false;
+  bool digits_alone = false;
+};
+
+void read_normalizer(const json::Object& component, Segmentation& found, TokenizerSpec& spec) {
+  const std::string_view type = type_of(component);
+  if (type == "NFC") {
+    spec.normalize_nfc = true;
+  } else if (type == "Prepend" &&
+             as_string(field(component, "prepend"), "prepend") == kSpaceSymbol) {
+    spec.space_prefix = SpacePrefix::every;
+  } else if (type == "Replace" && pattern(component, "String") == " " &&
+             as_string(field(component, "content"), "content") == kSpaceSymbol) {
+    found.replaces_spaces = true;
+  } else {
+    fail_unsupported("the normalizer", json::serialize(component));
   }
 }
 
@@ -104,49 +108,61 @@ void read_metaspace(const json::Object& component, TokenizerSpec& spec) {
   spec.single_space_prefix = true;
 }
 
+void read_split(const json::Object& split, const Segmentation& found, TokenizerSpec& spec) {
+  // After the normaliser no space may be left to split at.
+  if (found.replaces_spaces && pattern(split, "String") == " ") return;
+  if (!spec.pre.empty() || found.digits_alone || !keeps_matches(split)) {
+    fail_unsupported("the pre-tokenizer", json::serialize(split));
+  }
+  const std::string_view expression = pattern(split, "Regex");
+  for (const KnownExpression& known : kExpressions) {
+    if (known.expression == expression) spec.pre = known.pre;
+  }
+  if (spec.pre.empty()) fail_unsupported("the pre-tokenizer expression", expression);
+}
+
+void read_pre_tokenizer(const json::Object& component, Segmentation& found, TokenizerSpec& spec) {
+  const auto flag = [&](const char* name, bool when_absent) {
+    return as_bool(field(component, name), name, when_absent);
+  };
+  const std::string_view type = type_of(component);
+  if (type == "ByteLevel" && !flag("add_prefix_space", true)) {
+    found.byte_level = true;
+    if (!flag("use_regex", true)) return;
+    if (!spec.pre.empty()) fail_unsupported("the pre-tokenizer", "Split and ByteLevel words");
+    spec.pre = found.digits_alone ? "smollm" : "gpt-2";
+  } else if (type == "Digits" && spec.pre.empty() && flag("individual_digits", false)) {
+    found.digits_alone = true;
+  } else if (type == "Metaspace") {
+    read_metaspace(component, spec);
+    found.replaces_spaces = true;
+  } else if (type == "Split") {
+    read_split(component, found, spec);
+  } else {
+    fail_unsupported("the pre-tokenizer", json::serialize(component));
+  }
+}
+
 }  // namespace
 
 void read_segmentation(const json::Object& root, TokenizerSpec& spec) {
-  bool replaces_spaces = false;
-  bool byte_level = false;
-  bool digits_alone = false;
+  Segmentation found;
   spec.normalize_nfc = false;
   spec.space_prefix = SpacePrefix::none;
-  read_normalizer(root, spec, replaces_spaces);
+  for (const json::Object* component :
+       components(field(root, "normalizer"), "normalizer", "normalizers")) {
+    read_normalizer(*component, found, spec);
+  }
   for (const json::Object* component :
        components(field(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers")) {
-    const std::string_view type = type_of(*component);
-    if (type == "ByteLevel" &&
-        !as_bool(field(*component, "add_prefix_space"), "add_prefix_space", true)) {
-      byte_level = true;
-      if (as_bool(field(*component, "use_regex"), "use_regex", true)) {
-        if (!spec.pre.empty()) fail_unsupported("the pre-tokenizer", "Split and ByteLevel words");
-        spec.pre = digits_alone ? "smollm" : "gpt-2";
-      }
-    } else if (type == "Digits" && !digits_alone && spec.pre.empty() &&
-               as_bool(field(*component, "individual_digits"), "individual_digits", false)) {
-      digits_alone = true;
-    } else if (type == "Metaspace") {
-      read_metaspace(*component, spec);
-      replaces_spaces = true;
-    } else if (type == "Split" && pattern(*component, "String") == " " && replaces_spaces) {
-      // No space is left to split at.
-    } else if (type == "Split" && spec.pre.empty() && !digits_alone && keeps_matches(*component)) {
-      const std::string_view expression = pattern(*component, "Regex");
-      for (const KnownExpression& known : kExpressions) {
-        if (known.expression == expression) spec.pre = known.pre;
-      }
-      if (spec.pre.empty()) fail_unsupported("the pre-tokenizer expression", expression);
-    } else {
-      fail_unsupported("the pre-tokenizer", json::serialize(*component));
-    }
+    read_pre_tokenizer(*component, found, spec);
   }
-  if (byte_level == replaces_spaces || (byte_level && spec.pre.empty())) {
+  if (found.byte_level == found.replaces_spaces || (found.byte_level && spec.pre.empty())) {
     fail(ErrorCode::unsupported,
          "tokenizer.json: neither byte-level nor SentencePiece-style BPE (pre_tokenizer {:.200})",
          json::serialize(field(root, "pre_tokenizer")));
   }
-  spec.kind = byte_level ? TokenizerKind::bpe : TokenizerKind::spm;
+  spec.kind = found.byte_level ? TokenizerKind::bpe : TokenizerKind::spm;
 }
 
 void read_post_processor(const json::Object& root, TokenizerSpec& spec) {

@@ -173,6 +173,7 @@ TEST(SentencePieceBpe, UnknownWithoutByteTokens) {
   spec.unk = 0;
   spec.space_prefix = SpacePrefix::none;
   EXPECT_EQ(make_tokenizer(spec)->encode("aéééa"), (Ids{1, 0, 1}));  // one for the run
+  EXPECT_EQ(make_tokenizer(spec)->encode("aé é é"), (Ids{1, 0}));    // which spaces do not end
   spec.unk = -1;
   EXPECT_EQ(make_tokenizer(spec)->encode("aéa"), (Ids{1, 1}));
 }
