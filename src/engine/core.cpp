@@ -254,7 +254,7 @@ void Core::append(Job& job, Answer& answer, SequenceResult& result, int64_t now)
     chunk.finish = Finish::stop;
   } else {
     const auto piece = answer.matcher.append(answer.detokenizer.append(result.token),
-                                       num_generated >= job.request.min_tokens);
+                                             num_generated >= job.request.min_tokens);
     chunk.text += piece.text;
     if (piece.match != nullptr) {
       chunk.finish = Finish::stop;
@@ -358,7 +358,7 @@ void Core::abandon() {
 Stats Core::stats() const {
   Stats stats = totals_;
   stats.running = scheduler_->num_running();
-  stats.waiting = num_waiting_;
+  stats.waiting = num_waiting();
   stats.kv_blocks_total = scheduler_->num_blocks();
   stats.kv_blocks_used = stats.kv_blocks_total - scheduler_->num_free_blocks();
   return stats;

@@ -2,6 +2,7 @@
 // Core: everything that the engine's thread owns, and its one step: plan, execute, commit.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -41,6 +42,8 @@ class Core {
   /// Lets go of whoever waits for a job, when not even `end_all` can be trusted any more.
   void abandon();
 
+  /// Jobs that have not started. The one thing that any thread may ask during a step.
+  int64_t num_waiting() const { return num_waiting_.load(std::memory_order_relaxed); }
   int64_t num_jobs() const { return static_cast<int64_t>(jobs_.size()); }
   /// All but `rejected`.
   Stats stats() const;
@@ -69,7 +72,7 @@ class Core {
   int64_t next_id_ = 0;
   StepResult result_;
   Stats totals_;
-  int64_t num_waiting_ = 0;  // jobs that have not started
+  std::atomic<int64_t> num_waiting_ = 0;
 };
 
 }  // namespace hasten::engine

@@ -60,7 +60,7 @@ std::shared_ptr<Ticket> Engine::submit(Request request, Sink sink) {
     if (!failure_.empty())
       fail(ErrorCode::unavailable, "the engine has failed and must be restarted: {}", failure_);
     if (draining_) fail(ErrorCode::unavailable, "the engine is shutting down");
-    const int64_t num_waiting = stats_.waiting + std::ssize(inbox_);
+    const int64_t num_waiting = core_->num_waiting() + std::ssize(inbox_);
     if (num_waiting >= capacity_.max_queue)
       fail(ErrorCode::resource_exhausted,
            "{} requests wait already, as many as the queue holds: try again later or raise "
@@ -95,7 +95,7 @@ bool Engine::drain(int64_t timeout_us) {
 Stats Engine::stats() const {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
-  stats.waiting += std::ssize(inbox_);
+  stats.waiting = core_->num_waiting() + std::ssize(inbox_);
   stats.rejected = num_rejected_;
   return stats;
 }

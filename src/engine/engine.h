@@ -85,7 +85,7 @@ class Engine {
   void publish();
 
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
-  const std::unique_ptr<Core> core_;  // touched by thread_ alone once that runs
+  const std::unique_ptr<Core> core_;  // for thread_ alone once that runs, but for num_waiting
   const models::Model* const model_;  // core_ owns it
   const Capacity capacity_;
   const int64_t vocab_size_;
