@@ -26,11 +26,13 @@ static_assert(sizeof(BlockQ2K) == 84);
 static inline void decode(const BlockQ2K& block, float* out) {
   const float super_scale = f16_to_f32(block.super_scale);
   const float super_offset = f16_to_f32(block.super_offset);
-  for (int i = 0; i < 256; ++i) {
-    const float scale = super_scale * static_cast<float>(block.scales[i / 16] & 15);
-    const float offset = super_offset * static_cast<float>(block.scales[i / 16] >> 4);
-    const int q = block.quants[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-    out[i] = scale * static_cast<float>(q) - offset;
+  for (int g = 0; g < 16; ++g) {
+    const float scale = super_scale * static_cast<float>(block.scales[g] & 15);
+    const float offset = super_offset * static_cast<float>(block.scales[g] >> 4);
+    for (int i = 16 * g; i < 16 * g + 16; ++i) {
+      const int q = block.quants[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+      out[i] = scale * static_cast<float>(q) - offset;
+    }
   }
 }
 

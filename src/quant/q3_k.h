@@ -33,11 +33,13 @@ static inline int group_scale(const BlockQ3K& block, int g) {
 /// block -> out[256].
 static inline void decode(const BlockQ3K& block, float* out) {
   const float super_scale = f16_to_f32(block.super_scale);
-  for (int i = 0; i < 256; ++i) {
-    const float scale = super_scale * static_cast<float>(group_scale(block, i / 16));
-    const int low = block.quants[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-    const int high = block.high_bits[i % 32] >> (i / 32) & 1;
-    out[i] = scale * static_cast<float>((low | high << 2) - 4);
+  for (int g = 0; g < 16; ++g) {
+    const float scale = super_scale * static_cast<float>(group_scale(block, g));
+    for (int i = 16 * g; i < 16 * g + 16; ++i) {
+      const int low = block.quants[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+      const int high = block.high_bits[i % 32] >> (i / 32) & 1;
+      out[i] = scale * static_cast<float>((low | high << 2) - 4);
+    }
   }
 }
 

@@ -25,13 +25,15 @@ static_assert(sizeof(BlockQ6K) == 210);
 /// block -> out[256].
 static inline void decode(const BlockQ6K& block, float* out) {
   const float super_scale = f16_to_f32(block.super_scale);
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128;
-    const int r = i % 128;
-    const int low = block.quants[64 * half + r % 64] >> (r / 64 * 4) & 15;
-    const int high = block.high_bits[32 * half + r % 32] >> (r / 32 * 2) & 3;
-    const float scale = super_scale * static_cast<float>(block.scales[i / 16]);
-    out[i] = scale * static_cast<float>((low | high << 4) - 32);
+  for (int g = 0; g < 16; ++g) {
+    const float scale = super_scale * static_cast<float>(block.scales[g]);
+    for (int i = 16 * g; i < 16 * g + 16; ++i) {
+      const int half = i / 128;
+      const int r = i % 128;
+      const int low = block.quants[64 * half + r % 64] >> (r / 64 * 4) & 15;
+      const int high = block.high_bits[32 * half + r % 32] >> (r / 32 * 2) & 3;
+      out[i] = scale * static_cast<float>((low | high << 4) - 32);
+    }
   }
 }
 

@@ -82,6 +82,6 @@ class Checkpoint {
 /// borrowed and begin at a multiple of 16; `name` stands for the file in errors. Throws as
 /// open_checkpoint.
 [[nodiscard]] std::unique_ptr<const Checkpoint> open_gguf(std::span<const std::byte> image,
-                                                          std::string name);
+                                                          const std::string& name);
 
 }  // namespace hasten::weights

@@ -397,7 +397,8 @@ std::unique_ptr<const Checkpoint> open_gguf_file(const std::filesystem::path& pa
   return std::make_unique<GgufCheckpoint>(path);
 }
 
-std::unique_ptr<const Checkpoint> open_gguf(std::span<const std::byte> image, std::string name) {
+std::unique_ptr<const Checkpoint> open_gguf(std::span<const std::byte> image,
+                                            const std::string& name) {
   return std::make_unique<GgufCheckpoint>(image, name);
 }
 

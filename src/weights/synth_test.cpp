@@ -204,8 +204,10 @@ TEST(Synth, ScalesRope) {
 TEST(Synth, VocabulariesOfRealSizeAreValid) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "v.gguf";
+  std::set<std::pair<synthetic::VocabularyKind, int64_t>> checked;
   for (const ModelShape& shape : synthetic::model_shapes()) {
     if (is_tiny(shape.name)) continue;
+    if (!checked.emplace(shape.vocabulary, shape.vocabulary_size).second) continue;
     GgufWriter writer(path);
     synthetic::write_vocabulary(writer, shape.vocabulary, shape.vocabulary_size);
     writer.finish();

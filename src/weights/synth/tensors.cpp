@@ -149,9 +149,10 @@ class Planner {
   }
 
   void factors(std::string name, std::vector<float> values) {
+    const auto count = static_cast<int64_t>(values.size());
     plan_.push_back({.name = std::move(name),
                      .dtype = DType::f32,
-                     .shape = {static_cast<int64_t>(values.size())},
+                     .shape = {count},
                      .mean = 0,
                      .deviation = 0,
                      .values = std::move(values)});
