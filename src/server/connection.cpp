@@ -145,6 +145,16 @@ std::optional<HttpRequest> make_request(const Parser::value_type& head) {
   return request;
 }
 
+/// One line per answer, without anything of its content; GETs are for those who debug.
+void log_answer(const Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  const log::Level level = request.method == "POST" ? log::Level::info : log::Level::debug;
+  if (!log::enabled(level)) return;
+  log::write(level, fmt::format("{} {} {} {} {:.1f} ms", request.id, request.method,
+                                is_visible(request.path) ? request.path : "?", exchange.status(),
+                                static_cast<double>(monotonic_us() - request.arrival_us) * 1e-3));
+}
+
 }  // namespace
 
 /// While it lives, the socket is closed as soon as the time has passed. One at a time.
@@ -294,9 +304,7 @@ Task<> Connection::answer_watched(HttpRequest request) {
   HeaderFields common = common_headers(context_, request);
   Exchange exchange(*this, std::move(request), std::move(common));
   co_await (answer_guarded(exchange) || watch_client());
-  log::info("{} {} {} {:.1f} ms", exchange.request().method, exchange.request().path,
-            exchange.status(),
-            static_cast<double>(monotonic_us() - exchange.request().arrival_us) * 1e-3);
+  log_answer(exchange);
   if (exchange.streaming() || exchange.status() == 0) keep_alive_ = false;
 }
 

@@ -3,6 +3,7 @@
 #include "server/errors.h"
 
 #include "base/json.h"
+#include "server/openai_json.h"
 
 namespace hasten::server {
 namespace {
@@ -53,8 +54,9 @@ ApiError internal_error() {
 }
 
 std::string error_json(const ApiError& error) {
+  // A message may quote a path or a header, which can be any bytes.
   return json::serialize(json::Object{{"error",
-                                       {{"message", error.message},
+                                       {{"message", to_utf8(error.message)},
                                         {"type", error.type},
                                         {"param", or_null(error.param)},
                                         {"code", or_null(error.code)}}}});

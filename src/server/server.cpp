@@ -94,10 +94,14 @@ Task<> Server::Impl::accept_connections() {
     error_code error;
     tcp::socket socket =
         co_await acceptor.async_accept(asio::make_strand(io), redirect_error(use_awaitable, error));
-    if (!error) {
-      add(std::move(socket));
-    } else if (acceptor.is_open()) {
-      log::warn("accept: {}", error.message());
+    std::string problem = error ? error.message() : "";
+    try {
+      if (!error) add(std::move(socket));
+    } catch (const std::exception& thrown) {  // memory has run out, and will be there again
+      problem = thrown.what();
+    }
+    if (!problem.empty() && acceptor.is_open()) {
+      log::warn("accept: {}", problem);
       asio::steady_timer pause(acceptor.get_executor(), kAcceptPause);
       co_await pause.async_wait(use_awaitable);
     }

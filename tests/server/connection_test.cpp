@@ -77,6 +77,13 @@ TEST_F(ConnectionTest, RefusesUnknownPathsMethodsAndTypes) {
   }
 }
 
+TEST_F(ConnectionTest, QuotesBytesOfAnyKindAsUtf8) {
+  const HttpReply reply = get("/nowhere%ff%0a%c3");
+  EXPECT_EQ(reply.status, 404);
+  EXPECT_EQ(parse(reply.body).at("error").at("message"),
+            "There is no /nowhere\xEF\xBF\xBD\n\xEF\xBF\xBD here.");
+}
+
 TEST_F(ConnectionTest, EchoesRequestIdsThatAreFit) {
   EXPECT_EQ(get("/health", "X-Request-Id: abc-1\r\n").headers.at("x-request-id"), "abc-1");
   EXPECT_EQ(get("/health").headers.at("x-request-id").size(), 32U);

@@ -156,6 +156,7 @@ TEST_F(ChatTest, FailsBeforeTheFirstTokenWithAStatus) {
 }
 
 TEST_F(ChatTest, FailsMidwayWithAnErrorEventAndDone) {
+  fake_controls().step_us = 200'000;  // so that the first words have left when the third fails
   const HttpReply reply = chat("break", R"(, "stream": true)");
   EXPECT_EQ(reply.status, 200);
   EXPECT_TRUE(reply.complete);
