@@ -50,7 +50,9 @@ int perplexity(PerplexityOptions& options) {
   Engine engine(options.engine);
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
-  std::vector<int32_t> tokens = engine.tokenize(text, /*add_special=*/false);
+  // Special tokens count: a corpus that has them separates its documents or turns by them.
+  std::vector<int32_t> tokens =
+      engine.tokenize(text, /*add_special=*/false, /*parse_special=*/true);
   if (options.tokens > 0 && options.tokens < static_cast<int64_t>(tokens.size())) {
     tokens.resize(static_cast<size_t>(options.tokens));
   }

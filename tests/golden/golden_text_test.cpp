@@ -86,7 +86,7 @@ TEST(GoldenText, DemonstrationModelKeepsItsPerplexity) {
       std::printf("%s is absent, not measured\n", path.c_str());
       continue;
     }
-    std::vector<int32_t> tokens = engine.tokenize(read_file(path), false);
+    std::vector<int32_t> tokens = engine.tokenize(read_file(path), false, /*parse_special=*/true);
     tokens.resize(std::min(tokens.size(), entry.at("first_tokens").to_number<size_t>()));
     const auto window = entry.at("window").to_number<size_t>();
     double sum = 0;
