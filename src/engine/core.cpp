@@ -351,9 +351,7 @@ void Core::end_all(Finish finish, std::string_view error) {
   sweep();
 }
 
-void Core::abandon() {
-  for (const auto& [id, job] : jobs_) job->ticket->close();
-}
+void Core::abandon() { jobs_.clear(); }
 
 Stats Core::stats() const {
   Stats stats = totals_;

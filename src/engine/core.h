@@ -39,7 +39,7 @@ class Core {
   bool step();
   /// Ends every job with a last chunk.
   void end_all(Finish finish, std::string_view error);
-  /// Lets go of whoever waits for a job, when not even `end_all` can be trusted any more.
+  /// Lets go of whoever waits for a job, when not even `end_all` can be trusted. No step follows.
   void abandon();
 
   /// Jobs that have not started. The one thing that any thread may ask during a step.

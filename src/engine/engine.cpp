@@ -130,7 +130,8 @@ void Engine::run() {
     const std::lock_guard lock(mutex_);
     failure_ = error.what();
     core_->abandon();
-    for (const Submission& submission : inbox_) submission.ticket->close();
+    for (const Submission& submission : inbox_)
+      if (submission.ticket) submission.ticket->close();  // not yet handed to the core
     inbox_.clear();
     num_open_ = 0;
     ended_.notify_all();

@@ -27,10 +27,11 @@ struct Answer {
   bool finished = false;  // its chunk with a Finish is on its way or delivered
 };
 
-/// Does not move: sequences and matchers point into it.
+/// Does not move: sequences and matchers point into it. However it goes, nobody waits for it after.
 struct Job {
   Job(int64_t id_, Request request_, std::shared_ptr<Ticket> ticket_)
       : id(id_), request(std::move(request_)), ticket(std::move(ticket_)), stop(request.stop) {}
+  ~Job() { ticket->close(); }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 

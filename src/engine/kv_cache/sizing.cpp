@@ -73,7 +73,7 @@ CacheSizing size_cache(const SizingInput& input) {
   if (!fits(least))
     fail(ErrorCode::resource_exhausted,
          "keys and values of one sequence of {} tokens take {:.1f} MiB, but there are {:.1f} MiB "
-         "for the cache, enough for {} tokens: lower --ctx or raise --kv-cache-bytes",
+         "for the cache, enough for {} tokens: lower --ctx or raise --kv-cache",
          least, mib(sequence_bytes(least)), mib(input.bytes), fits(1) ? bisect(1, least, fits) : 0);
 
   CacheSizing sizing;

@@ -11,7 +11,8 @@
 namespace hasten::engine {
 
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
-/// engine's thread touches it; the scheduler moves `num_computed`, the commit everything else.
+/// engine's thread touches it: the scheduler moves `num_computed` and `num_scored`, the commit adds
+/// to `generated`.
 struct Sequence {
   int64_t request_id = 0;           // ascending in order of submission
   int32_t choice = 0;               // which of the request's n answers
