@@ -147,36 +147,32 @@ void take_apart(const quant::BlockIq4Xs& block, BlockParts& parts) {
   }
 }
 
-/// Puts 32 codes of one row into the eight vectors of a block (see CodeBits). `block` starts as
-/// zeros.
-void put_codes(CodeBits bits, const uint8_t* codes, int row, uint8_t* block) {
-  const auto put = [&](int vector, int lane_byte, int value, int shift) {
-    block[64 * vector + 4 * row + lane_byte] |= static_cast<uint8_t>(value << shift);
+/// Puts 32 codes of one row into the eight vectors of a block (see CodeBits), four codes at a time:
+/// no shift moves a bit out of its byte. `block` starts as zeros.
+template <CodeBits kBits>
+void put_codes(const uint8_t* codes, int row, uint8_t* block) {
+  const auto put = [&](int vector, uint32_t bits) {
+    uint8_t* at = block + 64 * vector + 4 * row;
+    uint32_t word = 0;
+    std::memcpy(&word, at, sizeof word);
+    word |= bits;
+    std::memcpy(at, &word, sizeof word);
   };
-  for (int column = 0; column < kBlockColumns; ++column) {
-    const int code = codes[column];
-    const int j = column / 4;
-    const int t = column % 4;
-    switch (bits) {
-      case CodeBits::bytes:
-        put(j, t, code, 0);
-        break;
-      case CodeBits::bits2_1:
-        put(2, t, code >> 2, j);
-        [[fallthrough]];
-      case CodeBits::bits2:
-        put(j / 4, t, code & 3, 2 * (j % 4));
-        break;
-      case CodeBits::nibbles_1:
-        put(4, t, code >> 4, j);
-        put(j / 2, t, code & 15, 4 * (j % 2));
-        break;
-      case CodeBits::nibbles_2:
-        put(4 + j / 4, t, code >> 4, 2 * (j % 4));
-        [[fallthrough]];
-      case CodeBits::nibbles:
-        put(j / 2, t, code & 15, 4 * (j % 2));
-        break;
+  for (int j = 0; j < 8; ++j) {
+    uint32_t word = 0;
+    std::memcpy(&word, codes + 4 * j, sizeof word);
+    const int pair_shift = 2 * (j % 4);
+    if constexpr (kBits == CodeBits::bytes) {
+      put(j, word);
+    } else if constexpr (kBits == CodeBits::bits2 || kBits == CodeBits::bits2_1) {
+      put(j / 4, (word & 0x03030303U) << pair_shift);
+      if constexpr (kBits == CodeBits::bits2_1) put(2, (word >> 2 & 0x01010101U) << j);
+    } else {
+      put(j / 2, (word & 0x0f0f0f0fU) << (4 * (j % 2)));
+      if constexpr (kBits == CodeBits::nibbles_1) put(4, (word >> 4 & 0x01010101U) << j);
+      if constexpr (kBits == CodeBits::nibbles_2) {
+        put(4 + j / 4, (word >> 4 & 0x03030303U) << pair_shift);
+      }
     }
   }
 }
@@ -200,10 +196,8 @@ void put_scales(const PackedFormat& format, const GroupLayout& layout, const Blo
   }
 }
 
-template <class Block>
+template <class Block, const PackedFormat& kFormat>
 void pack_rows(const WeightLayout& layout, const Tensor& source, int64_t index, uint8_t* out) {
-  const PackedFormat& format = kPackedFormats[static_cast<int>(*layout.packed)];
-  const int64_t block_bytes = code_bytes(format.bits);
   constexpr int kBlocks = Block::kSize / kBlockColumns;
   const int64_t first_row = index * kGroupRows;
   for (int row = 0; row < kGroupRows && first_row + row < source.dim(0); ++row) {
@@ -213,10 +207,10 @@ void pack_rows(const WeightLayout& layout, const Tensor& source, int64_t index, 
       std::memcpy(&block, from + b * static_cast<int64_t>(sizeof block), sizeof block);
       BlockParts parts;
       take_apart(block, parts);
-      put_scales(format, layout.group, parts, b, row, out);
+      put_scales(kFormat, layout.group, parts, b, row, out);
       for (int i = 0; i < kBlocks; ++i) {
-        put_codes(format.bits, parts.codes + kBlockColumns * i, row,
-                  out + (b * kBlocks + i) * block_bytes);
+        put_codes<kFormat.bits>(parts.codes + kBlockColumns * i, row,
+                                out + (b * kBlocks + i) * code_bytes(kFormat.bits));
       }
     }
   }
@@ -253,18 +247,18 @@ struct PackEntry {
 };
 /// In the order of PackedKind.
 constexpr PackEntry kPackEntries[kNumPackedKinds] = {
-    {DType::q4_0, PackedKind::q4_0, pack_rows<quant::BlockQ4_0>},
-    {DType::q4_1, PackedKind::q4_1, pack_rows<quant::BlockQ4_1>},
-    {DType::q5_0, PackedKind::q5_0, pack_rows<quant::BlockQ5_0>},
-    {DType::q5_1, PackedKind::q5_1, pack_rows<quant::BlockQ5_1>},
-    {DType::q8_0, PackedKind::q8_0, pack_rows<quant::BlockQ8_0>},
-    {DType::q2_k, PackedKind::q2_k, pack_rows<quant::BlockQ2K>},
-    {DType::q3_k, PackedKind::q3_k, pack_rows<quant::BlockQ3K>},
-    {DType::q4_k, PackedKind::q4_k, pack_rows<quant::BlockQ4K>},
-    {DType::q5_k, PackedKind::q5_k, pack_rows<quant::BlockQ5K>},
-    {DType::q6_k, PackedKind::q6_k, pack_rows<quant::BlockQ6K>},
-    {DType::iq4_nl, PackedKind::iq4_nl, pack_rows<quant::BlockIq4Nl>},
-    {DType::iq4_xs, PackedKind::iq4_xs, pack_rows<quant::BlockIq4Xs>},
+    {DType::q4_0, PackedKind::q4_0, pack_rows<quant::BlockQ4_0, kPackQ4_0>},
+    {DType::q4_1, PackedKind::q4_1, pack_rows<quant::BlockQ4_1, kPackQ4_1>},
+    {DType::q5_0, PackedKind::q5_0, pack_rows<quant::BlockQ5_0, kPackQ5_0>},
+    {DType::q5_1, PackedKind::q5_1, pack_rows<quant::BlockQ5_1, kPackQ5_1>},
+    {DType::q8_0, PackedKind::q8_0, pack_rows<quant::BlockQ8_0, kPackQ8_0>},
+    {DType::q2_k, PackedKind::q2_k, pack_rows<quant::BlockQ2K, kPackQ2K>},
+    {DType::q3_k, PackedKind::q3_k, pack_rows<quant::BlockQ3K, kPackQ3K>},
+    {DType::q4_k, PackedKind::q4_k, pack_rows<quant::BlockQ4K, kPackQ4K>},
+    {DType::q5_k, PackedKind::q5_k, pack_rows<quant::BlockQ5K, kPackQ5K>},
+    {DType::q6_k, PackedKind::q6_k, pack_rows<quant::BlockQ6K, kPackQ6K>},
+    {DType::iq4_nl, PackedKind::iq4_nl, pack_rows<quant::BlockIq4Nl, kPackIq4Nl>},
+    {DType::iq4_xs, PackedKind::iq4_xs, pack_rows<quant::BlockIq4Xs, kPackIq4Xs>},
 };
 
 }  // namespace

@@ -91,6 +91,27 @@ inline void float_matmul_direct(const FloatMatmulTask& task, int64_t tile, int64
   }
 }
 
+/// sums[r][g] += panel g times x[r], for one register tile of rows. Not inlined: f16 and bf16 share
+/// it.
+template <int kGroups, int kRows>
+__attribute__((noinline)) void multiply_float_panels(const uint8_t* panels, int64_t panel_bytes,
+                                                     const float* x, int64_t x_stride,
+                                                     int64_t columns, float* sums) {
+  F32x16 total[kGroups][kRows];
+  for (int r = 0; r < kRows; ++r) {
+    for (int g = 0; g < kGroups; ++g) {
+      total[g][r] = load(sums + (r * kGroups + g) * kGroupRows);
+    }
+  }
+  accumulate_floats<FloatKind::f32, kGroups, kRows>(panels, panel_bytes, x, x_stride, columns,
+                                                    total);
+  for (int r = 0; r < kRows; ++r) {
+    for (int g = 0; g < kGroups; ++g) {
+      store(sums + (r * kGroups + g) * kGroupRows, total[g][r]);
+    }
+  }
+}
+
 /// As float_matmul_direct, from panels that are converted to f32 once for all rows of the pass.
 template <FloatKind kKind>
 inline void float_matmul_pass(const FloatMatmulTask& task, int64_t tile, int64_t row,
@@ -98,17 +119,18 @@ inline void float_matmul_pass(const FloatMatmulTask& task, int64_t tile, int64_t
   constexpr int kGroups = kFloatGroups;
   constexpr int64_t kPanelBytes = kFloatPanelColumns * kGroupRows * 4;
   static_assert(kGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
-  uint8_t* panel = task.scratch;
+  // [num_rows][kGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kGroups * kPanelBytes);
+  constexpr int64_t kRowSums = kGroups * kGroupRows;
+  for (int64_t i = 0; i < num_rows * kRowSums; i += kGroupRows) store(sums + i, zero());
 
   for (int64_t first = 0; first < task.columns; first += kFloatPanelColumns) {
     const int64_t left = task.columns - first;
     const int64_t columns = left < kFloatPanelColumns ? left : kFloatPanelColumns;
-    const bool last = columns == left;
     for (int g = 0; g < kGroups; ++g) {
       const uint8_t* group =
           task.groups + (tile + g) * task.group_bytes + first / 2 * pair_bytes(kKind);
-      auto* to = reinterpret_cast<float*>(panel + g * kPanelBytes);
+      auto* to = reinterpret_cast<float*>(task.scratch + g * kPanelBytes);
       for (int64_t pair = 0; pair < (columns + 1) / 2; ++pair) {
         store(to + pair * 32, load_even<kKind>(group, pair));
         if (2 * pair + 1 < columns) store(to + pair * 32 + 16, load_odd<kKind>(group, pair));
@@ -116,27 +138,17 @@ inline void float_matmul_pass(const FloatMatmulTask& task, int64_t tile, int64_t
     }
     for (int64_t r = 0; r < num_rows; r += kFloatRows) {
       with_constant<kFloatRows>(num_rows - r, [&](auto rows) {
-        constexpr int kRows = decltype(rows)::value;
-        F32x16 total[kGroups][kRows];
-        for (int i = 0; i < kRows; ++i) {
-          for (int g = 0; g < kGroups; ++g) {
-            total[g][i] = first == 0 ? zero() : load(sums + ((r + i) * kGroups + g) * kGroupRows);
-          }
-        }
-        accumulate_floats<FloatKind::f32, kGroups, kRows>(panel, kPanelBytes,
-                                                          task.x + (row + r) * task.columns + first,
-                                                          task.columns, columns, total);
-        for (int i = 0; i < kRows; ++i) {
-          for (int g = 0; g < kGroups; ++g) {
-            if (last) {
-              store_output(total[g][i], task.bias, task.out + (row + r + i) * task.out_features,
-                           (task.first_group + tile + g) * kGroupRows, task.out_features);
-            } else {
-              store(sums + ((r + i) * kGroups + g) * kGroupRows, total[g][i]);
-            }
-          }
-        }
+        multiply_float_panels<kGroups, decltype(rows)::value>(
+            task.scratch, kPanelBytes, task.x + (row + r) * task.columns + first, task.columns,
+            columns, sums + r * kRowSums);
       });
+    }
+  }
+  for (int64_t r = 0; r < num_rows; ++r) {
+    for (int g = 0; g < kGroups; ++g) {
+      store_output(load(sums + r * kRowSums + g * kGroupRows), task.bias,
+                   task.out + (row + r) * task.out_features,
+                   (task.first_group + tile + g) * kGroupRows, task.out_features);
     }
   }
 }
@@ -148,7 +160,9 @@ inline void float_matmul(const FloatMatmulTask& task) {
     const int64_t num_rows = left < kPassRows ? left : kPassRows;
     int64_t tile = 0;
     for (; tile + kFloatGroups <= task.num_groups; tile += kFloatGroups) {
-      if (kKind == FloatKind::f32 || num_rows <= kFloatDirectRows) {
+      if constexpr (kKind == FloatKind::f32) {
+        float_matmul_direct<kKind, kFloatGroups>(task, tile, row, num_rows);
+      } else if (num_rows <= kFloatDirectRows) {
         float_matmul_direct<kKind, kFloatGroups>(task, tile, row, num_rows);
       } else {
         float_matmul_pass<kKind>(task, tile, row, num_rows);

@@ -105,6 +105,26 @@ inline void quant_matmul_direct(const QuantMatmulTask& task) {
   });
 }
 
+/// sums[r][g] += panel g times activation row `row + r`, for one register tile of rows. Not
+/// inlined: all formats whose panels look alike share it.
+template <class PanelType, int kRows>
+__attribute__((noinline)) void multiply_panels(const PanelType* panels, const QuantizedRows& x,
+                                               int64_t row, int64_t first, int64_t count,
+                                               float* sums) {
+  F32x16 total[kQuantGroups][kRows];
+  for (int r = 0; r < kRows; ++r) {
+    for (int g = 0; g < kQuantGroups; ++g) {
+      total[g][r] = load(sums + (r * kQuantGroups + g) * kGroupRows);
+    }
+  }
+  accumulate<kQuantGroups, kRows>(panels, x, row, first, count, first, total);
+  for (int r = 0; r < kRows; ++r) {
+    for (int g = 0; g < kQuantGroups; ++g) {
+      store(sums + (r * kQuantGroups + g) * kGroupRows, total[g][r]);
+    }
+  }
+}
+
 /// Rows [row, row + num_rows) and the groups of one register tile, panel after panel.
 template <class Source, class PanelType>
 inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, int64_t row,
@@ -118,8 +138,10 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, int64_t
     panels[g].scales = reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * 512);
     panels[g].offsets = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
   }
-  // [num_rows][kQuantGroups][16], between panels
+  // [num_rows][kQuantGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
+  constexpr int64_t kRowSums = kQuantGroups * kGroupRows;
+  for (int64_t i = 0; i < num_rows * kRowSums; i += kGroupRows) store(sums + i, zero());
 
   for (int64_t first = 0; first < blocks; first += kPanelBlocks) {
     const int64_t count = blocks - first < kPanelBlocks ? blocks - first : kPanelBlocks;
@@ -131,26 +153,16 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, int64_t
     }
     for (int64_t r = 0; r < num_rows; r += kQuantRows) {
       with_constant<kQuantRows>(num_rows - r, [&](auto rows) {
-        constexpr int kRows = decltype(rows)::value;
-        F32x16 total[kQuantGroups][kRows];
-        for (int i = 0; i < kRows; ++i) {
-          for (int g = 0; g < kQuantGroups; ++g) {
-            float* sum = sums + ((r + i) * kQuantGroups + g) * kGroupRows;
-            total[g][i] = first == 0 ? zero() : load(sum);
-          }
-        }
-        accumulate<kQuantGroups, kRows>(panels, task.x, row + r, first, count, first, total);
-        for (int i = 0; i < kRows; ++i) {
-          for (int g = 0; g < kQuantGroups; ++g) {
-            if (first + count < blocks) {
-              store(sums + ((r + i) * kQuantGroups + g) * kGroupRows, total[g][i]);
-            } else if (tile + g < task.num_groups) {
-              store_output(total[g][i], task.bias, task.out + (row + r + i) * task.out_features,
-                           (task.first_group + tile + g) * kGroupRows, task.out_features);
-            }
-          }
-        }
+        multiply_panels<PanelType, decltype(rows)::value>(panels, task.x, row + r, first, count,
+                                                          sums + r * kRowSums);
       });
+    }
+  }
+  for (int64_t r = 0; r < num_rows; ++r) {
+    for (int g = 0; g < kQuantGroups && tile + g < task.num_groups; ++g) {
+      store_output(load(sums + r * kRowSums + g * kGroupRows), task.bias,
+                   task.out + (row + r) * task.out_features,
+                   (task.first_group + tile + g) * kGroupRows, task.out_features);
     }
   }
 }
