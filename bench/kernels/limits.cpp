@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits, timing, and copies between host and device.
+#include "limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+
+namespace hasten::bench {
+
+double limit_seconds(const Machine& machine, const Work& work) {
+  return std::max(work.bytes / machine.ceilings.read_bytes_per_s,
+                  work.operations / work.operations_per_s);
+}
+
+void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
+                const std::function<void()>& call) {
+  const int64_t begin_us = monotonic_us();
+  for ([[maybe_unused]] auto _ : state) call();
+  const double seconds = static_cast<double>(monotonic_us() - begin_us) * 1e-6 /
+                         static_cast<double>(state.iterations());
+  const double limit = limit_seconds(machine, work);
+  state.counters["fraction"] = limit / seconds;
+  state.SetLabel(fmt::format("limit {:.1f} us, {:.0f} %; {:.1f} GB/s, {:.0f} Gop/s", limit * 1e6,
+                             100.0 * limit / seconds, work.bytes / seconds * 1e-9,
+                             work.operations / seconds * 1e-9));
+}
+
+double relative_error(const std::vector<float>& actual, const std::vector<float>& expected) {
+  double difference = 0.0;
+  double total = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(double{actual[i]} - double{expected[i]}, 2);
+    total += std::pow(double{expected[i]}, 2);
+  }
+  return std::sqrt(difference / total);
+}
+
+ops::DeviceTensor to_device(ops::Backend& backend, const std::vector<float>& values, Shape shape) {
+  auto tensor = backend.allocate(DType::f32, shape);
+  backend.upload(Tensor(static_cast<const void*>(values.data()), DType::f32, shape), tensor.view);
+  return tensor;
+}
+
+std::vector<float> to_host(ops::Backend& backend, const Tensor& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
+  backend.download(tensor, Tensor(static_cast<void*>(values.data()), DType::f32, tensor.shape()));
+  return values;
+}
+
+}  // namespace hasten::bench

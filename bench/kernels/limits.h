@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A limit beside every number: the time that the machine itself needs for a kernel's work.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "backends/cpu/ceilings.h"
+#include "ops/backend.h"
+
+namespace hasten::bench {
+
+/// Kernels take turns on inputs of this size together, so that a small batch reads memory as a
+/// model does, and not a cache: more than the last-level cache of today's servers keeps for one
+/// process.
+inline constexpr int64_t kStreamBytes = int64_t{512} << 20;
+
+/// What every kernel of this run shares.
+struct Machine {
+  ops::Backend& backend;
+  cpu::Ceilings ceilings;
+};
+
+/// The work of one call of a kernel.
+struct Work {
+  double bytes = 0.0;             // that must come from or go to memory
+  double operations = 0.0;        // multiply and add are two
+  double operations_per_s = 0.0;  // the ceiling for this kind of operation
+};
+
+/// Seconds that `work` takes at the ceilings: memory and arithmetic at the same time.
+double limit_seconds(const Machine& machine, const Work& work);
+
+/// Times `call`, which does `work` and waits for it; says the limit and the fraction of it that was
+/// reached (1 is the limit) in the label, and the fraction as a counter.
+void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
+                const std::function<void()>& call);
+
+/// Relative Euclidean distance of two results; NaN when either has one.
+double relative_error(const std::vector<float>& actual, const std::vector<float>& expected);
+
+/// A host tensor's copy on the device, and back.
+ops::DeviceTensor to_device(ops::Backend& backend, const std::vector<float>& values, Shape shape);
+std::vector<float> to_host(ops::Backend& backend, const Tensor& tensor);
+
+// One file each; they register benchmarks for Google Benchmark to run.
+void register_matmul(const Machine& machine);
+void register_attention(const Machine& machine);
+void register_rows(const Machine& machine);
+
+}  // namespace hasten::bench

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products per weight format and number of rows, with weights streamed from memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "limits.h"
+#include "ops/reference/reference_backend.h"
+#include "quant/codec.h"
+#include "random.h"
+
+namespace hasten::bench {
+namespace {
+
+// The feed-forward shape of a model of a few billion parameters.
+constexpr int64_t kOutFeatures = 8192;
+constexpr int64_t kInFeatures = 3072;
+
+// Distinct rows; the rest repeat them, because encoding is slow and speed does not depend on
+// values.
+constexpr int64_t kDistinctRows = 64;
+
+OwnedTensor make_matrix(DType dtype) {
+  conformance::Random random(1);
+  OwnedTensor matrix(dtype, {kOutFeatures, kInFeatures});
+  for (int64_t row = 0; row < kOutFeatures; ++row) {
+    if (row < kDistinctRows) {
+      quant::encode_row(dtype, random.normals(kInFeatures).data(), matrix.view.row(row),
+                        kInFeatures);
+    } else {
+      std::memcpy(matrix.view.row(row), matrix.view.row(row % kDistinctRows),
+                  static_cast<size_t>(matrix.view.row_bytes()));
+    }
+  }
+  return matrix;
+}
+
+/// Copies of one weight, kStreamBytes together; made for the first benchmark of a format and kept
+/// for the next ones.
+struct Stream {
+  OwnedTensor matrix;
+  std::vector<std::unique_ptr<ops::Weight>> copies;
+};
+
+const Stream& stream_of(ops::Backend& backend, DType dtype) {
+  static DType current = DType::f64;  // no weight format
+  static Stream stream;
+  if (current != dtype) {
+    stream = {};
+    stream.matrix = make_matrix(dtype);
+    const int64_t count = std::max<int64_t>(1, kStreamBytes / stream.matrix.view.num_bytes());
+    for (int64_t i = 0; i < count; ++i) {
+      stream.copies.push_back(backend.prepare_weight(stream.matrix.view));
+    }
+    current = dtype;
+  }
+  return stream;
+}
+
+/// The first columns of the result against the reference.
+bool is_right(const Stream& stream, const std::vector<float>& x, int64_t num_rows,
+              const std::vector<float>& out) {
+  const auto reference = ops::make_reference_backend();
+  const auto weight = reference->prepare_weight(stream.matrix.view.slice(0, kDistinctRows));
+  std::vector<float> expected(static_cast<size_t>(num_rows * kDistinctRows));
+  reference->matmul(
+      {.weight = *weight,
+       .x = Tensor(static_cast<const void*>(x.data()), DType::f32, {num_rows, kInFeatures}),
+       .out = Tensor(static_cast<void*>(expected.data()), DType::f32, {num_rows, kDistinctRows})});
+  std::vector<float> actual;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const auto begin = out.begin() + row * kOutFeatures;
+    actual.insert(actual.end(), begin, begin + kDistinctRows);
+  }
+  return relative_error(actual, expected) < 2e-2;  // what the conformance suite allows
+}
+
+double peak(const cpu::Ceilings& ceilings, DType dtype) {
+  if (info(dtype).quantized) return ceilings.int8_ops_per_s;
+  return dtype == DType::bf16 ? ceilings.bf16_flops_per_s : ceilings.f32_flops_per_s;
+}
+
+void matmul(benchmark::State& state, const Machine& machine, DType dtype) {
+  const int64_t num_rows = state.range(0);
+  const Stream& stream = stream_of(machine.backend, dtype);
+  const auto values = conformance::Random(2).normals(num_rows * kInFeatures);
+  const auto x = to_device(machine.backend, values, {num_rows, kInFeatures});
+  const auto out = machine.backend.allocate(DType::f32, {num_rows, kOutFeatures});
+  const auto multiply = [&](const ops::Weight& weight) {
+    machine.backend.matmul({.weight = weight, .x = x.view, .out = out.view});
+    machine.backend.synchronize();
+  };
+
+  multiply(*stream.copies.front());
+  if (!is_right(stream, values, num_rows, to_host(machine.backend, out.view))) {
+    state.SkipWithError("differs from the reference");
+    return;
+  }
+  const auto elements = static_cast<double>(kOutFeatures * kInFeatures);
+  const Work work{.bytes = static_cast<double>(stream.matrix.view.num_bytes() + x.view.num_bytes() +
+                                               out.view.num_bytes()),
+                  .operations = 2.0 * static_cast<double>(num_rows) * elements,
+                  .operations_per_s = peak(machine.ceilings, dtype)};
+  size_t next = 0;
+  time_calls(state, machine, work, [&] {
+    multiply(*stream.copies[next]);
+    next = (next + 1) % stream.copies.size();
+  });
+}
+
+}  // namespace
+
+void register_matmul(const Machine& machine) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1,
+                            DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
+                            DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs}) {
+    benchmark::RegisterBenchmark(
+        fmt::format("matmul/{}", info(dtype).name).c_str(),
+        [&machine, dtype](benchmark::State& state) { matmul(state, machine, dtype); })
+        ->ArgName("rows")
+        ->Arg(1)
+        ->Arg(4)
+        ->Arg(16)
+        ->Arg(64)
+        ->Arg(256)
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
+  }
+}
+
+}  // namespace hasten::bench
