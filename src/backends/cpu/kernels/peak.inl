@@ -10,15 +10,8 @@ namespace {
 // Independent chains: enough to hide a latency of 6 cycles at two a cycle.
 constexpr int kChains = 12;
 
-/// The compiler must take v for changed by something that it cannot see.
-template <class T>
-HASTEN_INLINE inline void opaque(T& v) {
-#if defined(__AVX512F__)
-  __asm__ volatile("" : "+v"(v));
-#else
-  __asm__ volatile("" : "+m"(v));
-#endif
-}
+/// The compiler must take what lies at p for read, and for changed by something that it cannot see.
+HASTEN_INLINE inline void opaque(const void* p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
 inline int64_t read_bytes(const uint8_t* data, int64_t num_bytes) {
   U8x64 sum[4] = {load_codes(data), load_codes(data), load_codes(data), load_codes(data)};
@@ -33,45 +26,60 @@ inline int64_t read_bytes(const uint8_t* data, int64_t num_bytes) {
   return total;
 }
 
-/// Operations (multiply and add are two) of `rounds` rounds of one multiply-add on each chain.
+inline void load_chain(const float* p, F32x16& v) { v = load(p); }
+inline void load_chain(const float* p, I32x16& v) { v = to_int(load(p)); }
+
+inline void keep(F32x16 v) {
+  float lanes[16];
+  store(lanes, v);
+  opaque(lanes);
+}
+inline void keep(I32x16 v) { keep(to_float(v)); }
+
+/// Operations (multiply and add are two) of `rounds` rounds of chain = step(chain, round) on each
+/// chain. Constant indices only, so that the chains stay in registers; unknown starts, so that the
+/// compiler does not find them to be the same.
 template <class Value, class Step>
-HASTEN_INLINE inline int64_t run_chains(int64_t rounds, int64_t operations, Value start,
-                                        Step&& step) {
+HASTEN_INLINE inline int64_t run_chains(int64_t rounds, int64_t operations, Step&& step) {
+  float start[kChains][16] = {};
+  opaque(start);
   Value chain[kChains];
-  for (Value& value : chain) value = start;
+  unroll<0, kChains>([&](auto index) HASTEN_INLINE {
+    constexpr int kIndex = decltype(index)::value;
+    load_chain(start[kIndex], chain[kIndex]);
+  });
   for (int64_t i = 0; i < rounds; ++i) {
     unroll<0, kChains>([&](auto index) HASTEN_INLINE {
-      Value& value = chain[decltype(index)::value];
-      value = step(value);
+      chain[decltype(index)::value] = step(chain[decltype(index)::value], i);
     });
-    if (i % 16 == 0) {
-      for (Value& value : chain) opaque(value);
-    }
   }
-  for (Value& value : chain) opaque(value);
+  unroll<0, kChains>([&](auto index) HASTEN_INLINE { keep(chain[decltype(index)::value]); });
   return rounds * kChains * operations;
 }
 
 inline int64_t peak_int8(int64_t rounds) {
   const uint8_t ones[64] = {1, 1, 1, 1};
-  U8x64 codes = load_codes(ones);
-  opaque(codes);
-  return run_chains(rounds, 128, zero_i32(),
-                    [&](I32x16 sum) HASTEN_INLINE { return dot4(sum, codes, 0x01010101); });
+  opaque(ones);
+  const U8x64 codes = load_codes(ones);
+  // Changes from round to round, so that no product can be moved out of the loop.
+  const int32_t quads[16] = {1, 2, 3, 4, 5, 6, 7, 8};
+  opaque(quads);
+  return run_chains<I32x16>(rounds, 128, [&](I32x16 sum, int64_t i) HASTEN_INLINE {
+    return dot4(sum, codes, quads[i % 16]);
+  });
 }
 
 inline int64_t peak_bf16(int64_t rounds) {
-  F32x16 factor = set1(1e-9F);
-  opaque(factor);
-  return run_chains(rounds, 64, zero(),
-                    [&](F32x16 sum) HASTEN_INLINE { return dot2_bf16(sum, factor, factor); });
+  const F32x16 factor = set1(1e-9F);
+  return run_chains<F32x16>(rounds, 64, [&](F32x16 sum, int64_t) HASTEN_INLINE {
+    return dot2_bf16(sum, factor, factor);
+  });
 }
 
 inline int64_t peak_f32(int64_t rounds) {
-  F32x16 factor = set1(1e-9F);
-  opaque(factor);
-  return run_chains(rounds, 32, zero(),
-                    [&](F32x16 sum) HASTEN_INLINE { return fma(factor, factor, sum); });
+  const F32x16 factor = set1(1e-9F);
+  return run_chains<F32x16>(
+      rounds, 32, [&](F32x16 sum, int64_t) HASTEN_INLINE { return fma(factor, factor, sum); });
 }
 
 }  // namespace
