@@ -13,13 +13,17 @@ namespace hasten::engine {
 void exp_in_place(std::span<float> values) {
   // e^x = 2^n * e^r with n the integer nearest to x / ln 2 and |r| <= ln 2 / 2. ln 2 is split in
   // two so that r is exact enough, and e^r is a minimax polynomial (Cephes, expf). The C library's
-  // expf is a call per element: 5 times slower on a vocabulary of 150 000.
+  // expf, a call per element, takes twice as long on a vocabulary of 152 000.
   constexpr float kLog2E = 1.44269504F;
   constexpr float kLn2High = 0.693359375F;
   constexpr float kLn2Low = -2.12194440e-4F;
   constexpr float kRoundToInteger = 12582912.0F;  // 1.5 * 2^23: its last bit is worth 1
+  // Comparisons of floats would keep the compiler from vectorising; the bits of positive floats
+  // are ordered like integers.
+  constexpr auto kLargest = std::bit_cast<int32_t>(87.0F);
   for (float& value : values) {
-    const float x = std::max(value, -87.0F);
+    const int32_t magnitude = std::bit_cast<int32_t>(value) & 0x7fffffff;
+    const float x = -std::bit_cast<float>(std::min(magnitude, kLargest));
     const float n = (x * kLog2E + kRoundToInteger) - kRoundToInteger;
     const float r = (x - n * kLn2High) - n * kLn2Low;
     float p = 1.9875691500e-4F;
@@ -30,7 +34,8 @@ void exp_in_place(std::span<float> values) {
     p = p * r + 5.0000001201e-1F;
     const float power_of_two = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
     const float result = (p * r * r + r + 1.0F) * power_of_two;
-    value = value < -87.0F ? 0.0F : result;
+    const int32_t keep = -static_cast<int32_t>(magnitude <= kLargest);
+    value = std::bit_cast<float>(std::bit_cast<int32_t>(result) & keep);
   }
 }
 
