@@ -11,9 +11,16 @@
 #include "models/family.h"
 
 // One line per family; each names a function in the file of that name.
-#define HASTEN_FAMILIES(family)                                                           \
-  family(llama) family(mistral) family(qwen2) family(qwen3) family(gemma2) family(gemma3) \
-      family(phi3)
+// clang-format off
+#define HASTEN_FAMILIES(family) \
+  family(llama)                 \
+  family(mistral)               \
+  family(qwen2)                 \
+  family(qwen3)                 \
+  family(gemma2)                \
+  family(gemma3)                \
+  family(phi3)
+// clang-format on
 
 namespace hasten::models {
 

@@ -62,7 +62,7 @@ class Decoder final : public Model {
     float magnitude;
   };
 
-  void load_ends(WeightLoader& load, const DecoderStyle& style);
+  void load_ends(WeightLoader& load, const DecoderStyle& style, const std::string& file);
   void load_layers(WeightLoader& load, const DecoderStyle& style);
   LayerCache place_in_cache(int64_t layer);
   void describe(const BuildInput& input, const WeightLoader& load);
@@ -96,7 +96,7 @@ Decoder::Decoder(const BuildInput& input, const DecoderStyle& style)
       context_(input.options.context > 0 ? input.options.context : h_.max_context),
       embedding_scale_(style.embedding_scale) {
   WeightLoader load(input.checkpoint, backend_, input.options.progress);
-  load_ends(load, style);
+  load_ends(load, style, input.checkpoint.path().string());
   load_layers(load, style);
   load.finish();
   sizes_ = {.dim = h_.dim,
@@ -108,13 +108,13 @@ Decoder::Decoder(const BuildInput& input, const DecoderStyle& style)
   describe(input, load);
 }
 
-void Decoder::load_ends(WeightLoader& load, const DecoderStyle& style) {
+void Decoder::load_ends(WeightLoader& load, const DecoderStyle& style, const std::string& file) {
   const Tensor& table = load.table(names::kEmbedding, h_.dim);
   if (table.dim(0) < h_.vocab_size) {
-    fail(ErrorCode::invalid_data, "the embedding has {} rows for a vocabulary of {} tokens",
-         table.dim(0), h_.vocab_size);
+    fail(ErrorCode::invalid_data, "{}: the embedding has {} rows for a vocabulary of {} tokens",
+         file, table.dim(0), h_.vocab_size);
   }
-  const bool tied = h_.tied_output || (!h_.untied_output && !load.has(names::kOutput));
+  const bool tied = h_.tied_output.value_or(!load.has(names::kOutput));
   embedding_ = tied ? load.prepare(table) : load.prepare_embedding(table);
   if (!tied) output_ = load.prepare(load.matrix(names::kOutput, 0, table.dim(0), h_.dim));
   output_norm_ = {load.norm(names::kOutputNorm, 0, h_.dim, style.norm_offset),

@@ -2,11 +2,6 @@
 // What is common to both formats of hyperparameters: bounds, derived values, consistency.
 #include "models/layers/hyperparameters.h"
 
-#include <fmt/ranges.h>
-
-#include <cmath>
-#include <limits>
-
 #include "base/error.h"
 #include "models/layers/config_reader.h"
 

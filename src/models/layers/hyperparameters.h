@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,8 +60,8 @@ struct Hyperparameters {
   double attention_soft_cap = 0.0;  // 0: none
   double final_soft_cap = 0.0;      // 0: none
   bool qkv_bias = false;            // Q, K and V must have biases; any matrix may have one
-  bool tied_output = false;         // the output matrix is the embedding, whatever else is there
-  bool untied_output = false;       // the file says that the output matrix has its own tensor
+  /// Whether the output matrix is the embedding; not given: when it has no tensor of its own.
+  std::optional<bool> tied_output;
 
   /// Tokens that a query of this layer sees; 0: all.
   [[nodiscard]] int64_t layer_window(int64_t layer) const;

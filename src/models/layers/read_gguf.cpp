@@ -142,7 +142,7 @@ Hyperparameters read_gguf(const weights::Checkpoint& checkpoint, Hyperparameters
   read.read("rope.dimension_count", h.rotary_dim, 1, kMaxHeadDim);
   read_rope(read, checkpoint, h);
 
-  h.tied_output = false;  // the output matrix is there, or it is not
+  h.tied_output.reset();  // the output matrix is there, or it is not
   h.use_window = true;    // the key is written only where windows are in use
   read.read("attention.sliding_window", h.window, 0, kMaxContext);
   read.read("attn_logit_softcapping", h.attention_soft_cap, 0.0, kMaxSoftCap);

@@ -239,8 +239,7 @@ Hyperparameters read_hugging_face(const weights::Checkpoint& checkpoint, Hyperpa
   read.read("query_pre_attn_scalar", h.query_scalar, 0.0, 1e6);
   read.read("attention_bias", h.qkv_bias);
   const JsonReader& ties = read.has("tie_word_embeddings") ? read : outer;
-  ties.read("tie_word_embeddings", h.tied_output);
-  h.untied_output = !h.tied_output && ties.has("tie_word_embeddings");
+  if (ties.has("tie_word_embeddings")) ties.read("tie_word_embeddings", h.tied_output.emplace());
   return h;
 }
 
