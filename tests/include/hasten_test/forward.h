@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One prompt through a model, without the engine: the logits of its last token.
+// One prompt through a model, without the engine: the logits of every token.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace hasten::testing {
 
-/// Reads `tokens` in one step from an empty cache of `kv_dtype` and returns the logits [vocab_size]
-/// after the last one.
-inline std::vector<float> last_logits(models::Model& model, ops::Backend& backend,
-                                      const std::vector<int32_t>& tokens, DType kv_dtype) {
+/// Reads `tokens` in one step from an empty cache of `kv_dtype` and returns the logits
+/// [num_tokens, vocab_size].
+inline std::vector<float> all_logits(models::Model& model, ops::Backend& backend,
+                                     const std::vector<int32_t>& tokens, DType kv_dtype) {
   constexpr int64_t kBlockSize = 16;
   const auto num_tokens = static_cast<int64_t>(tokens.size());
   const int64_t num_blocks = ceil_div(num_tokens, kBlockSize);
-  model.reserve(num_tokens, 1, num_blocks * kBlockSize);
+  model.reserve(num_tokens, num_tokens, num_blocks * kBlockSize);
 
   std::vector<int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
@@ -51,13 +51,12 @@ inline std::vector<float> last_logits(models::Model& model, ops::Backend& backen
     caches.push_back(owners.back().get());
     batches.push_back(batch);
   }
-  const std::vector<int32_t> logit_rows{static_cast<int32_t>(num_tokens - 1)};
-  std::vector<float> logits(static_cast<size_t>(model.info().vocab_size));
+  std::vector<float> logits(tokens.size() * static_cast<size_t>(model.info().vocab_size));
   model.forward({.token_ids = tokens,
                  .positions = positions,
                  .batches = batches,
                  .caches = caches,
-                 .logit_rows = logit_rows},
+                 .logit_rows = positions},
                 logits);
   return logits;
 }
