@@ -204,6 +204,12 @@ TEST(Candidates, EachFilterMatchesItsDefinition) {
   }
 }
 
+TEST(Candidates, AMinPOfOneKeepsTheLikeliestAndItsEquals) {
+  Sampling sampling;
+  sampling.min_p = 1.0F;
+  expect_near(filtered({1.0F, 3.0F, 2.0F, 3.0F}, sampling), {{1, 0.5}, {3, 0.5}});
+}
+
 TEST(Sampler, DrawsFollowTheExactProbabilities) {
   std::mt19937 random(3);
   const auto logits = random_logits(random, 40, 1.5F);
