@@ -96,8 +96,14 @@ void Prober::probe_tools(Capabilities& result) const {
   };
 
   result.tools = has(attempt({user}, described_tools()), kTool);
-  const std::string from_object = one_call(text, object_arguments());
-  const std::string from_text = one_call(text, json::Value(kArguments));
+  // Some templates look for calls only where the content is null, others cannot print null.
+  const std::string silent_object = one_call(nullptr, object_arguments());
+  const std::string silent_text = one_call(nullptr, json::Value(kArguments));
+  const auto or_silent = [&](std::string said, const std::string& silent) {
+    return has(said, kValue) || silent.empty() ? said : silent;
+  };
+  const std::string from_object = or_silent(one_call(text, object_arguments()), silent_object);
+  const std::string from_text = or_silent(one_call(text, json::Value(kArguments)), silent_text);
   // An object that the template merely adds to its text shows Python's quotes.
   const bool object_works = has(from_object, kValue) && !has(from_object, "{'probe_key'");
   const bool text_works = has(from_text, kArguments);
@@ -105,13 +111,12 @@ void Prober::probe_tools(Capabilities& result) const {
   result.tool_calls = object_works || text_works;
   const json::Value arguments =
       result.object_arguments ? object_arguments() : json::Value(kArguments);
-
-  const std::string called = result.object_arguments ? from_object : from_text;
-  result.tool_results = has(called, kResult);
-  const std::string silent = one_call(nullptr, arguments);
+  result.tool_results = has(result.object_arguments ? from_object : from_text, kResult);
+  const std::string& silent = result.object_arguments ? silent_object : silent_text;
   result.null_content = has(silent, kValue) && !has(silent, "None");
+  const json::Value said = result.null_content ? json::Value() : text;
   const json::Array both{call(kTool, kId, arguments), call(kOtherTool, kOtherId, arguments)};
-  const std::string parallel = attempt_call({user, turn(text, both), result_of(kTool, kId, answer),
+  const std::string parallel = attempt_call({user, turn(said, both), result_of(kTool, kId, answer),
                                              result_of(kOtherTool, kOtherId, answer)});
   const size_t first = parallel.find(kValue);
   result.parallel_tool_calls = result.tool_calls && has(parallel, kOtherTool) &&

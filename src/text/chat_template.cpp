@@ -72,9 +72,11 @@ class Conversation {
   }
 
   void adapt_content(json::Value& content, bool has_calls, const std::string& name) const {
-    if (content.is_null()) {
-      if (has_calls && takes_.null_content) return;
-      content = "";
+    if (content.is_null()) content = "";
+    const bool is_empty = content.is_string() && content.get_string().empty();
+    if (is_empty && has_calls && takes_.null_content) {
+      content = nullptr;
+      return;
     }
     if (json::Array* parts = content.if_array()) {
       if (!takes_.typed_content) content = joined_parts(*parts, name);

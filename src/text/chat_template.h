@@ -21,7 +21,7 @@ struct Capabilities {
   bool string_content = false;       // content may be a string
   bool typed_content = false;        // content may be a list of parts {"type": "text", "text": …}
   bool object_arguments = false;     // takes a call's arguments as an object, not as JSON text
-  bool null_content = false;         // a turn that only calls tools may have the content null
+  bool null_content = false;         // a turn that only calls tools is given the content null
   bool thinking_switch = false;      // the variable enable_thinking changes the prompt
   bool reasoning = false;            // answers may begin with <think>…</think>
 

@@ -10,6 +10,7 @@ Exits with 77 when jinja2 is absent.
 """
 import copy
 import datetime
+import functools
 import json
 import sys
 
@@ -45,17 +46,18 @@ def raise_exception(message):
     raise jinja2.exceptions.TemplateError(message)
 
 
-def environment(kind):
+@functools.lru_cache(maxsize=None)
+def compiled(kind, source):
     result = kind(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     result.filters["tojson"] = tojson
     result.globals["raise_exception"] = raise_exception
     result.globals["strftime_now"] = NOW.strftime
-    return result
+    return result.from_string(source)
 
 
 def render(case):
     def attempt(kind):
-        return {"text": environment(kind).from_string(case["template"]).render(**copy.deepcopy(case["context"]))}
+        return {"text": compiled(kind, case["template"]).render(**copy.deepcopy(case["context"]))}
 
     try:
         try:

@@ -41,6 +41,13 @@ class Arena {
     return new (allocate(sizeof(T))) T(value);
   }
 
+  /// A default-constructed object, made in place.
+  template <class T>
+  T& make() {
+    static_assert(std::is_trivially_destructible_v<T>);
+    return *new (allocate(sizeof(T))) T();
+  }
+
   /// `count` default-constructed objects.
   template <class T>
   std::span<T> array(size_t count) {
@@ -65,7 +72,7 @@ class Arena {
  private:
   void grow(size_t bytes) {
     // Chunks double from 4 KiB to 256 KiB: small templates stay small, large ones need few chunks.
-    const size_t chunk = std::max(bytes, std::min(size_t{4096} << chunks_.size(), size_t{1} << 18));
+    const size_t chunk = std::max(bytes, size_t{4096} << std::min<size_t>(chunks_.size(), 6));
     used_ += static_cast<int64_t>(chunk);
     if (used_ > limit_) exhausted();
     chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(chunk));

@@ -116,7 +116,7 @@ void format_number(TextBuilder& out, const Spec& spec, const Value& value) {
   } else {
     digits = digits_of(rt, spec, value);
   }
-  if (spec.sign != '-' && digits[0] != '-') digits.insert(0, 1, spec.sign);
+  if (spec.sign != '-' && digits[0] != '-') digits = fmt::format("{}{}", spec.sign, digits);
   if (spec.group) digits = grouped(digits);
   pad(out, spec, '>', Text{.bytes = digits});
 }

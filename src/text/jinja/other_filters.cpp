@@ -41,7 +41,7 @@ std::optional<int64_t> parse_integer(Runtime& rt, std::string_view text, int bas
   for (const char c : text) {
     if (c != '_') digits += c;
   }
-  if (negative) digits.insert(0, 1, '-');
+  if (negative) digits = fmt::format("-{}", digits);
   int64_t result = 0;
   const auto [end, code] =
       std::from_chars(digits.data(), digits.data() + digits.size(), result, base);

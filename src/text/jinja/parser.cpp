@@ -37,11 +37,13 @@ class Parser : public ExpressionParser {
       }
       next();
       if (token.kind == TokenKind::data) {
-        Statement data{.kind = Statement::Kind::data, .line = token.line, .text = token.text};
-        block.push_back(arena_.make(data));
+        Statement& data = make(Statement::Kind::data, token.line);
+        data.text = token.text;
+        block.push_back(&data);
       } else if (token.kind == TokenKind::variable_begin) {
-        Statement output{.kind = Statement::Kind::output, .line = token.line, .value = tuple()};
-        block.push_back(arena_.make(output));
+        Statement& output = make(Statement::Kind::output, token.line);
+        output.value = tuple();
+        block.push_back(&output);
         expect(TokenKind::variable_end, "end of print statement");
       } else {
         const bool at_end = peek().kind == TokenKind::name &&
@@ -67,7 +69,7 @@ class Parser : public ExpressionParser {
   const Statement* statement() {
     const int32_t line = peek().line;
     const std::string_view tag = expect_name();
-    Statement result{.line = line};
+    Statement& result = make(Statement::Kind::data, line);
     if (tag == "if") {
       if_statement(result);
     } else if (tag == "for") {
@@ -85,8 +87,7 @@ class Parser : public ExpressionParser {
     } else if (tag == "with") {
       with_statement(result);
     } else if (tag == "print") {
-      result.kind = Statement::Kind::output;
-      result.value = tuple();
+      print_statement(result);
     } else if (tag == "generation") {  // marks what the assistant said; for training
       result.kind = Statement::Kind::with;
       result.body = body({"endgeneration"});
@@ -98,7 +99,14 @@ class Parser : public ExpressionParser {
     } else {
       fail(fmt::format("unknown tag '{}'", tag));
     }
-    return arena_.make(result);
+    return &result;
+  }
+
+  Statement& make(Statement::Kind kind, int32_t line) {
+    Statement& result = arena_.make<Statement>();
+    result.kind = kind;
+    result.line = line;
+    return result;
   }
 
   void if_statement(Statement& result) {
@@ -199,6 +207,17 @@ class Parser : public ExpressionParser {
     result.targets = keep(targets);
     result.values = keep(values);
     result.body = body({"endwith"});
+  }
+
+  void print_statement(Statement& result) {
+    result.kind = Statement::Kind::with;
+    std::vector<const Statement*> outputs;
+    do {
+      Statement& output = make(Statement::Kind::output, result.line);
+      output.value = expression();
+      outputs.push_back(&output);
+    } while (skip_symbol(","));
+    result.body = keep(outputs);
   }
 
   void block_statement(Statement& result) {

@@ -37,7 +37,7 @@ void Runtime::check_budget() {
          "the chat template exceeds the time limit of {} ms (line {})", limits.time_us / 1000,
          line_);
   }
-  next_check_ = std::min(steps_ + kUnitsPerCheck, limits.steps + 1);
+  next_check_ = std::min(steps_ + kUnitsPerCheck, limits.steps);
 }
 
 void Runtime::too_deep() const {

@@ -20,6 +20,15 @@ bool is_cased(Category category) {
   return category == Category::lu || category == Category::ll || category == Category::lt;
 }
 
+/// Of the character at `at`; unassigned at the end.
+Category category_at(std::string_view text, size_t at) {
+  if (at >= text.size()) return Category::cn;
+  return char_properties(decode_utf8(text.substr(at)).code_point).category;
+}
+
+// The one letter whose lower case depends on its place in the word.
+constexpr uint32_t kSigma = 0x3A3, kFinalSigma = 0x3C2;
+
 bool is_stripped(std::string_view character, const std::string_view* characters) {
   if (characters == nullptr) return is_space(decode_utf8(character).code_point);
   for (size_t at = 0; at < characters->size(); at += char_length(*characters, at)) {
@@ -75,6 +84,7 @@ Value change_case(Runtime& rt, const Text& text, Case to) {
   TextBuilder out(rt);
   bool first = true;         // character of the string
   bool after_cased = false;  // the character before is a letter with case
+  size_t done = 0;           // bytes of the string
   std::string changed;
   for_each_piece(text, [&](std::string_view piece, bool literal) {
     changed.clear();
@@ -89,10 +99,14 @@ Value change_case(Runtime& rt, const Text& text, Case to) {
       } else if ((to == Case::title && !after_cased) || (to == Case::capitalize && first)) {
         mapping = CaseMapping::title;
       }
-      if (character.valid) {
-        append_case(changed, c, mapping);
-      } else {
+      done += length;
+      if (!character.valid) {
         changed += piece.substr(at, length);
+      } else if (c == kSigma && mapping == CaseMapping::lower && after_cased &&
+                 !is_cased(category_at(text.bytes, done))) {
+        append_utf8(changed, kFinalSigma);
+      } else {
+        append_case(changed, c, mapping);
       }
       after_cased = character.valid && is_cased(category);
       first = false;

@@ -30,7 +30,9 @@ Value title(Runtime& rt, Self self, Given) {
   size_t begin = 0;
   const auto flush = [&](size_t end) {
     if (begin == end) return;
-    out.append(*change_case(rt, *rt.slice(text, begin, end).text, Case::capitalize).text);
+    const size_t second = begin + char_length(text.bytes, begin);
+    out.append(*change_case(rt, *rt.slice(text, begin, second).text, Case::upper).text);
+    out.append(*change_case(rt, *rt.slice(text, second, end).text, Case::lower).text);
     begin = end;
   };
   for (size_t at = 0; at < text.bytes.size();) {
@@ -173,29 +175,34 @@ Value strip_tags(Runtime& rt, Self self, Given) {
 
 Value url_encode(Runtime& rt, Self self, Given) {
   TextBuilder out(rt);
-  const auto quote = [&](const Text& text, bool slash) {
+  const bool is_query = self.kind == Kind::dict;
+  const auto quote = [&](const Text& text) {
     std::string quoted;
     for_each_piece(text, [&](std::string_view piece, bool literal) {
       quoted.clear();
       for (const char c : piece) {
         const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                            (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' || c == '~' ||
-                           (c == '/' && slash);
-        quoted += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<uint8_t>(c));
+                           (c == '/' && !is_query);
+        if (plain || (c == ' ' && is_query)) {
+          quoted += plain ? c : '+';
+        } else {
+          quoted += fmt::format("%{:02X}", static_cast<uint8_t>(c));
+        }
       }
       out.append(quoted, literal);
     });
   };
-  if (self.kind != Kind::dict) {
-    quote(text_of(rt, self), true);
+  if (!is_query) {
+    quote(text_of(rt, self));
     return out.finish();
   }
   bool first = true;
   for (const Dict::Entry& entry : self.dict->view()) {
     if (!std::exchange(first, false)) out.append("&");
-    quote(text_of(rt, entry.key), false);
+    quote(text_of(rt, entry.key));
     out.append("=");
-    quote(text_of(rt, entry.value), false);
+    quote(text_of(rt, entry.value));
   }
   return out.finish();
 }

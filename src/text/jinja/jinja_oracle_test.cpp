@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the interpreter with published cases and with jinja2 itself.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "hasten_test/paths.h"
+#include "text/jinja/template.h"
+
+namespace hasten::text::jinja {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kExpected = "data/chat_templates/expected";
+constexpr const char* kTemplates = "data/chat_templates/jinja";
+
+Options options() {
+  Options result;
+  result.limits.time_us = 5'000'000;                        // sanitizers are slow
+  result.unix_time_s = [] { return int64_t{1752148800}; };  // 2025-07-10T12:00:00Z
+  return result;
+}
+
+struct Outcome {
+  bool failed = false;
+  std::string text;  // rendered, or the error
+};
+
+Outcome render(const Template& parsed, const json::Object& context) {
+  try {
+    return {false, parsed.render({.trusted = nullptr, .untrusted = &context}).text};
+  } catch (const Error& error) {
+    return {true, error.what()};
+  }
+}
+
+Outcome render(const std::string& source, const json::Object& context) {
+  try {
+    return render(Template(source, options()), context);
+  } catch (const Error& error) {
+    return {true, error.what()};
+  }
+}
+
+json::Value shared_json(const std::string& name) {
+  return json::parse(testing::read_file(testing::shared_dir() / kExpected / name), name,
+                     {.max_bytes = int64_t{64} << 20});
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
+/// Python's printing of values as JavaScript's: the published cases come from huggingface.js.
+std::string as_javascript(std::string text) {
+  replace_all(text, "True", "true");
+  replace_all(text, "False", "false");
+  replace_all(text, "None", "null");
+  replace_all(text, "Undefined", "undefined");
+  replace_all(text, "\\\"", "\"");
+  replace_all(text, "'", "\"");
+  return text;
+}
+
+// Cases where Jinja itself answers something else than huggingface.js does.
+const std::map<std::string, std::pair<std::string, std::string>, std::less<>> kDeviations = {
+    {"FOR_LOOP_UNPACKING", {"", "number + string is a TypeError in Python"}},
+    {"FOR_LOOP_OBJECTS", {"", "string + number is a TypeError in Python"}},
+    {"OBJECT_OPERATORS_2", {"", "string + number is a TypeError in Python"}},
+    {"MACROS_2", {"", "number + string is a TypeError in Python"}},
+    {"FILTER_OPERATOR_7", {"", "`null` is an undefined variable in Jinja"}},
+    {"MEMBERSHIP", {"|True|True|True|True|True|False|", "True == 1 and False == 0 in Python"}},
+    {"MEMBERSHIP_NEGATION_1", {"|False|False|False|False|False|True|", "as MEMBERSHIP"}},
+    {"MEMBERSHIP_NEGATION_2", {"|False|False|False|False|False|True|", "as MEMBERSHIP"}},
+};
+
+// Contexts with functions: macros stand for them.
+const std::map<std::string, std::string, std::less<>> kPreludes = {
+    {"NUMBERS", "{% macro add(x, y) %}{{ x + y }}{% endmacro %}"},
+    {"FUNCTIONS", "{% macro func() %}{{ varargs | length }}{% endmacro %}"},
+    {"OBJ_METHODS",
+     "{% macro ab() %}{{ varargs | join('') }}{% endmacro %}"
+     "{% macro z() %}{{ varargs | join('_') }}{% endmacro %}{% set obj = {'x': ab, 'z': {'A': z}} "
+     "%}"},
+    {"IS_OPERATOR_4", "{% macro func() %}{% endmacro %}"},
+};
+
+TEST(PublishedCases, Units) {
+  HASTEN_NEED_SHARED(kExpected);
+  const json::Value file = shared_json("jinja_unit_cases.json");
+  int64_t exact = 0, printed = 0, deviating = 0;
+  for (const auto& [name, source] : file.at("TEST_STRINGS").as_object()) {
+    SCOPED_TRACE(name);
+    const auto prelude = kPreludes.find(std::string_view(name));
+    const std::string full =
+        (prelude != kPreludes.end() ? prelude->second : "") + std::string(source.as_string());
+    json::Object context;
+    if (const json::Value* given = file.at("TEST_CONTEXT").as_object().if_contains(name))
+      context = given->as_object();
+    if (prelude != kPreludes.end()) context.erase("func"), context.erase("add");
+    const std::string expected(file.at("EXPECTED_OUTPUTS").at(name).as_string());
+    const Outcome outcome = render(full, context);
+    const auto deviation = kDeviations.find(std::string_view(name));
+    if (deviation != kDeviations.end()) {
+      EXPECT_EQ(outcome.failed, deviation->second.first.empty()) << outcome.text;
+      if (!outcome.failed) {
+        EXPECT_EQ(outcome.text, deviation->second.first);
+      }
+      ++deviating;
+      continue;
+    }
+    ASSERT_FALSE(outcome.failed) << outcome.text;
+    if (outcome.text == expected) {
+      ++exact;
+    } else {
+      EXPECT_EQ(as_javascript(outcome.text), as_javascript(expected));
+      ++printed;
+    }
+  }
+  std::printf(
+      "unit cases: %ld exact, %ld equal but for Python's printing of values, %ld where "
+      "Python answers otherwise\n",
+      exact, printed, deviating);
+  EXPECT_EQ(exact + printed + deviating, 161);
+}
+
+TEST(PublishedCases, Templates) {
+  HASTEN_NEED_SHARED(kExpected);
+  int64_t exact = 0, printed = 0;
+  for (const char* name : {"test_custom_templates.json", "test_default_templates.json"}) {
+    const json::Value file = shared_json(name);
+    for (const auto& [model, entry] : file.as_object()) {
+      SCOPED_TRACE(model);
+      const Outcome outcome =
+          render(std::string(entry.at("chat_template").as_string()), entry.at("data").as_object());
+      ASSERT_FALSE(outcome.failed) << outcome.text;
+      const std::string expected(entry.at("target").as_string());
+      if (outcome.text == expected) {
+        ++exact;
+        continue;
+      }
+      // This one prints a list with `|string`, which is Python's repr.
+      EXPECT_EQ(model, "MadeAgents/Hammer2.1");
+      EXPECT_EQ(as_javascript(outcome.text), as_javascript(expected));
+      ++printed;
+    }
+  }
+  std::printf("published templates: %ld exact, %ld equal but for Python's printing\n", exact,
+              printed);
+  EXPECT_EQ(exact + printed, 31);
+}
+
+/// The oracle's standard output; nullopt when it says that jinja2 is absent.
+std::optional<std::string> run_oracle(const std::string& mode, const std::string& input) {
+  const fs::path script = testing::source_dir() / "tools/oracles/jinja_oracle.py";
+  const fs::path file = fs::path(::testing::TempDir()) / ("hasten_jinja_oracle_" + mode);
+  std::ofstream(file) << input;
+  const std::string command =
+      "python3 '" + script.string() + "' " + mode + " < '" + file.string() + "'";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return std::nullopt;
+  std::string output;
+  char buffer[65536];
+  while (const size_t size = std::fread(buffer, 1, sizeof(buffer), pipe))
+    output.append(buffer, size);
+  const int status = ::pclose(pipe);
+  fs::remove(file);
+  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127))
+    return std::nullopt;
+  EXPECT_EQ(status, 0) << "the oracle failed";
+  return output;
+}
+
+json::Value oracle_json(const std::string& text) {
+  return json::parse(text, "oracle", {.max_bytes = int64_t{256} << 20});
+}
+
+/// Renders each case with both; counts what agrees.
+void compare_with_jinja2(const std::vector<std::string>& names, const json::Array& cases) {
+  const auto output = run_oracle("cases", json::serialize(cases));
+  if (!output) GTEST_SKIP() << "python3 with jinja2 is absent";
+  const json::Value answers = oracle_json(*output);
+  ASSERT_EQ(answers.as_array().size(), cases.size());
+  std::optional<Template> parsed;
+  int64_t equal = 0, refused = 0, lenient = 0;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(names[i]);
+    const json::Object& answer = answers.as_array()[i].as_object();
+    if (i == 0 || cases[i].at("template") != cases[i - 1].at("template"))
+      parsed.emplace(std::string(cases[i].at("template").as_string()), options());
+    const Outcome outcome = render(*parsed, cases[i].at("context").as_object());
+    if (answer.contains("text")) {
+      EXPECT_FALSE(outcome.failed);
+      EXPECT_EQ(outcome.text, answer.at("text").as_string());
+      ++equal;
+    } else if (outcome.failed) {
+      ++refused;
+    } else {
+      // Only what Python cannot do with lazy results do we do.
+      const std::string error(answer.at("error").as_string());
+      EXPECT_NE(error.find("generator"), std::string::npos) << error << "\n" << outcome.text;
+      ++lenient;
+    }
+  }
+  std::printf(
+      "jinja2: %zu cases, %ld byte-equal, %ld refused by both, %ld rendered where jinja2 "
+      "cannot use a generator\n",
+      cases.size(), equal, refused, lenient);
+  EXPECT_GT(equal, refused);
+}
+
+TEST(Jinja2, EveryTemplateByteEqual) {
+  HASTEN_NEED_SHARED(kTemplates);
+  const auto conversations = run_oracle("conversations", "");
+  if (!conversations) GTEST_SKIP() << "python3 with jinja2 is absent";
+  const json::Value contexts = oracle_json(*conversations);
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(testing::shared_dir() / kTemplates))
+    files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  std::vector<std::string> names;
+  json::Array cases;
+  for (const fs::path& file : files) {
+    for (size_t i = 0; i < contexts.as_array().size(); ++i) {
+      names.push_back(fmt::format("{} conversation {}", file.filename().string(), i));
+      cases.push_back(json::Object{{"template", testing::read_file(file)},
+                                   {"context", contexts.as_array()[i]}});
+    }
+  }
+  std::printf("%zu templates x %zu conversations\n", files.size(), contexts.as_array().size());
+  EXPECT_GE(contexts.as_array().size(), 20U);
+  compare_with_jinja2(names, cases);
+}
+
+TEST(Jinja2, LanguageCasesAreItsOwn) {
+  const json::Value file = json::parse(
+      testing::read_file(testing::source_dir() / "src/text/jinja/language_cases.json"), "cases");
+  json::Array cases;
+  for (const json::Value& entry : file.at("cases").as_array())
+    cases.push_back(
+        json::Object{{"template", entry.at("template")}, {"context", file.at("context")}});
+  const auto output = run_oracle("cases", json::serialize(cases));
+  if (!output) GTEST_SKIP() << "python3 with jinja2 is absent";
+  const json::Value answers = oracle_json(*output);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const json::Object& expected = file.at("cases").as_array()[i].as_object();
+    const json::Object& answer = answers.as_array()[i].as_object();
+    ASSERT_EQ(answer.contains("text"), expected.contains("text")) << cases[i];
+    if (expected.contains("text")) {
+      EXPECT_EQ(answer.at("text"), expected.at("text")) << cases[i];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hasten::text::jinja
