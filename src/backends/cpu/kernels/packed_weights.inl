@@ -45,10 +45,11 @@ struct PackedGroup {
   static constexpr int64_t kCodeBytes = code_bytes(kFormat.bits);
   static constexpr int64_t kStride = kOffsets ? 2 * kGroupRows : kGroupRows;
 
-  const uint8_t* codes_at;
-  const uint16_t* halves;
-  const uint8_t* inner;
+  const uint8_t* codes_at = nullptr;
+  const uint16_t* halves = nullptr;
+  const uint8_t* inner = nullptr;
 
+  PackedGroup() = default;
   PackedGroup(const uint8_t* group, const GroupLayout& layout)
       : codes_at(group),
         halves(reinterpret_cast<const uint16_t*>(group + layout.halves_at)),

@@ -13,11 +13,17 @@ constexpr int kChains = 12;
 /// The compiler must take what lies at p for read, and for changed by something that it cannot see.
 HASTEN_INLINE inline void opaque(const void* p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
+/// Four streams, as the kernels for few rows have them: one alone does not reach the bandwidth of a
+/// core.
 inline int64_t read_bytes(const uint8_t* data, int64_t num_bytes) {
-  U8x64 sum[4] = {load_codes(data), load_codes(data), load_codes(data), load_codes(data)};
-  for (int64_t i = 0; i + 256 <= num_bytes; i += 256) {
-    prefetch(data + i + 2048);
-    for (int k = 0; k < 4; ++k) sum[k] = bit_or(sum[k], load_codes(data + i + 64 * k));
+  const int64_t quarter = num_bytes / 4 / 64 * 64;
+  U8x64 sum[4];
+  for (int k = 0; k < 4; ++k) sum[k] = load_codes(data);
+  for (int64_t i = 0; i < quarter; i += 64) {
+    for (int k = 0; k < 4; ++k) {
+      prefetch(data + k * quarter + i + 1024);
+      sum[k] = bit_or(sum[k], load_codes(data + k * quarter + i));
+    }
   }
   uint8_t bytes[64];
   store_codes(bytes, bit_or(bit_or(sum[0], sum[1]), bit_or(sum[2], sum[3])));

@@ -86,22 +86,35 @@ HASTEN_INLINE inline void accumulate(const Source* sources, const QuantizedRows&
   }
 }
 
-/// Up to kQuantDirectRows rows, straight from the packed groups.
+/// Groups [tile, tile + kGroups) of the task, straight from the packed weights.
+template <class Source, int kGroups, int kRows>
+inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t tile) {
+  Source sources[kGroups];
+  F32x16 total[kGroups][kRows];
+  for (int g = 0; g < kGroups; ++g) {
+    sources[g] = Source(task.groups + (tile + g) * task.layout.group_bytes, task.layout);
+    for (int r = 0; r < kRows; ++r) total[g][r] = zero();
+  }
+  accumulate<kGroups, kRows>(sources, task.x, 0, 0, task.x.columns / kBlockColumns, 0, total);
+  for (int g = 0; g < kGroups; ++g) {
+    for (int r = 0; r < kRows; ++r) {
+      store_output(total[g][r], task.bias, task.out + r * task.out_features,
+                   (task.first_group + tile + g) * kGroupRows, task.out_features);
+    }
+  }
+}
+
+/// Up to kQuantDirectRows rows. Several groups at a time are several streams of memory: one alone
+/// does not reach the bandwidth of a core.
 template <class Source>
-inline void quant_matmul_direct(const QuantMatmulTask& task) {
-  const int64_t blocks = task.x.columns / kBlockColumns;
+inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
   with_constant<kQuantDirectRows>(task.x.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
-    for (int64_t g = 0; g < task.num_groups; ++g) {
-      const Source source(task.groups + g * task.layout.group_bytes, task.layout);
-      F32x16 total[1][kRows];
-      for (int r = 0; r < kRows; ++r) total[0][r] = zero();
-      accumulate<1, kRows>(&source, task.x, 0, 0, blocks, 0, total);
-      for (int r = 0; r < kRows; ++r) {
-        store_output(total[0][r], task.bias, task.out + r * task.out_features,
-                     (task.first_group + g) * kGroupRows, task.out_features);
-      }
+    int64_t tile = 0;
+    for (; tile + kQuantDirectGroups <= task.num_groups; tile += kQuantDirectGroups) {
+      quant_matmul_direct<Source, kQuantDirectGroups, kRows>(task, tile);
     }
+    for (; tile < task.num_groups; ++tile) quant_matmul_direct<Source, 1, kRows>(task, tile);
   });
 }
 
@@ -172,7 +185,7 @@ inline void quant_matmul(const QuantMatmulTask& task) {
   using Source = PackedGroup<kFormat>;
   using PanelType =
       Panel<Source::kScalesPerBlock, Source::kOffsets, Source::kWide && kWideDotDiffers>;
-  if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_direct<Source>(task);
+  if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   for (int64_t row = 0; row < task.x.num_rows; row += kPassRows) {
     const int64_t left = task.x.num_rows - row;
     for (int64_t tile = 0; tile < task.num_groups; tile += kQuantGroups) {

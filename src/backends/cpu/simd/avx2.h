@@ -21,7 +21,8 @@ struct U8x64 {
 // Register tiles (16 registers): the accumulators take twice their number.
 constexpr int kQuantGroups = 1;
 constexpr int kQuantRows = 3;
-constexpr int kQuantDirectRows = 2;  // rows that read packed weights without a panel
+constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a panel
+constexpr int kQuantDirectGroups = 2;
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
 constexpr bool kWideDotDiffers = true;

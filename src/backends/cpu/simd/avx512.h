@@ -15,8 +15,9 @@ using U8x64 = __m512i;
 // Register tiles (32 registers): accumulators, weights and a broadcast must fit together.
 constexpr int kQuantGroups = 2;  // 2 x 6 integer and 2 x 6 float accumulators
 constexpr int kQuantRows = 6;
-constexpr int kQuantDirectRows = 3;  // rows that read packed weights without a panel
-constexpr int kFloatGroups = 4;      // 4 x 6 accumulators
+constexpr int kQuantDirectRows = 2;  // rows that read packed weights without a panel
+constexpr int kQuantDirectGroups = 4;
+constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;
 constexpr bool kWideDotDiffers = false;
 

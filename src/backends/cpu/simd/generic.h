@@ -16,6 +16,7 @@ typedef uint32_t U32x16 __attribute__((vector_size(64)));
 constexpr int kQuantGroups = 1;
 constexpr int kQuantRows = 2;
 constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a panel
+constexpr int kQuantDirectGroups = 1;
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
 constexpr bool kWideDotDiffers = false;
