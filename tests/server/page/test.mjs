@@ -26,7 +26,12 @@ before(async () => {
   page.on('request', (request) => {
     if (!request.url().startsWith(server.url)) problems.push(`request to ${request.url()}`);
   });
+  page.setDefaultTimeout(120_000);  // a loaded machine is slow, not wrong
   await page.goto(server.url);
+  if (!isFake) {  // a model may tell long stories
+    await page.evaluate(() => localStorage.setItem('hasten.settings', '{"maxTokens": 16}'));
+    await page.reload();
+  }
 });
 after(async () => {
   await browser.close();
