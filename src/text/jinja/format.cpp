@@ -80,6 +80,11 @@ std::string digits_of(Runtime& rt, const Spec& spec, const Value& value) {
   }
 }
 
+/// Refuses the first byte of a longer character, which no message could show.
+void check_type(Runtime& rt, char type) {
+  if (static_cast<uint8_t>(type) >= 0x80) rt.error("unsupported format character");
+}
+
 std::string grouped(const std::string& digits) {
   const size_t begin = digits.find_first_of("0123456789");
   const size_t end = std::min(digits.find_first_not_of("0123456789", begin), digits.size());
@@ -187,6 +192,7 @@ class PercentFormatter {
       spec.precision = read_number(rt_, format_.bytes, at_).value_or(0);
     }
     spec.type = peek();
+    check_type(rt_, spec.type);
     ++at_;
     if (spec.type == '%') return out_.append("%");
     convert(spec, named ? *named : take());
@@ -333,6 +339,7 @@ class BraceFormatter {
       if (!spec.precision) rt_.error("format specifier is missing its precision");
     }
     if (at < text.size()) spec.type = text[at++];
+    check_type(rt_, spec.type);
     if (at != text.size()) rt_.error("invalid format specifier '{}'", text);
     return spec;
   }
