@@ -59,18 +59,23 @@ install_missing() {
   fi
 }
 
-# build_preset PRESET TARGET…: configures if needed and builds; quiet unless something fails.
+# configure_preset PRESET [-DNAME=VALUE]: configures unless that was done with this very value.
+configure_preset() {
+  local preset=$1 setting=${2:-} done_mark="build/$1/configured${2:-}"
+  [ -f "build/$preset/build.ninja" ] && [ -f "$done_mark" ] && return 0
+  mkdir -p "build/$preset"
+  cmake --preset "$preset" $setting >"build/$preset/configure.log" 2>&1 || {
+    tail -n 30 "build/$preset/configure.log" >&2
+    echo "hasten: cmake failed; whole log: $PWD/build/$preset/configure.log" >&2
+    return 1
+  }
+  touch "$done_mark"
+}
+
+# build_preset PRESET TARGET…: builds what was configured; quiet unless something fails.
 build_preset() {
   local preset=$1
   shift
-  if [ ! -f "build/$preset/build.ninja" ]; then
-    cmake --preset "$preset" >"build-$preset.log" 2>&1 || {
-      tail -n 30 "build-$preset.log" >&2
-      echo "hasten: cmake failed; whole log: $PWD/build-$preset.log" >&2
-      return 1
-    }
-    mkdir -p build && mv "build-$preset.log" "build/$preset/configure.log"
-  fi
   if [ -t 2 ]; then
     NINJA_STATUS='building hasten [%f/%t] ' ninja -C "build/$preset" "$@" >&2
   else
