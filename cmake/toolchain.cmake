@@ -12,7 +12,8 @@ endif()
 # No -ffast-math and no contraction outside kernels that ask for FMA by name: results must not
 # depend on which inlining the compiler chose.
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-                    -Wnon-virtual-dtor -Woverloaded-virtual -ffp-contract=off)
+                    -Wnon-virtual-dtor -Woverloaded-virtual -ffp-contract=off
+                    -Wno-restrict)  # GCC 12 warns of overlaps in std::string that cannot be (PR 105651)
 if(HASTEN_WERROR)
   add_compile_options(-Werror)
 endif()
