@@ -23,6 +23,7 @@ TEST(Nfc, Composes) {
       {"\uac00\u11a8", "\uac01"},
       {"\u1100\u1161\u11a7", "\uac00\u11a7"},  // the base of the trailing jamo is none itself
       {"a\u0315\u0300", "\u00e0\u0315"},       // reordered past a mark of a higher class
+      {"a\u0313\u0300", "a\u0313\u0300"},      // a mark of the same class stands between
       {"a\u0327\u0327\u0301", "\u00e1\u0327\u0327"},
       {"\u0301e", "\u0301e"},          // a mark without a base
       {"e\xff\u0301", "e\xff\u0301"},  // malformed bytes part the two

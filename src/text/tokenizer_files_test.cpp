@@ -65,7 +65,8 @@ TEST(TokenizerJson, TakesRolesFromTheConfig) {
   const auto tokenizer = make_tokenizer(parse_tokenizer_json(
       kByteLevel,
       R"({"bos_token": {"content": "<pad>"}, "eos_token": "<end>", "add_bos_token": false,
-                      "added_tokens_decoder": {"8": {"content": "<end>", "special": true}}})"));
+                      "added_tokens_decoder": {"8": {"content": "<end>", "special": true},
+                                                "0": {"content": "not h"}}})"));
   EXPECT_EQ(tokenizer->bos(), 7);
   EXPECT_EQ(tokenizer->eos(), 8);
   EXPECT_TRUE(tokenizer->is_end_of_generation(8));

@@ -42,6 +42,14 @@ TEST(ByteLevelBpe, MergesAndComesBack) {
   EXPECT_EQ(tokenizer->find(" hello"), std::nullopt);
 }
 
+TEST(ByteLevelBpe, TakesWholeWordsWhereMergesAreIgnored) {
+  TokenizerSpec spec = tiny_bpe_spec();
+  spec.merges.pop_back();  // nothing makes "Ġhello" any more
+  EXPECT_EQ(make_tokenizer(spec)->encode("o hello"), (Ids{'o', ' ', 259}));
+  spec.ignore_merges = true;
+  EXPECT_EQ(make_tokenizer(spec)->encode("o hello"), (Ids{'o', 260}));
+}
+
 TEST(ByteLevelBpe, KeepsMalformedBytes) {
   const auto tokenizer = make_tokenizer(tiny_bpe_spec());
   const std::string text("a\xff\xc3(\xed\xa0\x80\x00z\xf0\x9f", 11);
@@ -176,6 +184,17 @@ TEST(SentencePieceBpe, UnknownWithoutByteTokens) {
   EXPECT_EQ(make_tokenizer(spec)->encode("aé é é"), (Ids{1, 0}));    // which spaces do not end
   spec.unk = -1;
   EXPECT_EQ(make_tokenizer(spec)->encode("aéa"), (Ids{1, 1}));
+}
+
+TEST(SentencePieceBpe, HighestScoreMergesFirst) {
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::spm;
+  spec.tokens = {"a", "b", "c", "ab", "bc"};
+  spec.space_prefix = SpacePrefix::none;
+  spec.scores = {0, 0, 0, -2, -1};
+  EXPECT_EQ(make_tokenizer(spec)->encode("abc"), (Ids{0, 4}));
+  spec.scores = {0, 0, 0, -1, -2};
+  EXPECT_EQ(make_tokenizer(spec)->encode("abc"), (Ids{3, 2}));
 }
 
 TEST(SentencePieceBpe, ExtraWhiteSpace) {
