@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "hasten_test/paths.h"
 
 namespace hasten {
 namespace {
@@ -61,7 +62,7 @@ TEST(Json, KeepsItsLimits) {
 
 TEST(MappedFile, MapsAndRefuses) {
   const auto folder = std::filesystem::path(::testing::TempDir());
-  const auto path = folder / "hasten_mapped_file_test";
+  const auto path = testing::temp_path("hasten_mapped_file_test");
   std::ofstream(path) << "content";
   EXPECT_EQ(MappedFile(path).bytes().size(), 7U);
   EXPECT_EQ(code_of([&] { MappedFile{folder}; }), ErrorCode::invalid_data);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Controls of the fake engine: hasten::Engine defined anew by fake_engine.cpp, so that the server
-// is tested without a model. A token is a byte; what is "generated" depends on words in the prompt's
-// last line.
+// is tested without a model. A token is a byte; what is "generated" depends on words in the
+// prompt's last line.
 //
 //   count N      N words "w0 w1 …"            tool       a tool call get_weather({"city":"Paris"})
 //   think        reasoning, then an answer    refuse     fails before the first token

@@ -162,7 +162,7 @@ TEST(PublishedCases, Templates) {
 /// The oracle's standard output; nullopt when it says that jinja2 is absent.
 std::optional<std::string> run_oracle(const std::string& mode, const std::string& input) {
   const fs::path script = testing::source_dir() / "tools/oracles/jinja_oracle.py";
-  const fs::path file = fs::path(::testing::TempDir()) / ("hasten_jinja_oracle_" + mode);
+  const fs::path file = testing::temp_path("hasten_jinja_oracle_" + mode);
   std::ofstream(file) << input;
   const std::string command =
       "python3 '" + script.string() + "' " + mode + " < '" + file.string() + "'";

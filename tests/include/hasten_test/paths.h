@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +19,11 @@ inline std::filesystem::path source_dir() { return HASTEN_SOURCE_DIR; }
 inline std::filesystem::path shared_dir() {
   if (const char* given = std::getenv("HASTEN_SHARED")) return given;
   return source_dir().parent_path() / "shared";
+}
+
+/// A path for a temporary file that no other process uses: builds are tested at the same time.
+inline std::filesystem::path temp_path(const std::string& name) {
+  return std::filesystem::path(::testing::TempDir()) / (name + "_" + std::to_string(::getpid()));
 }
 
 inline std::string read_file(const std::filesystem::path& path) {
