@@ -2,6 +2,7 @@
 // Reads tokenizers and chat templates out of GGUF metadata and Hugging Face folders.
 #include "api/model_files.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -31,6 +32,19 @@ int32_t token_id(const weights::Metadata& metadata, std::string_view key) {
 std::optional<bool> flag(const weights::Metadata& metadata, std::string_view key) {
   if (!metadata.contains(key)) return std::nullopt;
   return metadata.get_bool(key);
+}
+
+/// Phi-3's special tokens swallow the white space behind them, which its tokenizer.json says and a
+/// GGUF file does not.
+void add_phi3_rules(text::TokenizerSpec& spec) {
+  for (size_t id = 0; id < std::min(spec.tokens.size(), spec.types.size()); ++id) {
+    const std::string& token = spec.tokens[id];
+    const bool control = spec.types[id] == static_cast<int32_t>(text::TokenType::control);
+    if (token == "</s>" ||
+        (control && token != "<unk>" && token != "<s>" && token != "<|endoftext|>")) {
+      spec.added_token_rules.push_back({.id = static_cast<int32_t>(id), .rstrip = true});
+    }
+  }
 }
 
 text::TokenizerSpec spec_from_gguf(const weights::Metadata& metadata) {
@@ -79,6 +93,7 @@ text::TokenizerSpec spec_from_gguf(const weights::Metadata& metadata) {
   }
   spec.remove_extra_whitespaces =
       metadata.get_bool("tokenizer.ggml.remove_extra_whitespaces", false);
+  if (metadata.get_string("general.architecture", "") == "phi3") add_phi3_rules(spec);
   return spec;
 }
 
