@@ -8,12 +8,14 @@
 namespace hasten::cli {
 namespace {
 
-/// The peak of the arithmetic that the bulk of the weights runs on: integer dot products for
-/// quantised types, else that of their own float type.
+/// The fastest arithmetic that can do the bulk of the weights: integer dot products for quantised
+/// types; for bf16 whichever of bf16 and f32 is faster, since one is exact in the other.
 double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings) {
   const std::string_view main_type =
       std::string_view(model.weight_types).substr(0, model.weight_types.find(' '));
-  if (main_type == "bf16") return ceilings.bf16_flops_per_second;
+  if (main_type == "bf16") {
+    return std::max(ceilings.bf16_flops_per_second, ceilings.f32_flops_per_second);
+  }
   if (main_type == "f16" || main_type == "f32") return ceilings.f32_flops_per_second;
   return ceilings.int8_ops_per_second;
 }

@@ -27,10 +27,11 @@ provided_elsewhere() {
 install_missing() {
   local missing=() package
   for package in "$@"; do
-    if [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null)" != "ii " ] &&
-       ! provided_elsewhere "$package"; then
-      missing+=("$package")
-    fi
+    # The first letter is what is wanted of it (install, hold), the second what it is.
+    case "$(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null)" in
+      ?i*) ;;
+      *) provided_elsewhere "$package" || missing+=("$package") ;;
+    esac
   done
   [ ${#missing[@]} -eq 0 ] && return 0
   if ! command -v apt-get >/dev/null; then
@@ -48,9 +49,11 @@ install_missing() {
   echo "hasten: installing ${missing[*]}" >&2
   local log
   log=$(mktemp)
-  if { "${as_root[@]}" apt-get update -q &&
+  # A fresh machine may be installing its updates: wait for that rather than fail.
+  local wait=(-o DPkg::Lock::Timeout=300)
+  if { "${as_root[@]}" apt-get "${wait[@]}" update -q &&
        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-         apt-get install -y -q --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+         apt-get "${wait[@]}" install -y -q --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
     rm -f "$log"
   else
     tail -n 20 "$log" >&2
@@ -59,17 +62,21 @@ install_missing() {
   fi
 }
 
-# configure_preset PRESET [-DNAME=VALUE]: configures unless that was done with this very value.
+# configure_preset PRESET [-DNAME=VALUE]: configures unless that was done here, with that value (or
+# any, when none is asked for) and the presets as they are now: a rebuild alone would not see them.
 configure_preset() {
-  local preset=$1 setting=${2:-} done_mark="build/$1/configured${2:-}"
-  [ -f "build/$preset/build.ninja" ] && [ -f "$done_mark" ] && return 0
+  local preset=$1 setting=${2:-} mark
+  for mark in "build/$preset/configured$setting"*; do
+    [ "$mark" -nt CMakePresets.json ] && [ "$(cat "$mark")" = "$PWD" ] && return 0
+  done
   mkdir -p "build/$preset"
+  rm -f "build/$preset/CMakeCache.txt" "build/$preset"/configured*
   cmake --preset "$preset" $setting >"build/$preset/configure.log" 2>&1 || {
     tail -n 30 "build/$preset/configure.log" >&2
     echo "hasten: cmake failed; whole log: $PWD/build/$preset/configure.log" >&2
     return 1
   }
-  touch "$done_mark"
+  printf '%s' "$PWD" >"build/$preset/configured$setting"
 }
 
 # build_preset PRESET TARGET…: builds what was configured; quiet unless something fails.
