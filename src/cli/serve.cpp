@@ -44,8 +44,9 @@ class ShutdownSignals {
   sigset_t set_{};
 };
 
-/// Asks the model for a few words: proof that it answers, and a first figure of its speed.
-void show_proof_of_life(Engine& engine) {
+/// Asks the model for a few words: proof that it answers, and a first figure of its speed. A model
+/// that cannot say them may still serve other requests, so what went wrong is printed only.
+void show_proof_of_life(Engine& engine) try {
   Request request;
   request.prompt =
       engine
@@ -62,6 +63,8 @@ void show_proof_of_life(Engine& engine) {
   if (decode_seconds > 0 && later_tokens > 0) {
     fmt::print("  Speed:     {:.0f} tokens/s for one user\n", later_tokens / decode_seconds);
   }
+} catch (const Error& error) {
+  fmt::print("  It failed to tell a story: {}\n", error.what());
 }
 
 int serve(ServeOptions& options) {
@@ -69,7 +72,6 @@ int serve(ServeOptions& options) {
   show_progress(options.engine);
   Engine engine(options.engine);
   server::Server server(engine, options.server);
-  server.start();
 
   const ModelInfo& model = engine.model();
   fmt::print("\nhasten {} serves {} ({}, {} parameters) on {}\n", kVersion, model.name,
@@ -77,6 +79,7 @@ int serve(ServeOptions& options) {
   fmt::print("  Context:   {} tokens; {} of keys and values in all\n", model.context,
              size_text(model.kv_cache_bytes));
   show_proof_of_life(engine);
+  server.start();
   fmt::print("  Chat:      {}/\n", server.url());
   fmt::print(
       "  Try:       curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
