@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the base layer: errors, JSON limits, mapped files, checked arithmetic.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -68,6 +69,9 @@ TEST(MappedFile, MapsAndRefuses) {
   EXPECT_EQ(code_of([&] { MappedFile{folder}; }), ErrorCode::invalid_data);
   EXPECT_EQ(code_of([&] { MappedFile{folder / "no such file"}; }), ErrorCode::not_found);
   std::ofstream(path, std::ios::trunc).close();
+  EXPECT_EQ(code_of([&] { MappedFile{path}; }), ErrorCode::invalid_data);
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(code_of([&] { MappedFile{path}; }), ErrorCode::invalid_data);
   std::filesystem::remove(path);
 }

@@ -11,7 +11,8 @@ namespace hasten {
 /// Owns one read-only mapping; const after construction, so any thread may read it.
 class MappedFile {
  public:
-  /// Maps `path`. Throws Error{not_found, io}; Error{invalid_data} for a folder or an empty file.
+  /// Maps `path`. Throws Error{not_found, io}; Error{invalid_data} for an empty file and for what
+  /// is no regular file, such as a folder or a pipe.
   explicit MappedFile(const std::filesystem::path& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
