@@ -28,18 +28,25 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::info;
 }
 
-spdlog::logger& logger() {
+/// The logger and the thread that writes for it.
+struct AsyncLogger {
+  AsyncLogger() {
+    logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+    logger->flush_on(spdlog::level::warn);
+  }
+  ~AsyncLogger() { pool.reset(); }  // writes what is queued and joins before the logger goes
+
   // 8192 lines of queue: a second of the busiest log seen; older lines give way to newer ones.
-  static const auto pool = std::make_shared<spdlog::details::thread_pool>(8192, 1);
-  static const auto instance = [] {
-    auto made = std::make_shared<spdlog::async_logger>(
-        "hasten", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(), pool,
-        spdlog::async_overflow_policy::overrun_oldest);
-    made->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
-    made->flush_on(spdlog::level::warn);
-    return made;
-  }();
-  return *instance;
+  std::shared_ptr<spdlog::details::thread_pool> pool =
+      std::make_shared<spdlog::details::thread_pool>(8192, 1);
+  std::shared_ptr<spdlog::async_logger> logger = std::make_shared<spdlog::async_logger>(
+      "hasten", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(), pool,
+      spdlog::async_overflow_policy::overrun_oldest);
+};
+
+spdlog::logger& logger() {
+  static const AsyncLogger instance;
+  return *instance.logger;
 }
 
 }  // namespace
