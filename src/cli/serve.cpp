@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <thread>
 
 #include "base/log.h"
 #include "cli/command.h"
@@ -21,27 +24,52 @@ struct ServeOptions {
   int64_t drain_seconds = 30;
 };
 
-/// Blocks the signals that end the server in this thread and all that it starts, so that `wait` can
-/// receive them in an ordinary thread: nothing runs inside a signal handler.
+/// SIGINT and SIGTERM, received by a thread of its own: nothing runs inside a signal handler, and
+/// they work for the first process of a container too, to which the defaults do not apply. Until
+/// the server serves, a signal ends the process at once; then the first one ends `wait`, and the
+/// second the process.
 class ShutdownSignals {
  public:
+  /// To be made before any other thread, which inherits that the signals are blocked.
   ShutdownSignals() {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);  // a client that went away is an error code, not a signal
+    receiver_ = std::thread([this] { receive(); });
   }
-  /// Waits for SIGINT or SIGTERM.
-  void wait() const {
-    int received = 0;
-    sigwait(&set_, &received);
+  ~ShutdownSignals() {
+    phase_ = Phase::over;
+    pthread_kill(receiver_.native_handle(), SIGTERM);
+    receiver_.join();
   }
-  /// From now on a signal ends the process at once.
-  void restore() const { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+  ShutdownSignals(const ShutdownSignals&) = delete;
+  ShutdownSignals& operator=(const ShutdownSignals&) = delete;
+
+  void begin_serving() { phase_ = Phase::serving; }
+  /// Waits for a signal since `begin_serving`.
+  void wait() const { phase_.wait(Phase::serving); }
 
  private:
+  enum class Phase { starting, serving, draining, over };
+
+  void receive() {
+    for (int received = 0; sigwait(&set_, &received) == 0;) {
+      Phase phase = Phase::serving;
+      if (phase_.compare_exchange_strong(phase, Phase::draining)) {
+        phase_.notify_all();
+      } else if (phase == Phase::over) {
+        return;
+      } else {
+        std::_Exit(128 + received);
+      }
+    }
+  }
+
   sigset_t set_{};
+  std::atomic<Phase> phase_ = Phase::starting;
+  std::thread receiver_;
 };
 
 /// Asks the model for a few words: proof that it answers, and a first figure of its speed. A model
@@ -68,7 +96,7 @@ void show_proof_of_life(Engine& engine) try {
 }
 
 int serve(ServeOptions& options) {
-  const ShutdownSignals signals;
+  ShutdownSignals signals;
   show_progress(options.engine);
   Engine engine(options.engine);
   server::Server server(engine, options.server);
@@ -79,6 +107,7 @@ int serve(ServeOptions& options) {
   fmt::print("  Context:   {} tokens; {} of keys and values in all\n", model.context,
              size_text(model.kv_cache_bytes));
   show_proof_of_life(engine);
+  signals.begin_serving();
   server.start();
   fmt::print("  Chat:      {}/\n", server.url());
   fmt::print(
@@ -92,7 +121,6 @@ int serve(ServeOptions& options) {
   signals.wait();
   log::info("draining: running answers may end within {} s; a second signal ends at once",
             options.drain_seconds);
-  signals.restore();
   server.shutdown(std::chrono::seconds(options.drain_seconds));
   return 0;
 }

@@ -156,15 +156,45 @@ class Measure(unittest.TestCase):
 
 
 class Serve(unittest.TestCase):
+    def read_banner(self, process):
+        banner = ""
+        while "Ctrl-C" not in banner:
+            line = process.stdout.readline()
+            self.assertTrue(line, "the server ended: " + banner)
+            banner += line
+        return banner
+
+    def test_serves_though_it_cannot_tell_its_story(self):
+        process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--ctx", "8"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, text=True)
+        try:
+            self.assertIn("the context is 8 tokens", self.read_banner(process))
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=30), 0)
+        finally:
+            process.kill()
+            process.stdout.close()
+
+    def test_a_signal_before_it_serves_ends_it_at_once(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # The slow backend is still at the proof of life when the signal comes.
+            process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--devices", "reference"],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            try:
+                for line in process.stderr:
+                    if "loaded" in line:
+                        break
+                process.send_signal(number)
+                self.assertEqual(process.wait(timeout=30), 128 + number)
+            finally:
+                process.kill()
+                process.stderr.close()
+
     def test_banner_answers_and_drains(self):
         process = subprocess.Popen([PROGRAM, "serve", "--port", "0"], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, text=True)
         try:
-            banner = ""
-            while "Ctrl-C" not in banner:
-                line = process.stdout.readline()
-                self.assertTrue(line, "the server ended: " + banner)
-                banner += line
+            banner = self.read_banner(process)
             self.assertIn("tokens/s", banner)
             self.assertIn("curl", banner)
             url = re.search(r"http://127\.0\.0\.1:\d+", banner).group(0)
