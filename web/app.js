@@ -171,6 +171,7 @@ function explain(error) {
 const FINISH_NOTES = {length: 'The answer reached its longest length.'};
 
 async function respond() {
+  const chat = conversation;  // a new chat begins another one
   const view = new AnswerView();
   const controller = new AbortController();
   running = controller;
@@ -182,11 +183,11 @@ async function respond() {
       view.add(piece);
       note = FINISH_NOTES[piece.finish] ?? note;
     }
-    conversation.push({role: 'assistant', content: view.content});
+    chat.push({role: 'assistant', content: view.content});
     view.finish(note);
   } catch (error) {
     if (controller.signal.aborted) {
-      conversation.push({role: 'assistant', content: view.content});
+      chat.push({role: 'assistant', content: view.content});
       view.finish('Stopped.');
     } else {
       view.fail(explain(error), respond);

@@ -148,6 +148,19 @@ test('starts a new chat', async () => {
   await page.getByRole('heading', {name: 'What shall we talk about?'}).waitFor();
 });
 
+test('leaves an unfinished answer out of a new chat', {skip: !isFake && 'needs an endless answer'}, async () => {
+  await page.evaluate(() => localStorage.removeItem('hasten.settings'));
+  await page.reload();
+  await say('forever');
+  await lastAnswer().getByText('again').waitFor();
+  await page.getByRole('button', {name: 'New chat'}).click();
+  await page.getByRole('button', {name: 'Send'}).waitFor();
+  const request = page.waitForRequest('**/v1/chat/completions');
+  await say('Hello');
+  assert.deepEqual((await request).postDataJSON().messages, [{role: 'user', content: 'Hello'}]);
+  await answered();
+});
+
 test('explains an error and tries again', async () => {
   assert.deepEqual(problems, []);
   await page.route('**/v1/chat/completions', (route) => route.fulfill(
