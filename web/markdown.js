@@ -2,8 +2,9 @@
 // A small part of Markdown as DOM nodes. Text becomes text nodes only, never HTML, so that nothing a
 // model writes can run.
 
-// `code`, **strong**, *emphasis*, [text](https://…): the first that matches where they begin.
-const INLINE = /`([^`]+)`|\*\*([^*]+(?:\*[^*]+)*)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)/g;
+// `code`, **strong**, *emphasis*, [text](https://…): the first that matches where they begin. Bounded,
+// so that a long line of openings without an end is read in linear time.
+const INLINE = /`([^`]{1,2000})`|\*\*([^*]{1,2000}(?:\*[^*]{1,500}){0,8})\*\*|\*([^*\s][^*]{0,2000})\*|\[([^[\]]{1,500})\]\((https?:\/\/[^\s)]{1,1000})\)/g;
 
 function element(name, children) {
   const node = document.createElement(name);

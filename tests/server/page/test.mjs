@@ -114,6 +114,17 @@ test('keeps what is written as text, and draws Markdown as nodes', async () => {
   assert.equal(await page.title(), 'hasten');
 });
 
+test('draws hostile lines quickly', async () => {
+  const lines = ['[', '[a](https://b', '*', '**a*b', '`'].map((piece) => piece.repeat(200_000 / piece.length));
+  const seconds = await page.evaluate(async (texts) => {
+    const {markdown} = await import('./markdown.js');
+    const start = performance.now();
+    texts.forEach(markdown);
+    return (performance.now() - start) / 1000;
+  }, lines);
+  assert.ok(seconds < 10, `${seconds} s`);
+});
+
 test('changes the theme and remembers it', async () => {
   const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
   assert.equal(await theme(), 'light');
