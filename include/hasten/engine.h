@@ -98,6 +98,8 @@ class Generation {
   void cancel();
   /// Waits until the last chunk was delivered. Not from a sink.
   void wait();
+  /// No further chunk will come. Without a last one: the engine failed, or the sink threw.
+  bool done() const;
 
  private:
   friend class Engine;
