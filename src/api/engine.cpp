@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "api/backends.h"
-#include "api/memory.h"
 #include "api/model_files.h"
 #include "api/tokenizer_impl.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/engine.h"
 #include "models/model.h"
 
@@ -112,7 +112,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.max_queue = options.max_queue;
   core.policy = options.policy;
   if (core.kv_cache_bytes == 0) {
-    const int64_t available = api::measure_memory().available_bytes;
+    const int64_t available = measure_memory().available_bytes;
     core.kv_cache_bytes = static_cast<int64_t>(
         static_cast<double>(std::max<int64_t>(available, 0)) * kFreeMemoryShare);
   }
@@ -169,7 +169,6 @@ void Generation::cancel() {
 void Generation::wait() {
   if (state_) state_->ticket->wait();
 }
-bool Generation::done() const { return !state_ || state_->ticket->done(); }
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Engine::~Engine() = default;

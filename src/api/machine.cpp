@@ -4,10 +4,10 @@
 
 #include <fstream>
 
-#include "api/memory.h"
 #include "backends/cpu/ceilings.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/topology.h"
+#include "base/memory.h"
 
 namespace hasten {
 namespace {
@@ -30,7 +30,7 @@ Machine describe_machine() {
   machine.num_threads = cpu::read_topology().num_usable_cores();
   machine.isas = cpu::supported_isas();
   machine.isa = machine.isas.front();
-  const api::Memory memory = api::measure_memory();
+  const SystemMemory memory = measure_memory();
   machine.memory_bytes = memory.total_bytes;
   machine.available_bytes = memory.available_bytes;
   return machine;

@@ -12,6 +12,7 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/workers.h"
 #include "base/clock.h"
+#include "base/memory.h"
 
 namespace hasten::cpu {
 namespace {
@@ -52,7 +53,7 @@ double read_rate(Workers& workers, const KernelTable& kernels) {
   // Twice the last cache, so that little of it is still there when the next round comes around.
   const auto last_cache = static_cast<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE));
   int64_t bytes = std::clamp(2 * last_cache, 256 * kMebibyte, 1024 * kMebibyte);
-  bytes = std::max(16 * kMebibyte, std::min(bytes, available_memory_bytes() / 4));
+  bytes = std::max(16 * kMebibyte, std::min(bytes, measure_memory().available_bytes / 4));
   const Memory memory(bytes);
   const auto share = [&](int32_t thread, int32_t num_threads) {
     const int64_t size = bytes / num_threads / 256 * 256;

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 namespace hasten::cpu {
 namespace {
@@ -42,7 +43,7 @@ Matmul::Matmul(const KernelTable& kernels, Workers& workers)
 
 std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
   const WeightLayout layout = weight_layout(source);
-  if (repack && layout.num_bytes() > available_memory_bytes() - kMemoryMargin) {
+  if (repack && layout.num_bytes() > measure_memory().available_bytes - kMemoryMargin) {
     log::warn("no memory to repack a weight of {} bytes: it is used from the file, slower",
               layout.num_bytes());
     repack = false;

@@ -4,11 +4,7 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <limits>
-#include <string>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -56,18 +52,6 @@ void Scratch::reserve(int64_t num_bytes) {
   reserved_ = false;
   get(num_bytes);
   reserved_ = true;
-}
-
-int64_t available_memory_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kibibytes = 0;
-  std::string unit;
-  while (file >> key >> kibibytes) {
-    if (key == "MemAvailable:") return kibibytes * 1024;
-    std::getline(file, unit);
-  }
-  return std::numeric_limits<int64_t>::max();
 }
 
 }  // namespace hasten::cpu

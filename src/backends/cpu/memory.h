@@ -44,8 +44,4 @@ class Scratch {
   bool reserved_ = false;
 };
 
-/// Bytes that this process can still take without swapping, as the system estimates; a very large
-/// number where it does not say.
-[[nodiscard]] int64_t available_memory_bytes();
-
 }  // namespace hasten::cpu
