@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical cores from hwloc, quota from the cgroup file system.
+// Physical cores from hwloc, quota from the control groups.
 #include "backends/cpu/topology.h"
 
 #include <hwloc.h>
 
 #include <algorithm>
-#include <fstream>
 #include <thread>
+
+#include "base/cgroup.h"
 
 namespace hasten::cpu {
 namespace {
 
-/// "max 100000" or "150000 100000" (version 2 of control groups): quota and period in microseconds.
-int32_t read_cgroup_quota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  double quota = 0;
-  double period = 0;
-  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return 0;
-  return static_cast<int32_t>(std::clamp(quota / period, 1.0, 4096.0));
+/// Whole processors, at least one if there is a quota at all.
+int32_t read_quota() {
+  const double quota = processor_quota();
+  return quota > 0 ? static_cast<int32_t>(std::clamp(quota, 1.0, 4096.0)) : 0;
 }
 
 std::vector<int32_t> read_cores() {
@@ -46,6 +44,6 @@ int32_t Topology::num_usable_cores() const {
   return std::max(count, 1);
 }
 
-Topology read_topology() { return {.cores = read_cores(), .quota = read_cgroup_quota()}; }
+Topology read_topology() { return {.cores = read_cores(), .quota = read_quota()}; }
 
 }  // namespace hasten::cpu
