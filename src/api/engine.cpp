@@ -169,6 +169,7 @@ void Generation::cancel() {
 void Generation::wait() {
   if (state_) state_->ticket->wait();
 }
+bool Generation::done() const { return !state_ || state_->ticket->done(); }
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Engine::~Engine() = default;
