@@ -34,7 +34,9 @@ Value range(Runtime& rt, Self, Given arguments) {
   }
   rt.step(count * sizeof(Value));
   const auto items = rt.arena().array<Value>(count);
-  for (uint64_t i = 0; i < count; ++i) items[i] = Value::of(start + static_cast<int64_t>(i) * step);
+  for (uint64_t i = 0; i < count; ++i)
+    items[i] = Value::of(
+        static_cast<int64_t>(static_cast<uint64_t>(start) + i * static_cast<uint64_t>(step)));
   const List list{.items = items.data(), .size = items.size(), .capacity = items.size()};
   return Value::of(rt.arena().make(list));
 }

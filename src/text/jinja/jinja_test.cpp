@@ -97,6 +97,22 @@ TEST(Language, IsLenientWhereOnlyLazinessRefuses) {
   EXPECT_EQ(render("{% set d = {} %}{% set _ = d.update(a=1) %}{{ d }}").text, "{'a': 1}");
 }
 
+TEST(Language, ExtremeIntegersAreClamped) {
+  const json::Object variables{{"least", INT64_MIN}, {"most", INT64_MAX}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ 'a'.ljust(least) }}{{ 'b'.rjust(least) }}{{ 'c'.center(least) }}", "abc"},
+      {"{{ 'd' | center(least) }}{{ '-5'.zfill(least) }}", "d-5"},
+      {"{{ 5.5 | round(least) }} {{ -5 | round(least) }} {{ 5.5 | round(most) }}", "0.0 0 5.5"},
+      {"{{ 'aa'.replace('a', 'b', least) }} {{ range(least, most, most) | list }}",
+       "bb [-9223372036854775808, -1, 9223372036854775806]"},
+      {"{{ 'abc' | truncate(most, leeway=most) }}{{ 'abc'[least:most] }}", "abcabc"},
+  };
+  for (const auto& [source, expected] : cases)
+    EXPECT_EQ(render(source, variables).text, expected) << source;
+  EXPECT_STREQ(error_of([&] { render("{{ 'abc' | truncate(least) }}", variables); }).what(),
+               "the chat template failed in line 1: truncate: the length is shorter than the end");
+}
+
 TEST(Language, ErrorsNameLineAndReason) {
   const Error missing = error_of([] { render("\n\n{{ a.b }}"); });
   EXPECT_EQ(missing.code(), ErrorCode::invalid_argument);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The filters of numbers and of any value.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -105,7 +106,8 @@ Value absolute(Runtime& rt, Self self, Given) {
 double round_half_even(double value, int64_t digits) {
   if (digits > 22 || std::fabs(value) > 1e22) return value;
   if (digits < 0) {
-    const double scale = std::pow(10.0, static_cast<double>(-digits));
+    // No value that comes here reaches half of 10^23.
+    const double scale = std::pow(10.0, static_cast<double>(-std::max<int64_t>(digits, -23)));
     return std::nearbyint(value / scale) * scale;
   }
   const std::string rounded = fmt::format("{:.{}f}", value, digits);

@@ -2,6 +2,8 @@
 // Code points, white space and case of UTF-8 strings.
 #include "text/jinja/strings.h"
 
+#include <algorithm>
+
 #include "text/jinja/case.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -134,7 +136,7 @@ Value replace_text(Runtime& rt, const Text& text, const Text& from, const Text& 
   TextBuilder out(rt);
   size_t begin = 0;
   size_t search = 0;
-  for (; count != 0; --count) {
+  for (; count != 0; count -= count > 0) {
     const size_t at = text.bytes.find(from.bytes, search);
     if (at == std::string_view::npos) break;
     rt.step();
@@ -154,7 +156,8 @@ Value replace_text(Runtime& rt, const Text& text, const Text& from, const Text& 
 Value pad_text(Runtime& rt, const Text& text, int64_t width, int left_share,
                std::string_view fill) {
   if (count_chars(fill) != 1) rt.error("the fill character must be exactly one character long");
-  const int64_t missing = std::max<int64_t>(0, width - count_chars(text.bytes));
+  const int64_t size = count_chars(text.bytes);
+  const int64_t missing = std::max(width, size) - size;
   rt.check_text_size(static_cast<size_t>(missing));
   // str.center puts the odd character on the left when the width is odd.
   const int64_t left =

@@ -124,11 +124,11 @@ Value truncate(Runtime& rt, Self self, Given arguments) {
   const int64_t length = integer_or(rt, length_value, 255);
   const Value end = end_value != nullptr ? to_text(rt, *end_value) : rt.borrowed_text("...");
   const int64_t leeway = given(leeway_value) ? integer_or(rt, leeway_value, 5) : 5;
-  const int64_t kept = length - count_chars(end.text->bytes);
-  if (kept < 0 || leeway < 0) rt.error("truncate: the length is shorter than the end");
+  const int64_t end_size = count_chars(end.text->bytes);
+  if (length < end_size || leeway < 0) rt.error("truncate: the length is shorter than the end");
   rt.step(text.bytes.size());
   if (count_chars(text.bytes) - leeway <= length) return self;
-  size_t cut = char_offset(text.bytes, kept);
+  size_t cut = char_offset(text.bytes, length - end_size);
   if (!boolean_or(kill_words, false)) cut = std::min(cut, text.bytes.substr(0, cut).rfind(' '));
   TextBuilder out(rt);
   out.append(text, 0, cut);

@@ -263,7 +263,7 @@ Value zfill(Runtime& rt, Self self, Given arguments) {
   TextBuilder out(rt);
   out.append(text, 0, sign);
   const Value digits = rt.slice(text, sign, text.bytes.size());
-  const int64_t rest = integer_or(rt, width, 0) - static_cast<int64_t>(sign);
+  const int64_t rest = std::max<int64_t>(0, integer_or(rt, width, 0)) - static_cast<int64_t>(sign);
   out.append(*pad_text(rt, *digits.text, rest, 2, "0").text);
   return out.finish();
 }
