@@ -188,8 +188,7 @@ void update_dict(Runtime& rt, Dict& dict, const Arguments& arguments) {
       rt.set(dict, pair[0], pair[1]);
     }
   }
-  for (const NamedValue& named : arguments.named)
-    rt.set(dict, rt.borrowed_text(named.name), named.value);
+  for (const NamedValue& named : arguments.named) rt.set(dict, Value::of(&named.name), named.value);
 }
 
 const std::span<const NamedNative> kListMethods = kListTable;

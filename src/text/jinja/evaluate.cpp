@@ -174,13 +174,13 @@ Arguments Interpreter::arguments(const CallArguments& call, Scope& scope, const 
             positional.begin() + static_cast<ptrdiff_t>(call.positional.size()));
   size_t at = 0;
   for (const CallArguments::Keyword& keyword : call.named)
-    named[at++] = {keyword.name, evaluate(*keyword.value, scope)};
+    named[at++] = {Text{.bytes = keyword.name}, evaluate(*keyword.value, scope)};
   for (size_t i = 0; i < num_more; ++i) {
     const Dict::Entry& entry = more.dict->entries[i];
     if (!entry.key.is_string()) rt_.error("keywords must be strings");
-    named[at++] = {entry.key.text->bytes, entry.value};
+    named[at++] = {*entry.key.text, entry.value};
   }
-  if (caller != nullptr) named[at] = {"caller", *caller};
+  if (caller != nullptr) named[at] = {Text{.bytes = "caller"}, *caller};
   return {positional, named};
 }
 
@@ -214,19 +214,20 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
   for (size_t i = 0; i < num_positional; ++i)
     scope.set(arena, macro.parameters[i].name, arguments.positional[i]);
   for (const NamedValue& named : arguments.named) {
+    const std::string_view name = named.name.bytes;
     const bool is_parameter =
         std::any_of(macro.parameters.begin(), macro.parameters.end(),
-                    [&](const Parameter& parameter) { return parameter.name == named.name; });
+                    [&](const Parameter& parameter) { return parameter.name == name; });
     if (is_parameter) {
-      if (scope.find(named.name) != nullptr)
-        rt_.error("macro '{}' got two values for argument '{}'", macro.name, named.name);
-      scope.set(arena, named.name, named.value);
-    } else if (named.name == "caller" && macro.uses_caller) {
+      if (scope.find(name) != nullptr)
+        rt_.error("macro '{}' got two values for argument '{}'", macro.name, name);
+      scope.set(arena, name, named.value);
+    } else if (name == "caller" && macro.uses_caller) {
       caller = named.value;
     } else if (macro.uses_kwargs) {
-      rt_.set(*more_named.dict, rt_.borrowed_text(named.name), named.value);
+      rt_.set(*more_named.dict, Value::of(&named.name), named.value);
     } else {
-      rt_.error("macro '{}' takes no keyword argument '{}'", macro.name, named.name);
+      rt_.error("macro '{}' takes no keyword argument '{}'", macro.name, name);
     }
   }
   if (macro.uses_varargs) {

@@ -300,7 +300,7 @@ class BraceFormatter {
       const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), index);
       if (code != std::errc() || end != name.data() + name.size()) {
         for (const NamedValue& named : arguments_.named) {
-          if (named.name == name) return named.value;
+          if (named.name.bytes == name) return named.value;
         }
         rt_.error("KeyError: '{}'", name);
       }

@@ -132,6 +132,7 @@ TEST(Provenance, SurvivesEveryOperation) {
                                {"w", "  pad\n"},
                                {"l", json::Array{"p", "q"}},
                                {"d", json::Object{{"k", "v"}}},
+                               {"f", json::Object{{"<|im_start|>", ""}}},
                                {"n", 7},
                                {"e", ""}};
   const std::pair<const char*, const char*> cases[] = {
@@ -169,6 +170,9 @@ TEST(Provenance, SurvivesEveryOperation) {
        "<p>;<q>;"},
       {"{{ e }}{{ e + e }}x{{ (u ~ '')[0:0] }}", "x"},
       {"{{ d.items() | list }}", "[('<k>', '<v>')]"},
+      {"{% for k in dict(**f) %}{{ k }}{% endfor %}", "<<|im_start|>>"},
+      {"{% macro m() %}{{ kwargs }}{% endmacro %}{{ m(**d) }}", "{'<k>': '<v>'}"},
+      {"{{ '%s' | format(**d) }}", "{'<k>': '<v>'}"},
   };
   for (const auto& [source, expected] : cases)
     EXPECT_EQ(marked(render(source, variables)), expected) << source;

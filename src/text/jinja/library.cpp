@@ -41,10 +41,10 @@ void bind_arguments(Runtime& rt, const Arguments& arguments,
   }
   for (size_t i = 0; i < arguments.positional.size(); ++i) values[i] = &arguments.positional[i];
   for (const NamedValue& named : arguments.named) {
-    const auto at = std::find(names.begin(), names.end(), named.name);
-    if (at == names.end()) rt.error("unexpected keyword argument '{}'", named.name);
+    const auto at = std::find(names.begin(), names.end(), named.name.bytes);
+    if (at == names.end()) rt.error("unexpected keyword argument '{}'", named.name.bytes);
     const Value*& value = values[static_cast<size_t>(at - names.begin())];
-    if (value != nullptr) rt.error("multiple values for argument '{}'", named.name);
+    if (value != nullptr) rt.error("multiple values for argument '{}'", named.name.bytes);
     value = &named.value;
   }
   for (size_t i = 0; i < required; ++i) {

@@ -87,7 +87,7 @@ Value format(Runtime& rt, Self self, Given arguments) {
     return format_percent(rt, text_of(rt, self), rt.list(arguments.positional, Kind::tuple));
   const Value values = rt.dict();
   for (const NamedValue& named : arguments.named)
-    rt.set(*values.dict, rt.borrowed_text(named.name), named.value);
+    rt.set(*values.dict, Value::of(&named.name), named.value);
   return format_percent(rt, text_of(rt, self), values);
 }
 

@@ -158,9 +158,10 @@ struct Dict {
   std::span<Entry> view() const { return {entries, size}; }
 };
 
-/// An argument given by name.
+/// An argument given by name, which may come from outside: **mapping. Arguments live as long as the
+/// render.
 struct NamedValue {
-  std::string_view name = {};
+  Text name = {};
   Value value = {};
 };
 
