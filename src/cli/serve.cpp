@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "base/log.h"
@@ -73,8 +74,9 @@ class ShutdownSignals {
 };
 
 /// Asks the model for a few words: proof that it answers, and a first figure of its speed. A model
-/// that cannot say them may still serve other requests, so what went wrong is printed only.
-void show_proof_of_life(Engine& engine) try {
+/// that cannot say them may still serve other requests, so what went wrong is told only. Returns
+/// lines of the banner.
+std::string proof_of_life(Engine& engine) try {
   Request request;
   request.prompt =
       engine
@@ -87,12 +89,14 @@ void show_proof_of_life(Engine& engine) try {
   const std::string answer = engine.generate(std::move(request), &usage);
   const double decode_seconds = static_cast<double>(usage.decode_us) * 1e-6;
   const auto later_tokens = static_cast<double>(usage.completion_tokens - 1);
-  fmt::print("  It says:   {}…\n", answer);
+  std::string lines = fmt::format("  It says:   {}…\n", answer);
   if (decode_seconds > 0 && later_tokens > 0) {
-    fmt::print("  Speed:     {:.0f} tokens/s for one user\n", later_tokens / decode_seconds);
+    lines +=
+        fmt::format("  Speed:     {:.0f} tokens/s for one user\n", later_tokens / decode_seconds);
   }
+  return lines;
 } catch (const Error& error) {
-  fmt::print("  It failed to tell a story: {}\n", error.what());
+  return fmt::format("  It failed to tell a story: {}\n", error.what());
 }
 
 int serve(ServeOptions& options) {
@@ -100,15 +104,16 @@ int serve(ServeOptions& options) {
   show_progress(options.engine);
   Engine engine(options.engine);
   server::Server server(engine, options.server);
+  const std::string proof = proof_of_life(engine);
+  signals.begin_serving();
+  server.start();
 
   const ModelInfo& model = engine.model();
   fmt::print("\nhasten {} serves {} ({}, {} parameters) on {}\n", kVersion, model.name,
              model.weight_types, count_text(model.num_parameters), model.device);
   fmt::print("  Context:   {} tokens; {} of keys and values in all\n", model.context,
              size_text(model.kv_cache_bytes));
-  show_proof_of_life(engine);
-  signals.begin_serving();
-  server.start();
+  fmt::print("{}", proof);
   fmt::print("  Chat:      {}/\n", server.url());
   fmt::print(
       "  Try:       curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
@@ -156,7 +161,7 @@ void add_serve(CLI::App& app, Action& action) {
       ->type_name("NAME");
   command
       ->add_option("--max-queue", options->engine.max_queue,
-                   "Requests that may wait; more are answered 429 (default: 4 × --max-batch)")
+                   "Requests that may wait; more get 429 (default: 4 × --max-batch, at least 256)")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   command
