@@ -42,8 +42,9 @@ class Tokenizer {
   const std::string& template_capabilities() const;
   /// The prompt of a conversation.
   RenderedChat render_chat(const Chat& chat) const;
-  /// A parser for answers to that conversation.
-  std::unique_ptr<ChatParser> chat_parser(const Chat& chat) const;
+  /// A parser for one answer to a rendered prompt. `has_tools`: the conversation came with tools,
+  /// so that calls of them are told from content.
+  std::unique_ptr<ChatParser> chat_parser(bool has_tools, std::string_view prompt) const;
 
  private:
   friend class Engine;

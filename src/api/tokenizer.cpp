@@ -85,12 +85,10 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
   return result;
 }
 
-std::unique_ptr<ChatParser> Tokenizer::chat_parser(const Chat& chat) const {
+std::unique_ptr<ChatParser> Tokenizer::chat_parser(bool has_tools, std::string_view prompt) const {
   text::AnswerFormat format = text::detect_answer_format(impl_->chat_template.source());
-  if (chat.tools.empty()) format.tool_calls = text::ToolCallFormat::none;
-  if (format.reasoning) {
-    format.starts_in_reasoning = text::ends_in_reasoning(render_chat(chat).text);
-  }
+  if (!has_tools) format.tool_calls = text::ToolCallFormat::none;
+  format.starts_in_reasoning = format.reasoning && text::ends_in_reasoning(prompt);
   std::random_device random;  // ids of calls differ between answers, and between servers
   return text::make_answer_parser(format, (uint64_t{random()} << 32) | random());
 }

@@ -31,10 +31,13 @@ struct Choice {
 
 class ChatWriter : public AnswerWriter {
  public:
-  ChatWriter(const Engine& engine, const ChatRequest& request, AnswerHeader header)
+  ChatWriter(const Engine& engine, const ChatRequest& request, std::string_view prompt,
+             AnswerHeader header)
       : engine_(engine), request_(request.common), header_(std::move(header)) {
     choices_.resize(static_cast<std::size_t>(request_.request.n));
-    for (Choice& choice : choices_) choice.parser = engine.chat_parser(request.chat);
+    for (Choice& choice : choices_) {
+      choice.parser = engine.chat_parser(!request.chat.tools.empty(), prompt);
+    }
   }
 
   std::string add(const Arrival& arrival) override {
@@ -206,9 +209,9 @@ class ChatWriter : public AnswerWriter {
 };
 
 /// Renders the prompt. What a template's budget refuses is the request's fault, not overload.
-std::vector<int32_t> render(const Engine& engine, const Chat& chat) {
+RenderedChat render(const Engine& engine, const Chat& chat) {
   try {
-    return engine.render_chat(chat).tokens;
+    return engine.render_chat(chat);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::resource_exhausted) throw;
     throw Error(ErrorCode::invalid_argument, error.what(), "messages");
@@ -223,9 +226,10 @@ Task<> chat_completions(Context& context, Exchange& exchange) {
   const GenerationSlot slot(context);
 
   std::vector<Request> requests = {chat.common.request};
-  requests.front().prompt = render(context.engine, chat.chat);
+  RenderedChat prompt = render(context.engine, chat.chat);
+  requests.front().prompt = std::move(prompt.tokens);
   check_context(context, requests.front().prompt, "messages");
-  ChatWriter writer(context.engine, chat,
+  ChatWriter writer(context.engine, chat, prompt.text,
                     {.id = "chatcmpl-" + exchange.request().id,
                      .kind = chat.common.stream ? "chat.completion.chunk" : "chat.completion",
                      .created_s = std::time(nullptr),

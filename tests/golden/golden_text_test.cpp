@@ -121,8 +121,9 @@ TEST(GoldenText, ToolCallsParse) {
                   .tools = R"([{"type": "function", "function": {"name": "get_weather",
         "description": "Get the weather of a city.", "parameters": {"type": "object",
         "properties": {"city": {"type": "string"}}, "required": ["city"]}}}])"};
-  const std::string answer = greedy(engine, engine.render_chat(chat).tokens, 96);
-  const auto parser = engine.chat_parser(chat);
+  const RenderedChat prompt = engine.render_chat(chat);
+  const std::string answer = greedy(engine, prompt.tokens, 96);
+  const auto parser = engine.chat_parser(/*has_tools=*/true, prompt.text);
   std::vector<ChatEvent> events = parser->push(answer);
   for (ChatEvent& event : parser->finish()) events.push_back(std::move(event));
   std::string name;

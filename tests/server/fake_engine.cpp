@@ -312,7 +312,7 @@ RenderedChat Engine::render_chat(const Chat& chat) const {
   result.tokens = tokenize(result.text);
   return result;
 }
-std::unique_ptr<ChatParser> Engine::chat_parser(const Chat&) const {
+std::unique_ptr<ChatParser> Engine::chat_parser(bool, std::string_view) const {
   return std::make_unique<FakeParser>();
 }
 
