@@ -4,10 +4,24 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "hasten/error.h"
 #include "hasten/version.h"
+
+namespace {
+
+/// Whether an option has a value that nothing takes: such an error names its field. A prompt that
+/// the model cannot take is no wrong usage.
+bool is_wrong_usage(const hasten::Error& error) {
+  const std::string& field = error.param();
+  return error.code() == hasten::ErrorCode::invalid_argument && !field.empty() &&
+         field != "prompt" && !field.starts_with("messages");
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace hasten::cli;
@@ -43,6 +57,9 @@ int main(int argc, char** argv) {
   if (quiet) hasten::log::set_level(hasten::log::Level::warn);
   try {
     return action();
+  } catch (const hasten::Error& error) {
+    fmt::print(stderr, "hasten: {}\n", error.what());
+    return is_wrong_usage(error) ? 2 : 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "hasten: {}\n", error.what());
     return 1;

@@ -25,10 +25,11 @@ struct SynthCommand {
 int synth(SynthCommand& command) {
   const auto type = dtype_from_name(command.type);
   if (!type) {
-    fail(ErrorCode::invalid_argument,
-         "type \"{}\" is unknown; known: f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k "
-         "q6_k iq4_nl iq4_xs",
-         command.type);
+    fail_param(
+        "type",
+        "type \"{}\" is unknown; known: f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k "
+        "q6_k iq4_nl iq4_xs",
+        command.type);
   }
   command.options.type = *type;
   ProgressBar bar;

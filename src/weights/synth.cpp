@@ -27,8 +27,7 @@ const ModelShape& find_shape(std::string_view name) {
   for (const ModelShape& shape : synthetic::model_shapes()) {
     if (shape.name == name) return shape;
   }
-  fail(ErrorCode::invalid_argument, "unknown shape {}; known are {}", name,
-       fmt::join(synth_shapes(), ", "));
+  fail_param("shape", "unknown shape {}; known are {}", name, fmt::join(synth_shapes(), ", "));
 }
 
 // general.file_type: enum llama_ftype of llama.h.

@@ -43,6 +43,18 @@ class Help(unittest.TestCase):
             self.assertEqual(done.returncode, 2, arguments)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
+    def test_value_that_no_option_takes_is_status_2_and_named(self):
+        for arguments, named in (
+                (("run", "-p", "x", "--temperature", "-1"), "temperature"),
+                (("run", "-p", "x", "--devices", "abacus"), "abacus"),
+                (("run", "-p", "x", "--policy", "whim"), "whim"),
+                (("serve", "--host", "nowhere"), "nowhere"),
+                (("synth", "--shape", "tiny-llama", "--type", "q9", "/tmp/x.gguf"), "q9"),
+                (("synth", "--shape", "llama-9000b", "--type", "q4_0", "/tmp/x.gguf"), "llama-9000b")):
+            done = hasten(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), (arguments, done.stderr))
+            self.assertIn(named, done.stderr.splitlines()[-1])
+
     def test_failure_is_status_1_and_one_line_that_names_the_thing(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as broken:
             broken.write(MODEL.read_bytes()[:5000])
@@ -50,12 +62,8 @@ class Help(unittest.TestCase):
             for arguments, named in (
                     (("run", "/no/such/model.gguf", "-p", "x"), "/no/such/model.gguf"),
                     (("run", broken.name, "-p", "x"), os.path.basename(broken.name)),
-                    (("run", "-p", "x", "--temperature", "-1"), "temperature"),
-                    (("run", "-p", "x", "--devices", "abacus"), "abacus"),
-                    (("run", "-p", "x", "--policy", "whim"), "whim"),
                     (("run", "-p", "x" * 9000), "context"),
-                    (("perplexity", "--file", "/no/such/text"), "/no/such/text"),
-                    (("synth", "--shape", "llama-9000b", "--type", "q4_0", "/tmp/x.gguf"), "llama-9000b")):
+                    (("perplexity", "--file", "/no/such/text"), "/no/such/text")):
                 done = hasten(*arguments)
                 self.assertEqual(done.returncode, 1, (arguments, done.stderr))
                 self.assertEqual(done.stdout, "", arguments)
