@@ -65,7 +65,8 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
 void Matmul::reserve(const ops::StepLimits& limits) {
   const int64_t rows = limits.max_tokens;
   const int64_t columns = round_up(limits.max_features, kActivationColumns);
-  gathered_.reserve(limits.max_sequences * columns * 4);
+  // Scoring a prompt asks for the logits of more rows than there are sequences.
+  gathered_.reserve(rows * columns * 4);
   values_.reserve(rows * columns);
   scales_.reserve(columns / kActivationColumns * rows * 4);
   half_sums_.reserve(columns / 16 * rows * 4);
