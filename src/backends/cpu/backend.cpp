@@ -177,8 +177,8 @@ void CpuBackend::soft_cap(const ops::SoftCapParams& params) {
                     });
 }
 
-// Position times frequency is exact in double: 31 and 24 bits. In float, the angle of position
-// 131072 would be off by up to 2^-8.
+// Position times frequency (24 bits) is exact in double for positions below 2^29. In float, the
+// angle of position 131072 would be off by up to 2^-8.
 void CpuBackend::rope_angles(const ops::RopeAnglesParams& params) {
   const int64_t half = params.inv_freq.num_elements();
   const auto num_tokens = static_cast<int64_t>(params.positions.size());

@@ -7,8 +7,8 @@
 
 namespace hasten::cpu {
 
-/// Owns uninitialised memory, aligned to a cache line at least. Pages come with their first write,
-/// so the thread that fills it decides where they lie.
+/// Owns uninitialised memory, or none (data() is null). It is aligned to a cache line; from 8 MiB
+/// on to a huge page, and the system is asked for such pages.
 class Memory {
  public:
   Memory() = default;
