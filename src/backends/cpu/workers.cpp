@@ -7,6 +7,7 @@
 
 #include "backends/cpu/topology.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 namespace hasten::cpu {
 namespace {
@@ -56,14 +57,24 @@ Workers::Workers(int32_t threads) {
   // With more threads than cores, a spinning one keeps a working one from its core.
   spin_us_ = count <= usable ? kSpinUs : 0;
   const bool pin = count == static_cast<int32_t>(topology.cores.size()) && count == usable;
-  threads_.reserve(static_cast<size_t>(count - 1));
-  for (int32_t i = 1; i < count; ++i) {
-    const int32_t processor = pin ? topology.cores[static_cast<size_t>(i)] : kNotPinned;
-    threads_.emplace_back([this, i, processor] { work(i, processor); });
+  try {
+    threads_.reserve(static_cast<size_t>(count - 1));
+    for (int32_t i = 1; i < count; ++i) {
+      const int32_t processor = pin ? topology.cores[static_cast<size_t>(i)] : kNotPinned;
+      threads_.emplace_back([this, i, processor] { work(i, processor); });
+    }
+  } catch (const std::exception& error) {
+    const size_t started = threads_.size() + 1;
+    stop();
+    fail(ErrorCode::resource_exhausted,
+         "the system gives {} of {} worker threads ({}); ask for fewer with --threads", started,
+         count, error.what());
   }
 }
 
-Workers::~Workers() {
+Workers::~Workers() { stop(); }
+
+void Workers::stop() {
   stopping_.store(true, std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();

@@ -19,6 +19,7 @@ class Workers {
  public:
   /// `threads` <= 0: one per usable physical core. With exactly as many threads as cores, each but
   /// the caller's is pinned to its own; otherwise the system places them.
+  /// Error{resource_exhausted} when the system gives fewer.
   explicit Workers(int32_t threads);
   ~Workers();
   Workers(const Workers&) = delete;
@@ -63,6 +64,7 @@ class Workers {
     void* context = nullptr;
   };
 
+  void stop();
   void run_job(Job job);
   void work(int32_t thread, int32_t processor);
   void execute(const Job& job, int32_t thread);
