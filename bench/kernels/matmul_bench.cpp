@@ -81,7 +81,8 @@ bool is_right(const Stream& stream, const std::vector<float>& x, int64_t num_row
 
 double peak(const cpu::Ceilings& ceilings, DType dtype) {
   if (info(dtype).quantized) return ceilings.int8_ops_per_s;
-  return dtype == DType::bf16 ? ceilings.bf16_flops_per_s : ceilings.f32_flops_per_s;
+  if (dtype != DType::bf16) return ceilings.f32_flops_per_s;
+  return std::max(ceilings.bf16_flops_per_s, ceilings.f32_flops_per_s);
 }
 
 void matmul(benchmark::State& state, const Machine& machine, DType dtype) {

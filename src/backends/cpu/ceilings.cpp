@@ -35,8 +35,9 @@ double best_rate(Round&& round) {
   return best;
 }
 
-/// What a loop of one instruction reaches, over all threads.
-double peak_rate(Workers& workers, int64_t (*kernel)(int64_t rounds)) {
+/// What a loop of one instruction reaches, over all threads; 0 without a kernel.
+double peak_rate(Workers& workers, PeakKernel kernel) {
+  if (kernel == nullptr) return 0;
   constexpr int64_t kRounds = 500'000;  // of 12 instructions: one or two milliseconds
   std::vector<int64_t> operations(static_cast<size_t>(workers.num_threads()));
   return best_rate([&] {
@@ -80,7 +81,7 @@ Ceilings measure_ceilings(int32_t threads) {
   const KernelTable& kernels = select_kernels({});
   return {.read_bytes_per_s = read_rate(workers, kernels),
           .int8_ops_per_s = peak_rate(workers, kernels.peak_int8),
-          .bf16_flops_per_s = peak_rate(workers, kernels.peak_bf16),
+          .bf16_flops_per_s = peak_rate(workers, bf16_peak_kernel()),
           .f32_flops_per_s = peak_rate(workers, kernels.peak_f32)};
 }
 

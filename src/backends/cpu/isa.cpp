@@ -19,6 +19,7 @@ extern const KernelTable kGenericKernels;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+int64_t peak_avx512_bf16(int64_t rounds);
 #endif
 
 namespace {
@@ -61,7 +62,7 @@ bool has_avx512() {
   const bool saved = (saved_state() & 0xe6U) == 0xe6U;  // and the mask, upper and new registers
   return has_avx2() && saved && bit(extended.b, 16) && bit(extended.b, 17) &&  // F DQ
          bit(extended.b, 30) && bit(extended.b, 31) &&                         // BW VL
-         bit(extended.c, 11) && bit(cpuid(7, 1).a, 5);                         // VNNI BF16
+         bit(extended.c, 11);                                                  // VNNI
 }
 #endif
 
@@ -109,6 +110,13 @@ const KernelTable& select_kernels(std::string_view isa) {
   }
   fail(ErrorCode::invalid_argument,
        "CPU instruction set \"{}\" is not supported here; choose of: {}", isa, join_names());
+}
+
+PeakKernel bf16_peak_kernel() {
+#if defined(__x86_64__)
+  if (has_avx512() && bit(cpuid(7, 1).a, 5)) return peak_avx512_bf16;  // AVX512_BF16
+#endif
+  return nullptr;
 }
 
 std::vector<std::string> supported_isas() {

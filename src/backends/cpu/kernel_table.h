@@ -170,7 +170,6 @@ struct KernelTable {
   // for read_bytes), so that nothing is optimised away.
   int64_t (*read_bytes)(const uint8_t* data, int64_t num_bytes);
   int64_t (*peak_int8)(int64_t rounds);
-  int64_t (*peak_bf16)(int64_t rounds);
   int64_t (*peak_f32)(int64_t rounds);
 };
 

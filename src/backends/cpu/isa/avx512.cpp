@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for AVX-512 with VNNI and BF16; compiled with flags of this file only.
+// The kernels for AVX-512 with VNNI; compiled with flags of this file only.
 #if defined(__x86_64__)
 #include "backends/cpu/simd/avx512.h"
 

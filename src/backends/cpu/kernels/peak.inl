@@ -75,13 +75,6 @@ inline int64_t peak_int8(int64_t rounds) {
   });
 }
 
-inline int64_t peak_bf16(int64_t rounds) {
-  const F32x16 factor = set1(1e-9F);
-  return run_chains<F32x16>(rounds, 64, [&](F32x16 sum, int64_t) HASTEN_INLINE {
-    return dot2_bf16(sum, factor, factor);
-  });
-}
-
 inline int64_t peak_f32(int64_t rounds) {
   const F32x16 factor = set1(1e-9F);
   return run_chains<F32x16>(

@@ -35,7 +35,6 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .merge_softmax = merge_softmax,
       .read_bytes = read_bytes,
       .peak_int8 = peak_int8,
-      .peak_bf16 = peak_bf16,
       .peak_f32 = peak_f32,
   };
 }

@@ -246,8 +246,5 @@ __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
 }
 
-/// No unit for bf16 here: what peak_bf16 measures is the f32 one, two operations per lane.
-inline F32x16 dot2_bf16(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, fma(a, b, sum)); }
-
 }  // namespace
 }  // namespace hasten::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen lanes on AVX-512 (F, BW, DQ, VL, VNNI, BF16): one register per value.
+// Sixteen lanes on AVX-512 (F, BW, DQ, VL, VNNI): one register per value.
 #pragma once
 
 #include <immintrin.h>
@@ -141,11 +141,6 @@ inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-}
-
-/// Sum of 16 bf16 pair products per lane: what peak_bf16 measures.
-inline F32x16 dot2_bf16(F32x16 sum, F32x16 a, F32x16 b) {
-  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
 
 }  // namespace

@@ -195,8 +195,5 @@ inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
 
-/// No unit for bf16 here: what peak_bf16 measures is the f32 one, two operations per lane.
-inline F32x16 dot2_bf16(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, fma(a, b, sum)); }
-
 }  // namespace
 }  // namespace hasten::cpu
