@@ -65,11 +65,12 @@ text::TokenizerSpec spec_from_gguf(const weights::Metadata& metadata) {
   for (const std::string_view token : metadata.get_strings("tokenizer.ggml.tokens")) {
     spec.tokens.emplace_back(token);
   }
+  const auto num_tokens = std::ssize(spec.tokens);
   if (metadata.contains("tokenizer.ggml.scores")) {
-    spec.scores = metadata.get_f32s("tokenizer.ggml.scores");
+    spec.scores = metadata.get_f32s("tokenizer.ggml.scores", num_tokens);
   }
   if (metadata.contains("tokenizer.ggml.token_type")) {
-    for (const int64_t type : metadata.get_i64s("tokenizer.ggml.token_type")) {
+    for (const int64_t type : metadata.get_i64s("tokenizer.ggml.token_type", num_tokens)) {
       if (type < 0 || type > INT32_MAX) {
         fail(ErrorCode::invalid_data, "tokenizer.ggml.token_type holds {}, which is no type", type);
       }

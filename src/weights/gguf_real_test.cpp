@@ -53,7 +53,7 @@ TEST(GgufReal, ReadsVocabularies) {
   EXPECT_EQ(gpt2->metadata().get_strings("tokenizer.ggml.tokens").size(), 50257U);
   EXPECT_TRUE(gpt2->tensors().empty());
   const auto llama = open_checkpoint(folder / "ggml-vocab-llama-spm.gguf");
-  EXPECT_EQ(llama->metadata().get_f32s("tokenizer.ggml.scores").size(), 32000U);
+  EXPECT_EQ(llama->metadata().get_f32s("tokenizer.ggml.scores", 32000).size(), 32000U);
 }
 
 // sqrt(sum (row - want)^2 / sum want^2) over one tensor; `row` gives its decoded rows.

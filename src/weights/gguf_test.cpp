@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -236,8 +238,8 @@ TEST(GgufWriter, RoundTripsEveryType) {
   EXPECT_EQ(metadata.get_f64("f"), 0.25);
   EXPECT_TRUE(metadata.get_bool("b"));
   EXPECT_THAT(metadata.get_strings("tokens"), ::testing::ElementsAre("a", "", "\xff"));
-  EXPECT_THAT(metadata.get_i64s("types"), ::testing::ElementsAre(1, -2));
-  EXPECT_THAT(metadata.get_f32s("scores"), ::testing::ElementsAre(0.5F, -1e30F));
+  EXPECT_THAT(metadata.get_i64s("types", 2), ::testing::ElementsAre(1, -2));
+  EXPECT_THAT(metadata.get_f32s("scores", 2), ::testing::ElementsAre(0.5F, -1e30F));
   ASSERT_EQ(checkpoint->tensors().size(), static_cast<size_t>(kNumTypes));
   for (int i = 0; i < kNumTypes; ++i) {
     const NamedTensor& named = checkpoint->tensors()[static_cast<size_t>(i)];
@@ -289,6 +291,15 @@ TEST(GgufWriter, LeavesNothingUnlessFinished) {
   EXPECT_THROW(GgufWriter(folder.path() / "absent" / "m.gguf"), Error);
 }
 
+std::string message(const auto& get) {
+  try {
+    (void)get();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 TEST(Metadata, ConvertsWhatIsInRangeAndNamesTheRest) {
   Metadata metadata;
   EXPECT_TRUE(metadata.add("small", {ValueType::i8, int64_t{-3}}));
@@ -299,14 +310,6 @@ TEST(Metadata, ConvertsWhatIsInRangeAndNamesTheRest) {
   EXPECT_EQ(metadata.get_f64("small"), -3.0);
   EXPECT_EQ(metadata.get_i64("absent", 9), 9);
   EXPECT_EQ(metadata.get_string("absent", "y"), "y");
-  const auto message = [](const auto& get) -> std::string {
-    try {
-      (void)get();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  };
   EXPECT_THAT(message([&] { return metadata.get_u64("small"); }), HasSubstr("small is -3; wanted"));
   EXPECT_THAT(message([&] { return metadata.get_i64("big"); }), HasSubstr("wanted at most"));
   EXPECT_THAT(message([&] { return metadata.get_u64("absent"); }), HasSubstr("absent is missing"));
@@ -314,6 +317,23 @@ TEST(Metadata, ConvertsWhatIsInRangeAndNamesTheRest) {
               HasSubstr("name is string; wanted an unsigned integer"));
   EXPECT_THAT(message([&] { return metadata.get_strings("name"); }),
               HasSubstr("name is string; wanted array of string"));
+}
+
+TEST(Metadata, BoundsArraysBeforeItConvertsThem) {
+  const std::array<double, 3> numbers = {0.5, -3.0, 1e39};
+  const auto bytes = std::as_bytes(std::span(numbers));
+  Metadata metadata;
+  metadata.add("few", {ValueType::array, NumberArray{ValueType::f64, bytes.first(16)}});
+  metadata.add("large", {ValueType::array, NumberArray{ValueType::f64, bytes}});
+  metadata.add("types", {ValueType::array, NumberArray{ValueType::u8, bytes}});
+  EXPECT_THAT(metadata.get_f32s("few", 2), ::testing::ElementsAre(0.5F, -3.0F));
+  EXPECT_EQ(metadata.get_i64s("types", 24).size(), 24U);
+  EXPECT_THAT(message([&] { return metadata.get_f32s("few", 1); }),
+              HasSubstr("few has 2 elements; wanted at most 1"));
+  EXPECT_THAT(message([&] { return metadata.get_i64s("types", 23); }),
+              HasSubstr("types has 24 elements; wanted at most 23"));
+  EXPECT_THAT(message([&] { return metadata.get_f32s("large", 3); }),
+              HasSubstr("large[2] is 1e+39, which does not fit f32"));
 }
 
 // --- Split files ---------------------------------------------------------------------------------

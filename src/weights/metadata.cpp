@@ -6,6 +6,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -39,6 +40,17 @@ constexpr std::array<TypeInfo, 13> kTypes = {{{"u8", 1},
 
 [[noreturn]] void wrong_type(std::string_view key, const Value& value, std::string_view wanted) {
   fail(ErrorCode::invalid_data, "metadata key {} is {}; wanted {}", key, value.type_name(), wanted);
+}
+
+int64_t count(const NumberArray& array) {
+  return static_cast<int64_t>(array.bytes.size()) / value_type_bytes(array.element);
+}
+
+// Conversion makes elements up to eight times as large, so their number is bounded before.
+void check_count(std::string_view key, const NumberArray& array, int64_t max_count) {
+  if (count(array) <= max_count) return;
+  fail(ErrorCode::invalid_data, "metadata key {} has {} elements; wanted at most {}", key,
+       count(array), max_count);
 }
 
 template <class T>
@@ -95,12 +107,8 @@ int64_t value_type_bytes(ValueType type) { return kTypes.at(static_cast<size_t>(
 std::string Value::type_name() const {
   if (const auto* strings = std::get_if<std::vector<std::string_view>>(&data))
     return fmt::format("array of {} string", strings->size());
-  if (const auto* numbers = std::get_if<NumberArray>(&data)) {
-    return fmt::format(
-        "array of {} {}",
-        static_cast<int64_t>(numbers->bytes.size()) / value_type_bytes(numbers->element),
-        value_type_name(numbers->element));
-  }
+  if (const auto* numbers = std::get_if<NumberArray>(&data))
+    return fmt::format("array of {} {}", count(*numbers), value_type_name(numbers->element));
   return std::string(value_type_name(type));
 }
 
@@ -186,12 +194,13 @@ std::span<const std::string_view> Metadata::get_strings(std::string_view key) co
   wrong_type(key, value, "array of string");
 }
 
-std::vector<int64_t> Metadata::get_i64s(std::string_view key) const {
+std::vector<int64_t> Metadata::get_i64s(std::string_view key, int64_t max_count) const {
   const Value& value = require(key);
   const auto* numbers = std::get_if<NumberArray>(&value.data);
   if (numbers == nullptr || numbers->element == ValueType::f32 ||
       numbers->element == ValueType::f64)
     wrong_type(key, value, "array of integers");
+  check_count(key, *numbers, max_count);
   std::vector<int64_t> result;
   for_each_number(*numbers, [&]<class T>(T number) {
     if constexpr (std::is_integral_v<T>) {
@@ -205,13 +214,22 @@ std::vector<int64_t> Metadata::get_i64s(std::string_view key) const {
   return result;
 }
 
-std::vector<float> Metadata::get_f32s(std::string_view key) const {
+std::vector<float> Metadata::get_f32s(std::string_view key, int64_t max_count) const {
   const Value& value = require(key);
   const auto* numbers = std::get_if<NumberArray>(&value.data);
   if (numbers == nullptr || numbers->element == ValueType::boolean)
     wrong_type(key, value, "array of numbers");
+  check_count(key, *numbers, max_count);
   std::vector<float> result;
-  for_each_number(*numbers, [&](auto number) { result.push_back(static_cast<float>(number)); });
+  for_each_number(*numbers, [&]<class T>(T number) {
+    if constexpr (std::is_same_v<T, double>) {
+      if (std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max()) {
+        fail(ErrorCode::invalid_data, "metadata key {}[{}] is {}, which does not fit f32", key,
+             result.size(), number);
+      }
+    }
+    result.push_back(static_cast<float>(number));
+  });
   return result;
 }
 

@@ -81,10 +81,11 @@ class Metadata {
   [[nodiscard]] std::string_view get_string(std::string_view key, std::string_view fallback) const;
 
   /// Arrays; the key must be there (ask `contains` first). Elements convert as scalars do, and a
-  /// boolean is a valid i64 (0 or 1).
+  /// boolean is a valid i64 (0 or 1); an f64 must fit an f32. More than `max_count` elements are
+  /// Error{invalid_data} before anything is allocated for them.
   [[nodiscard]] std::span<const std::string_view> get_strings(std::string_view key) const;
-  [[nodiscard]] std::vector<int64_t> get_i64s(std::string_view key) const;
-  [[nodiscard]] std::vector<float> get_f32s(std::string_view key) const;
+  [[nodiscard]] std::vector<int64_t> get_i64s(std::string_view key, int64_t max_count) const;
+  [[nodiscard]] std::vector<float> get_f32s(std::string_view key, int64_t max_count) const;
 
   /// Adds a key. False, and nothing changes, when it is there already. Key and strings are
   /// borrowed.

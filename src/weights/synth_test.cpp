@@ -67,12 +67,13 @@ void check_vocabulary(const Metadata& metadata, int64_t size) {
   ASSERT_EQ(std::ssize(tokens), size);
   const std::set<std::string_view> known(tokens.begin(), tokens.end());
   EXPECT_EQ(known.size(), tokens.size());
-  EXPECT_EQ(metadata.get_i64s("tokenizer.ggml.token_type").size(), tokens.size());
+  EXPECT_EQ(metadata.get_i64s("tokenizer.ggml.token_type", std::ssize(tokens)).size(),
+            tokens.size());
   for (const char* role : {"bos", "eos", "padding"})
     EXPECT_LT(metadata.get_i64(std::string("tokenizer.ggml.") + role + "_token_id"), size);
   EXPECT_FALSE(metadata.get_string("tokenizer.chat_template").empty());
   if (metadata.get_string("tokenizer.ggml.model") == "llama") {
-    EXPECT_EQ(metadata.get_f32s("tokenizer.ggml.scores").size(), tokens.size());
+    EXPECT_EQ(metadata.get_f32s("tokenizer.ggml.scores", std::ssize(tokens)).size(), tokens.size());
     EXPECT_TRUE(known.contains("<0xFF>"));
     EXPECT_TRUE(known.contains("\u2581t"));
     return;

@@ -28,7 +28,7 @@ class GgufReader final : public ConfigReader {
   int64_t integer(std::string_view key) const override {
     const std::string name = shown(key);
     if (metadata_.find(name)->type != weights::ValueType::array) return metadata_.get_i64(name);
-    const std::vector<int64_t> values = metadata_.get_i64s(name);
+    const std::vector<int64_t> values = metadata_.get_i64s(name, kMaxLayers);
     if (values.empty() ||
         !std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; })) {
       fail(ErrorCode::unsupported, "{}: {} differs from layer to layer, which is not supported",
@@ -39,7 +39,7 @@ class GgufReader final : public ConfigReader {
   double number(std::string_view key) const override { return metadata_.get_f64(shown(key)); }
   bool flag(std::string_view key) const override { return metadata_.get_bool(shown(key)); }
   std::vector<double> numbers(std::string_view key) const override {
-    const std::vector<float> values = metadata_.get_f32s(shown(key));
+    const std::vector<float> values = metadata_.get_f32s(shown(key), kMaxHeadDim);
     return {values.begin(), values.end()};
   }
   std::string shown(std::string_view key) const override { return prefix_ + std::string(key); }
