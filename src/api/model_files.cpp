@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
 
 extern "C" {
 extern const unsigned char hasten_tiny_gguf[];
@@ -128,6 +130,19 @@ std::string template_of(const json::Value& field) {
   return {};
 }
 
+/// The name as JSON answers and metrics can carry it: U+FFFD for control characters and for bytes
+/// that are no UTF-8.
+std::string cleaned(std::string_view name) {
+  std::string result;
+  while (!name.empty()) {
+    const text::Utf8Char next = text::decode_utf8(name);
+    const bool is_control = text::char_properties(next.code_point).category == text::Category::cc;
+    text::append_utf8(result, is_control ? text::kReplacementChar : next.code_point);
+    name.remove_prefix(next.length);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::path& path) {
@@ -138,11 +153,12 @@ std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::pat
 
 std::string display_name(const weights::Checkpoint& checkpoint) {
   const std::string_view named = checkpoint.metadata().get_string("general.name", "");
-  if (!named.empty()) return std::string(named);
+  if (!named.empty()) return cleaned(named);
   const auto path = std::filesystem::absolute(checkpoint.path()).lexically_normal();
   const auto leaf = path.has_filename() ? path : path.parent_path();
-  return checkpoint.format() == weights::Checkpoint::Format::gguf ? leaf.stem().string()
-                                                                  : leaf.filename().string();
+  return cleaned(checkpoint.format() == weights::Checkpoint::Format::gguf
+                     ? leaf.stem().string()
+                     : leaf.filename().string());
 }
 
 text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint) {

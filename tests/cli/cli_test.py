@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs every subcommand of the real program as a person would, and checks what it prints and returns."""
+import contextlib
 import json
 import os
 import re
@@ -164,24 +165,39 @@ class Measure(unittest.TestCase):
 
 
 class Serve(unittest.TestCase):
-    def read_banner(self, process):
-        banner = ""
-        while "Ctrl-C" not in banner:
-            line = process.stdout.readline()
-            self.assertTrue(line, "the server ended: " + banner)
-            banner += line
-        return banner
-
-    def test_serves_though_it_cannot_tell_its_story(self):
-        process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--ctx", "8"], stdout=subprocess.PIPE,
+    @contextlib.contextmanager
+    def serving(self, *arguments):
+        """The process of a server and its whole banner."""
+        process = subprocess.Popen([PROGRAM, "serve", "--port", "0", *map(str, arguments)], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, text=True)
         try:
-            self.assertIn("the context is 8 tokens", self.read_banner(process))
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(timeout=30), 0)
+            banner = ""
+            while "Ctrl-C" not in banner:
+                line = process.stdout.readline()
+                self.assertTrue(line, "the server ended: " + banner)
+                banner += line
+            yield process, banner
         finally:
             process.kill()
+            process.wait()
             process.stdout.close()
+
+    def url(self, banner):
+        return re.search(r"http://127\.0\.0\.1:\d+", banner).group(0)
+
+    def test_serves_though_it_cannot_tell_its_story(self):
+        with self.serving("--ctx", "8") as (process, banner):
+            self.assertIn("the context is 8 tokens", banner)
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=30), 0)
+
+    def test_name_of_the_model_is_text(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
+            odd.write(MODEL.read_bytes().replace(b"hasten-tiny", b"hasten\n\xffiny", 1))
+            odd.flush()
+            with self.serving(odd.name) as (_, banner):
+                models = json.load(urllib.request.urlopen(self.url(banner) + "/v1/models", timeout=60))
+        self.assertEqual(models["data"][0]["id"], "hasten\ufffd\ufffdiny")
 
     def test_a_signal_before_it_serves_ends_it_at_once(self):
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -199,23 +215,16 @@ class Serve(unittest.TestCase):
                 process.stderr.close()
 
     def test_banner_answers_and_drains(self):
-        process = subprocess.Popen([PROGRAM, "serve", "--port", "0"], stdout=subprocess.PIPE,
-                                   stderr=subprocess.DEVNULL, text=True)
-        try:
-            banner = self.read_banner(process)
+        with self.serving() as (process, banner):
             self.assertIn("tokens/s", banner)
             self.assertIn("curl", banner)
-            url = re.search(r"http://127\.0\.0\.1:\d+", banner).group(0)
             body = {"messages": [{"role": "user", "content": "What is the capital of France?"}], "temperature": 0}
-            request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(),
+            request = urllib.request.Request(self.url(banner) + "/v1/chat/completions", json.dumps(body).encode(),
                                              {"Content-Type": "application/json"})
             answer = json.load(urllib.request.urlopen(request, timeout=60))
             self.assertEqual(answer["choices"][0]["message"]["content"], "The capital of France is Paris.")
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(timeout=30), 0)
-        finally:
-            process.kill()
-            process.stdout.close()
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)
