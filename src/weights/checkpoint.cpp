@@ -2,6 +2,7 @@
 // What all checkpoints share, and the choice of reader.
 #include "weights/checkpoint.h"
 
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -25,7 +26,8 @@ bool Checkpoint::add(std::string name, Tensor tensor) {
 }
 
 std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) return open_hf_folder(path);
+  std::error_code ignored;  // opening the file will say what is wrong
+  if (std::filesystem::is_directory(path, ignored)) return open_hf_folder(path);
   if (path.extension() == ".safetensors") {
     fail(ErrorCode::invalid_argument, "{} is part of a model; give its folder", path.string());
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -73,7 +74,8 @@ class GgufCheckpoint final : public Checkpoint {
 
   void load_further_shard(const std::string& stem, int64_t index, int64_t num_shards) {
     const std::filesystem::path path = stem + shard_suffix(index, num_shards);
-    if (!std::filesystem::exists(path)) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) {
       fail(ErrorCode::not_found, "shard {} of {} is missing: {}", index + 1, num_shards,
            path.string());
     }

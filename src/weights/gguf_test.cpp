@@ -358,6 +358,13 @@ std::string open_error(const std::filesystem::path& path) {
   return "no error";
 }
 
+TEST(Gguf, NamesThatTheSystemRefusesAreErrors) {
+  const TemporaryFolder folder;
+  const std::string name(300, 'n');
+  EXPECT_THAT(open_error(folder.path() / name), HasSubstr(name + ": File name too long"));
+  EXPECT_THAT(open_error(folder.path() / name / "m.gguf"), HasSubstr("cannot open"));
+}
+
 TEST(Gguf, ReadsSplitFiles) {
   const TemporaryFolder folder;
   const auto shard = [&](int number) {

@@ -28,7 +28,13 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 // The largest published tokenizer.json has about 35 MB.
 constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
 
-// Whether a name from outside stays in its folder.
+// What the system cannot look at counts as absent.
+bool is_there(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored);
+}
+
+// Whether a name from outside stays in its folder, and may be printed in errors as it is.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
@@ -38,9 +44,9 @@ class HfCheckpoint final : public Checkpoint {
  public:
   explicit HfCheckpoint(const std::filesystem::path& folder) : Checkpoint(folder) {
     config_ = parse_object(kConfigFile);
-    if (std::filesystem::exists(folder / kSingleFile)) {
+    if (is_there(folder / kSingleFile)) {
       load(kSingleFile);
-    } else if (std::filesystem::exists(folder / kIndexFile)) {
+    } else if (is_there(folder / kIndexFile)) {
       load_shards();
     } else {
       fail(ErrorCode::not_found, "{} has neither {} nor {}", folder.string(), kSingleFile,
@@ -84,8 +90,7 @@ class HfCheckpoint final : public Checkpoint {
   // Adds the tensors of one file.
   void load(const std::string& name) {
     const std::filesystem::path file = path() / name;
-    if (!std::filesystem::is_regular_file(file))
-      fail(ErrorCode::not_found, "shard {} is missing", file.string());
+    if (!is_there(file)) fail(ErrorCode::not_found, "shard {} is missing", file.string());
     SafetensorsFile parsed = parse_safetensors(files_.emplace_back(file).bytes(), file.string());
     for (NamedTensor& named : parsed.tensors) {
       if (find(named.name) != nullptr) {

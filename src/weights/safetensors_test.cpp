@@ -202,6 +202,9 @@ TEST_F(HfFolder, OpensShards) {
   EXPECT_THAT(open_error(), HasSubstr("which is no file of this folder"));
   index(R"({"a":7})");
   EXPECT_THAT(open_error(), HasSubstr("which is no file of this folder"));
+  const std::string long_name(300, 'n');
+  index(R"({"a":")" + long_name + "\"}");
+  EXPECT_THAT(open_error(), HasSubstr(long_name + " is missing"));
   index(R"({"a":"1.safetensors","b":"2.safetensors"})");
   write("1.safetensors", one_tensor("a"));
   EXPECT_THAT(open_error(), HasSubstr("2.safetensors is missing"));
