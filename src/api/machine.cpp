@@ -6,6 +6,7 @@
 
 #include "backends/cpu/ceilings.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/isa.h"
 #include "backends/cpu/topology.h"
 #include "base/memory.h"
 
@@ -29,7 +30,7 @@ Machine describe_machine() {
   machine.cpu = processor_name();
   machine.num_threads = cpu::read_topology().num_usable_cores();
   machine.isas = cpu::supported_isas();
-  machine.isa = machine.isas.front();
+  machine.isa = cpu::select_kernels({}).name;
   const SystemMemory memory = measure_memory();
   machine.memory_bytes = memory.total_bytes;
   machine.available_bytes = memory.available_bytes;

@@ -96,8 +96,8 @@ int doctor(bool as_json) {
   }
 
   fmt::print("processor   {}, {} threads\n", machine.cpu, machine.num_threads);
-  fmt::print("kernels     {} (this processor also runs: {})\n", machine.isa,
-             fmt::join(machine.isas.begin() + 1, machine.isas.end(), ", "));
+  fmt::print("kernels     {} (this processor runs: {})\n", machine.isa,
+             fmt::join(machine.isas, ", "));
   fmt::print("memory      {}, {} available\n", size_text(machine.memory_bytes),
              size_text(machine.available_bytes));
   fmt::print(

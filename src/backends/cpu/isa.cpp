@@ -102,8 +102,8 @@ std::span<const KernelTable* const> supported_kernels() {
 }
 
 const KernelTable& select_kernels(std::string_view isa) {
-  const char* override = std::getenv("HASTEN_CPU_ISA");
-  if (override != nullptr && *override != '\0') isa = override;
+  const char* environment = std::getenv("HASTEN_CPU_ISA");
+  if (isa.empty() && environment != nullptr) isa = environment;
   if (isa.empty()) return *supported_kernels().front();
   for (const KernelTable* kernels : supported_kernels()) {
     if (isa == kernels->name) return *kernels;

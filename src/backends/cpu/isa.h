@@ -13,7 +13,7 @@ namespace hasten::cpu {
 /// "generic" is always the last.
 [[nodiscard]] std::span<const KernelTable* const> supported_kernels();
 
-/// The table called HASTEN_CPU_ISA in the environment, else `isa`, else (both empty) the best one.
+/// The table called `isa`, else HASTEN_CPU_ISA in the environment, else (both empty) the best one.
 /// Throws Error{invalid_argument} when that one is not supported here.
 [[nodiscard]] const KernelTable& select_kernels(std::string_view isa);
 
