@@ -3,6 +3,7 @@
 #include "server/generation.h"
 
 #include <boost/asio/this_coro.hpp>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -59,12 +60,39 @@ std::optional<ApiError> failure(const Chunk& chunk) {
                   .code = "generation_failed"};
 }
 
+ApiError too_many_logprobs(int64_t limit) {
+  return {.status = 400,
+          .message = fmt::format("The answer has more than {} log-probabilities, alternatives "
+                                 "included; ask for fewer, or for fewer tokens, prompts or "
+                                 "choices, or stream what is generated.",
+                                 limit),
+          .param = "logprobs",
+          .code = "too_many_logprobs"};
+}
+
+/// Entries for the prompts' tokens, which every choice repeats.
+int64_t num_prompt_logprobs(const std::vector<Request>& requests) {
+  int64_t count = 0;
+  for (const Request& request : requests) {
+    if (request.prompt_logprobs < 0) continue;
+    count += std::ssize(request.prompt) * request.n * (1 + request.prompt_logprobs);
+  }
+  return count;
+}
+
+int64_t num_logprobs(const Chunk& chunk) {
+  int64_t count = 0;
+  for (const TokenLogprob& logprob : chunk.logprobs) count += 1 + std::ssize(logprob.top);
+  return count;
+}
+
 /// One answer on its way.
 struct Progress {
   Usage usage;
   std::string events;              // to be sent next
   std::optional<ApiError> failed;  // then nothing more is taken
   std::size_t num_running = 0;     // requests
+  int64_t num_logprobs = 0;        // entries, the prompts' included
 };
 
 void take(const std::vector<Arrival>& arrivals, AnswerWriter& writer, TokenClock& clock,
@@ -73,6 +101,7 @@ void take(const std::vector<Arrival>& arrivals, AnswerWriter& writer, TokenClock
     progress.failed = failure(arrival.chunk);
     if (progress.failed) return;
     clock.add(arrival);
+    progress.num_logprobs += num_logprobs(arrival.chunk);
     progress.events += writer.add(arrival);
     if (!arrival.chunk.last) continue;
     --progress.num_running;
@@ -101,6 +130,8 @@ Task<> answer_generation(Context& context, Exchange& exchange, std::vector<Reque
                          AnswerWriter& writer, bool stream) {
   const Limits& limits = context.options.limits;
   const int64_t arrival_us = exchange.request().arrival_us;
+  const int64_t num_logprobs = num_prompt_logprobs(requests);
+  if (num_logprobs > limits.logprobs) throw too_many_logprobs(limits.logprobs);
   ChunkQueue queue(co_await boost::asio::this_coro::executor, limits.output_bytes,
                    exchange.cutter());
   std::vector<Generation> generations;  // destroyed before the queue: that cancels them
@@ -112,10 +143,15 @@ Task<> answer_generation(Context& context, Exchange& exchange, std::vector<Reque
 
   Progress progress;
   progress.num_running = generations.size();
+  progress.num_logprobs = num_logprobs;
   TokenClock clock(context.metrics, arrival_us);
   while (progress.num_running > 0 && !progress.failed) {
     const std::vector<Arrival> arrivals = co_await queue.next(limits.stream_ping);
     take(arrivals, writer, clock, context.metrics, arrival_us, progress);
+    // A stream lets go of them as they come.
+    if (!stream && progress.num_logprobs > limits.logprobs) {
+      throw too_many_logprobs(limits.logprobs);
+    }
     if (!stream) continue;
     // What fails before anything was sent still gets its own status.
     if (exchange.status() == 0 && !progress.failed) {

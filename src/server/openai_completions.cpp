@@ -30,12 +30,17 @@ struct Logprobs {
   }
 };
 
+/// A text with the logprobs of its tokens.
+struct Scored {
+  Logprobs logprobs;
+  int64_t offset = 0;  // code points of the text so far, for text_offset
+};
+
 /// One answer: choice c of prompt p has the index p * n + c.
 struct Choice {
   bool begun = false;
-  int64_t offset = 0;  // code points of the text so far, for text_offset
   Finish finish = Finish::none;
-  Logprobs logprobs;
+  Scored scored;
   std::string text;  // of a whole answer
 };
 
@@ -49,7 +54,7 @@ class CompletionWriter : public AnswerWriter {
         request_(request),
         prompts_(std::move(prompts)),
         echoes_(std::move(echoes)),
-        prompt_logprobs_(prompts_.size()),
+        scored_prompts_(prompts_.size()),
         header_(std::move(header)),
         choices_(prompts_.size() * static_cast<std::size_t>(request.common.request.n)) {}
 
@@ -58,16 +63,18 @@ class CompletionWriter : public AnswerWriter {
     const auto prompt = static_cast<std::size_t>(arrival.request);
     const std::size_t index = prompt * num_choices() + static_cast<std::size_t>(chunk.choice);
     Choice& choice = choices_.at(index);
-    // Only choice 0 is told the prompt's logprobs, before anything else comes.
-    if (!chunk.prompt_logprobs.empty()) prompt_logprobs_[prompt] = chunk.prompt_logprobs;
     std::string text;
     if (!std::exchange(choice.begun, true) && request_.echo) {
       text = echoes_[prompt];
-      if (wants_logprobs()) add_prompt_logprobs(prompt, choice);
+      // The engine tells them once, before anything else comes; the other choices repeat them.
+      Scored& scored = scored_prompts_[prompt];
+      if (wants_logprobs() && scored.logprobs.empty())
+        score_prompt(chunk, prompts_[prompt], scored);
+      choice.scored = scored;
     }
     if (!request_.only_prompt) {
       text += chunk.text;
-      if (wants_logprobs()) add_logprobs(chunk, choice);
+      if (wants_logprobs()) add_logprobs(chunk, choice.scored);
     }
     choice.finish =
         request_.only_prompt && chunk.finish == Finish::stop ? Finish::length : chunk.finish;
@@ -118,41 +125,40 @@ class CompletionWriter : public AnswerWriter {
     return usage;
   }
 
-  void add_token(Choice& choice, int32_t token) const {
+  void add_token(Scored& scored, int32_t token) const {
     std::string text = to_utf8(engine_.token_bytes(token));
-    choice.logprobs.text_offset.emplace_back(choice.offset);
-    choice.offset += count_code_points(text);
-    choice.logprobs.tokens.emplace_back(std::move(text));
+    scored.logprobs.text_offset.emplace_back(scored.offset);
+    scored.offset += count_code_points(text);
+    scored.logprobs.tokens.emplace_back(std::move(text));
   }
 
-  void add_token_logprob(Choice& choice, const TokenLogprob& logprob) const {
-    add_token(choice, logprob.chosen.token);
-    choice.logprobs.token_logprobs.emplace_back(finite_logprob(logprob.chosen.logprob));
+  void add_token_logprob(Scored& scored, const TokenLogprob& logprob) const {
+    add_token(scored, logprob.chosen.token);
+    scored.logprobs.token_logprobs.emplace_back(finite_logprob(logprob.chosen.logprob));
     json::Object top;
     for (const TokenProbability& other : logprob.top) {
       top[to_utf8(engine_.token_bytes(other.token))] = finite_logprob(other.logprob);
     }
-    choice.logprobs.top_logprobs.push_back(std::move(top));
+    scored.logprobs.top_logprobs.push_back(std::move(top));
   }
 
-  void add_logprobs(const Chunk& chunk, Choice& choice) const {
+  void add_logprobs(const Chunk& chunk, Scored& scored) const {
     const std::size_t count = std::min(num_text_tokens(chunk), chunk.logprobs.size());
-    for (std::size_t i = 0; i < count; ++i) add_token_logprob(choice, chunk.logprobs[i]);
+    for (std::size_t i = 0; i < count; ++i) add_token_logprob(scored, chunk.logprobs[i]);
   }
 
-  void add_prompt_logprobs(std::size_t prompt, Choice& choice) const {
+  void score_prompt(const Chunk& chunk, const std::vector<int32_t>& prompt, Scored& scored) const {
     // Nothing precedes the first token, so that it has no probability.
-    add_token(choice, prompts_[prompt].front());
-    choice.logprobs.token_logprobs.emplace_back(nullptr);
-    choice.logprobs.top_logprobs.emplace_back(nullptr);
-    for (const TokenLogprob& logprob : prompt_logprobs_[prompt]) {
-      add_token_logprob(choice, logprob);
-    }
+    add_token(scored, prompt.front());
+    scored.logprobs.token_logprobs.emplace_back(nullptr);
+    scored.logprobs.top_logprobs.emplace_back(nullptr);
+    for (const TokenLogprob& logprob : chunk.prompt_logprobs) add_token_logprob(scored, logprob);
   }
 
   json::Object choice_json(std::size_t index, Choice& choice, std::string text) const {
     json::Value logprobs = nullptr;
-    if (!choice.logprobs.empty()) logprobs = choice.logprobs.take();
+    Logprobs& list = choice.scored.logprobs;
+    if (!list.empty()) logprobs = list.take();
     return {{"index", index},
             {"text", std::move(text)},
             {"logprobs", std::move(logprobs)},
@@ -163,7 +169,7 @@ class CompletionWriter : public AnswerWriter {
   const CompletionRequest& request_;
   std::vector<std::vector<int32_t>> prompts_;
   std::vector<std::string> echoes_;
-  std::vector<std::vector<TokenLogprob>> prompt_logprobs_;  // of each prompt, tokens 1..
+  std::vector<Scored> scored_prompts_;  // that echoes begin with
   AnswerHeader header_;
   std::vector<Choice> choices_;
 };

@@ -28,6 +28,7 @@ struct Limits {
   int64_t choices = 16;             // n
   int64_t prompts = 64;             // of one /v1/completions request
   int64_t top_logprobs = 20;        // alternatives per token
+  int64_t logprobs = 100'000;       // entries that one answer gathers, alternatives included
   int64_t connections = 4096;       // open at once; more are answered 503 and closed
   int64_t requests = 1024;          // generations at once, waiting ones too; HTTP 429
   int64_t output_bytes = 1 << 20;   // generated, but not yet read by the client: then it is cut

@@ -71,6 +71,33 @@ TEST_F(CompletionsTest, ScoresAPromptWithoutGenerating) {
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "hi", "max_tokens": 0})").status, 400);
 }
 
+TEST_F(CompletionsTest, BoundsTheLogprobsOfAnAnswer) {
+  options_.limits.logprobs = 40;
+  const auto refused = [this](std::string_view body) {
+    const HttpReply reply = post("/v1/completions", body);
+    return reply.status == 400 && parse(reply.body).at("error").at("param") == "logprobs";
+  };
+  // 2 prompts of 2 tokens, n, and 1 + top entries for each.
+  const std::string echo = R"({"prompt": ["hi", "hi"], "echo": true, "max_tokens": 1, )";
+  EXPECT_TRUE(refused(echo + R"("stream": true, "n": 2, "logprobs": 5})"));
+  EXPECT_EQ(post("/v1/completions", echo + R"("stream": true, "n": 2, "logprobs": 4})").status,
+            200);
+  // What is generated counts as it comes, and only where it is gathered.
+  EXPECT_TRUE(refused(R"({"prompt": "forever", "max_tokens": 1000, "logprobs": 1})"));
+  EXPECT_TRUE(running_becomes(0));
+  EXPECT_EQ(
+      post("/v1/completions", R"({"prompt": "count 30", "logprobs": 1, "stream": true})").status,
+      200);
+}
+
+TEST_F(CompletionsTest, RepeatsTheScoredPromptForEachChoice) {
+  const json::Value choices =
+      complete(R"({"prompt": "hi", "echo": true, "logprobs": 1, "max_tokens": 1, "n": 2})")
+          .at("choices");
+  EXPECT_EQ(choices.at(0).at("logprobs"), choices.at(1).at("logprobs"));
+  EXPECT_EQ(choices.at(1).at("logprobs").at("tokens").at(0), "h");
+}
+
 TEST_F(CompletionsTest, ListsModels) {
   options_.model_names = {"first", "org/second"};
   const json::Value models = parse(get("/v1/models").body);
