@@ -34,7 +34,8 @@ struct Context {
   RequestBounds bounds() const;
 };
 
-/// A place among the generations that may run or wait at once; given back when it is destroyed.
+/// A place among the requests for the engine that may run or wait at once; given back when it is
+/// destroyed.
 class GenerationSlot {
  public:
   /// Throws Error{unavailable} while draining, Error{resource_exhausted} when all are taken.

@@ -47,6 +47,8 @@ class Exchange {
 
   const HttpRequest& request() const { return request_; }
   HttpRequest& request() { return request_; }
+  /// The body, which need not be kept while it is answered.
+  std::string take_body() { return std::exchange(request_.body, {}); }
   Task<> respond(HttpResponse response);
   /// Sends the head; the body is written in pieces. `head.body` is not sent.
   Task<> start_stream(HttpResponse head);

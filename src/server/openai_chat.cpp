@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/error.h"
+#include "server/chat_template.h"
 #include "server/errors.h"
 #include "server/generation.h"
 #include "server/handlers.h"
@@ -208,25 +208,15 @@ class ChatWriter : public AnswerWriter {
   std::vector<Choice> choices_;
 };
 
-/// Renders the prompt. What a template's budget refuses is the request's fault, not overload.
-RenderedChat render(const Engine& engine, const Chat& chat) {
-  try {
-    return engine.render_chat(chat);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::resource_exhausted) throw;
-    throw Error(ErrorCode::invalid_argument, error.what(), "messages");
-  }
-}
-
 }  // namespace
 
 Task<> chat_completions(Context& context, Exchange& exchange) {
-  ChatRequest chat = parse_chat_request(exchange.request().body, context.bounds());
+  ChatRequest chat = parse_chat_request(exchange.take_body(), context.bounds());
   const std::string& model = context.served_name(chat.common.model);
   const GenerationSlot slot(context);
 
   std::vector<Request> requests = {chat.common.request};
-  RenderedChat prompt = render(context.engine, chat.chat);
+  RenderedChat prompt = render_chat(context.engine, chat.chat);
   requests.front().prompt = std::move(prompt.tokens);
   check_context(context, requests.front().prompt, "messages");
   ChatWriter writer(context.engine, chat, prompt.text,
@@ -234,6 +224,8 @@ Task<> chat_completions(Context& context, Exchange& exchange) {
                      .kind = chat.common.stream ? "chat.completion.chunk" : "chat.completion",
                      .created_s = std::time(nullptr),
                      .model = model});
+  chat.chat = {};  // large, and not needed while the answer is generated
+  prompt = {};
   co_await answer_generation(context, exchange, std::move(requests), writer, chat.common.stream);
 }
 

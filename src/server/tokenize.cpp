@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "server/chat_template.h"
 #include "server/handlers.h"
 #include "server/openai_json.h"
 #include "server/openai_request.h"
@@ -10,12 +11,13 @@
 namespace hasten::server {
 
 Task<> tokenize(Context& context, Exchange& exchange) {
-  const TokenizeRequest request = parse_tokenize_request(exchange.request().body, context.bounds());
+  const TokenizeRequest request = parse_tokenize_request(exchange.take_body(), context.bounds());
   context.served_name(request.model);
+  const GenerationSlot slot(context);
   const auto* text = std::get_if<std::string>(&request.input);
   const std::vector<int32_t> tokens =
       text != nullptr ? context.engine.tokenize(*text, request.add_special_tokens)
-                      : context.engine.render_chat(std::get<Chat>(request.input)).tokens;
+                      : render_chat(context.engine, std::get<Chat>(request.input)).tokens;
   json::Object result = {{"count", tokens.size()},
                          {"max_model_len", context.engine.model().context},
                          {"tokens", json::Array(tokens.begin(), tokens.end())},
@@ -33,8 +35,9 @@ Task<> tokenize(Context& context, Exchange& exchange) {
 
 Task<> detokenize(Context& context, Exchange& exchange) {
   const DetokenizeRequest request =
-      parse_detokenize_request(exchange.request().body, context.bounds());
+      parse_detokenize_request(exchange.take_body(), context.bounds());
   context.served_name(request.model);
+  const GenerationSlot slot(context);
   const std::string text = to_utf8(context.engine.detokenize(request.tokens));
   HttpResponse response{.body = json::serialize(json::Object{{"prompt", text}})};
   co_await exchange.respond(std::move(response));
