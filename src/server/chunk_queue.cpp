@@ -39,6 +39,7 @@ struct ChunkQueue::Mailbox {
   std::vector<Arrival> arrivals;
   int64_t bytes = 0;
   bool overflown = false;
+  bool lost = false;               // memory ran out for a chunk
   std::function<void()> wake;      // called for the first arrival; empty once the queue is gone
   std::function<void()> overflow;  // called once, when there are too many
 };
@@ -63,13 +64,17 @@ ChunkQueue::~ChunkQueue() {
 Engine::Sink ChunkQueue::sink(int32_t request) {
   return [mailbox = mailbox_, request, max_bytes = max_bytes_](const Chunk& chunk) {
     const std::lock_guard lock(mailbox->mutex);
-    if (!mailbox->wake || mailbox->overflown) return;
-    mailbox->bytes += size_bytes(chunk);
-    mailbox->overflown = mailbox->bytes > max_bytes;
-    const bool first = mailbox->arrivals.empty();
-    mailbox->arrivals.push_back({request, monotonic_us(), chunk});
-    if (first) mailbox->wake();
-    if (mailbox->overflown) mailbox->overflow();
+    if (!mailbox->wake || mailbox->overflown || mailbox->lost) return;
+    try {
+      mailbox->bytes += size_bytes(chunk);
+      mailbox->overflown = mailbox->bytes > max_bytes;
+      const bool first = mailbox->arrivals.empty();
+      mailbox->arrivals.push_back({request, monotonic_us(), chunk});
+      if (first) mailbox->wake();
+      if (mailbox->overflown) mailbox->overflow();
+    } catch (const std::exception&) {  // `next` tells of it, when it wakes by itself
+      mailbox->lost = true;
+    }
   };
 }
 
@@ -83,6 +88,7 @@ Task<std::vector<Arrival>> ChunkQueue::next(std::chrono::milliseconds patience) 
         fail(ErrorCode::resource_exhausted, "the answer waits unread; more than {} bytes of it",
              max_bytes_);
       }
+      if (mailbox_->lost) fail(ErrorCode::internal, "no memory for a chunk of the answer");
       arrivals.swap(mailbox_->arrivals);
       mailbox_->bytes = 0;
     }

@@ -36,7 +36,8 @@ class ChunkQueue {
   /// For Engine::submit of request number `request`.
   Engine::Sink sink(int32_t request);
   /// What has arrived, as soon as it is not nothing; empty after `patience`. Throws
-  /// Error{resource_exhausted} once more than max_bytes have been waiting.
+  /// Error{resource_exhausted} once more than max_bytes have been waiting, Error{internal} when
+  /// memory ran out for a chunk.
   Task<std::vector<Arrival>> next(std::chrono::milliseconds patience);
 
  private:

@@ -2,6 +2,7 @@
 // The loop between the engine's chunks and the client.
 #include "server/generation.h"
 
+#include <algorithm>
 #include <boost/asio/this_coro.hpp>
 #include <iterator>
 #include <map>
@@ -46,6 +47,14 @@ class TokenClock {
   std::map<std::pair<int32_t, int32_t>, int64_t> last_us_;  // of each request's choices
 };
 
+/// The engine's own words are for the log: they tell of bugs and of this machine.
+ApiError generation_failed() {
+  return {.status = 500,
+          .message = "The generation failed; the server's log says why.",
+          .type = "server_error",
+          .code = "generation_failed"};
+}
+
 /// Why a chunk ends the whole answer, if it does.
 std::optional<ApiError> failure(const Chunk& chunk) {
   if (chunk.finish == Finish::cancelled) {
@@ -54,10 +63,7 @@ std::optional<ApiError> failure(const Chunk& chunk) {
   }
   if (chunk.finish != Finish::error) return std::nullopt;
   log::error("generation: {}", chunk.error);
-  return ApiError{.status = 500,
-                  .message = "The generation failed: " + chunk.error,
-                  .type = "server_error",
-                  .code = "generation_failed"};
+  return generation_failed();
 }
 
 ApiError too_many_logprobs(int64_t limit) {
@@ -130,8 +136,9 @@ Task<> answer_generation(Context& context, Exchange& exchange, std::vector<Reque
                          AnswerWriter& writer, bool stream) {
   const Limits& limits = context.options.limits;
   const int64_t arrival_us = exchange.request().arrival_us;
-  const int64_t num_logprobs = num_prompt_logprobs(requests);
-  if (num_logprobs > limits.logprobs) throw too_many_logprobs(limits.logprobs);
+  Progress progress;
+  progress.num_logprobs = num_prompt_logprobs(requests);
+  if (progress.num_logprobs > limits.logprobs) throw too_many_logprobs(limits.logprobs);
   ChunkQueue queue(co_await boost::asio::this_coro::executor, limits.output_bytes,
                    exchange.cutter());
   std::vector<Generation> generations;  // destroyed before the queue: that cancels them
@@ -141,12 +148,15 @@ Task<> answer_generation(Context& context, Exchange& exchange, std::vector<Reque
     generations.push_back(context.engine.submit(std::move(request), queue.sink(index)));
   }
 
-  Progress progress;
   progress.num_running = generations.size();
-  progress.num_logprobs = num_logprobs;
   TokenClock clock(context.metrics, arrival_us);
   while (progress.num_running > 0 && !progress.failed) {
+    // Asked before the queue: then all their chunks are in it.
+    const bool all_done = std::all_of(generations.begin(), generations.end(),
+                                      [](const Generation& each) { return each.done(); });
     const std::vector<Arrival> arrivals = co_await queue.next(limits.stream_ping);
+    // An engine that fails ends its requests without a last chunk.
+    if (all_done && arrivals.empty()) progress.failed = generation_failed();
     take(arrivals, writer, clock, context.metrics, arrival_us, progress);
     // A stream lets go of them as they come.
     if (!stream && progress.num_logprobs > limits.logprobs) {
@@ -158,7 +168,7 @@ Task<> answer_generation(Context& context, Exchange& exchange, std::vector<Reque
       HttpResponse head = sse_head();
       co_await exchange.start_stream(std::move(head));
     }
-    if (arrivals.empty()) progress.events = kSsePing;
+    if (arrivals.empty() && !progress.failed) progress.events = kSsePing;
     if (exchange.streaming()) co_await exchange.write(progress.events);
     progress.events.clear();
   }

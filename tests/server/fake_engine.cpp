@@ -32,7 +32,8 @@ constexpr char kArguments = '\x03';
 struct Script {
   std::vector<std::string> pieces;
   bool forever = false;
-  std::string error{};  // after the last piece
+  std::string error{};    // after the last piece
+  bool vanishes = false;  // ends without a last chunk
 };
 
 bool has(std::string_view text, std::string_view word) {
@@ -62,6 +63,7 @@ Script make_script(const std::string& prompt) {
   }
   if (has(prompt, "refuse")) return {{}, false, "a NaN in layer 3"};
   if (has(prompt, "break")) return {{"one ", "two "}, false, "a NaN in layer 3"};
+  if (has(prompt, "vanish")) return {.pieces = {"one "}, .vanishes = true};
   if (has(prompt, "forever")) return {{"again ", "and "}, true};
   if (has(prompt, "flood")) return {{std::string(1024, 'x')}, true};
   return {{"Hello", ", ", "world", "!"}};
@@ -111,7 +113,7 @@ struct Generation::State {
     chunk.last = num_open() == 0;
     chunk.usage = usage;
     ended = chunk.last;
-    sink(chunk);
+    if (!ended || !script.vanishes) sink(chunk);
     if (ended) ended_changed.notify_all();
   }
   void end_choice(std::size_t choice) { next_piece[choice] = SIZE_MAX; }
@@ -224,6 +226,10 @@ void Generation::cancel() {
 void Generation::wait() {
   std::unique_lock lock(state_->mutex);
   state_->ended_changed.wait(lock, [this] { return state_->ended; });
+}
+bool Generation::done() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->ended;
 }
 
 Engine::Engine(const EngineOptions&) : impl_(std::make_unique<Impl>()) {

@@ -152,7 +152,16 @@ TEST_F(ChatTest, FailsBeforeTheFirstTokenWithAStatus) {
     const HttpReply reply = chat("refuse", stream);
     EXPECT_EQ(reply.status, 500);
     EXPECT_EQ(parse(reply.body).at("error").at("type"), "server_error");
+    EXPECT_EQ(reply.body.find("NaN"), std::string::npos) << "the engine's words are for the log";
   }
+}
+
+TEST_F(ChatTest, FailsWhenTheEngineEndsWithoutALastChunk) {
+  options_.limits.stream_ping = std::chrono::milliseconds(50);
+  EXPECT_EQ(chat("vanish").status, 500);
+  const std::vector<std::string> events = events_of(chat("vanish", R"(, "stream": true)").body);
+  ASSERT_GE(events.size(), 2U);
+  EXPECT_EQ(parse(events[events.size() - 2]).at("error").at("code"), "generation_failed");
 }
 
 TEST_F(ChatTest, FailsMidwayWithAnErrorEventAndDone) {
