@@ -240,9 +240,9 @@ CompletionRequest parse_completion_request(std::string_view text, const RequestB
   request.max_tokens = body.integer("max_tokens", result.echo ? 0 : 1, kMaxTokens).value_or(16);
   check_min_tokens(request);
   if (request.max_tokens == 0) {
+    if (request.n > 1) fail_param("n", "n is {}; with max_tokens 0 there is one answer", request.n);
     result.only_prompt = true;
     request.max_tokens = 1;
-    request.n = 1;
   }
   if (const auto logprobs = body.integer("logprobs", 0, bounds.limits.top_logprobs)) {
     request.logprobs = static_cast<int32_t>(*logprobs);
