@@ -33,7 +33,7 @@ struct Logprobs {
 /// A text with the logprobs of its tokens.
 struct Scored {
   Logprobs logprobs;
-  int64_t offset = 0;  // code points of the text so far, for text_offset
+  CharacterCount characters;  // of the text so far, for text_offset
 };
 
 /// One answer: choice c of prompt p has the index p * n + c.
@@ -126,10 +126,10 @@ class CompletionWriter : public AnswerWriter {
   }
 
   void add_token(Scored& scored, int32_t token) const {
-    std::string text = to_utf8(engine_.token_bytes(token));
-    scored.logprobs.text_offset.emplace_back(scored.offset);
-    scored.offset += count_code_points(text);
-    scored.logprobs.tokens.emplace_back(std::move(text));
+    const std::string bytes = engine_.token_bytes(token);
+    scored.logprobs.text_offset.emplace_back(scored.characters.whole());
+    scored.characters.add(bytes);
+    scored.logprobs.tokens.emplace_back(token_name(bytes));
   }
 
   void add_token_logprob(Scored& scored, const TokenLogprob& logprob) const {
@@ -137,7 +137,7 @@ class CompletionWriter : public AnswerWriter {
     scored.logprobs.token_logprobs.emplace_back(finite_logprob(logprob.chosen.logprob));
     json::Object top;
     for (const TokenProbability& other : logprob.top) {
-      top[to_utf8(engine_.token_bytes(other.token))] = finite_logprob(other.logprob);
+      top[token_name(engine_.token_bytes(other.token))] = finite_logprob(other.logprob);
     }
     scored.logprobs.top_logprobs.push_back(std::move(top));
   }
@@ -189,8 +189,7 @@ std::string prompt_text(const Engine& engine, const Prompt& prompt) {
 }  // namespace
 
 Task<> completions(Context& context, Exchange& exchange) {
-  const CompletionRequest request =
-      parse_completion_request(exchange.request().body, context.bounds());
+  CompletionRequest request = parse_completion_request(exchange.take_body(), context.bounds());
   const std::string& model = context.served_name(request.common.model);
   const GenerationSlot slot(context);
 
@@ -204,6 +203,7 @@ Task<> completions(Context& context, Exchange& exchange) {
     requests.push_back(request.common.request);
     requests.back().prompt = prompts.back();
   }
+  request.prompts = {};  // large, and not needed while the answers are generated
   CompletionWriter writer(context.engine, request, std::move(prompts), std::move(echoes),
                           {.id = "cmpl-" + exchange.request().id,
                            .kind = "text_completion",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "hasten/version.h"
 
 namespace hasten::server {
@@ -30,6 +31,15 @@ std::size_t sequence_length(std::string_view bytes) {
   return second && in(2, 0x80, 0xBF) && in(3, 0x80, 0xBF) ? 4 : 0;
 }
 
+/// More bytes could make `bytes`, which are no whole sequence, one.
+bool begins_sequence(std::string_view bytes) {
+  // A second byte is limited from below after E0 and F0, from above after ED and F4.
+  for (const std::string_view rest : {"\x80\x80\x80", "\xA0\x80\x80"}) {
+    if (sequence_length(std::string(bytes).append(rest)) > bytes.size()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string to_utf8(std::string_view bytes) {
@@ -43,9 +53,23 @@ std::string to_utf8(std::string_view bytes) {
   return text;
 }
 
-int64_t count_code_points(std::string_view text) {
-  return std::count_if(text.begin(), text.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+std::string token_name(std::string_view bytes) {
+  if (std::string text = to_utf8(bytes); text == bytes) return text;
+  std::string name = "bytes:";
+  for (const char byte : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return name;
+}
+
+void CharacterCount::add(std::string_view bytes) {
+  rest_ += bytes;
+  std::string_view rest = rest_;
+  while (!rest.empty()) {
+    const std::size_t length = sequence_length(rest);
+    if (length == 0 && rest.size() < 4 && begins_sequence(rest)) break;
+    rest.remove_prefix(std::max<std::size_t>(1, length));
+    ++whole_;
+  }
+  rest_ = rest;
 }
 
 json::Object usage_json(const Usage& usage) {

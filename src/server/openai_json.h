@@ -13,8 +13,21 @@ namespace hasten::server {
 
 /// `bytes` with what is not UTF-8 replaced by U+FFFD, as JSON wants its text.
 std::string to_utf8(std::string_view bytes);
-/// Number of code points of a UTF-8 text.
-int64_t count_code_points(std::string_view text);
+/// A token's bytes as text; "bytes:\\xNN…" for those that are no UTF-8, such as a part of a
+/// character, so that each token keeps a name of its own.
+std::string token_name(std::string_view bytes);
+
+/// Counts the characters of a text that comes in pieces, which may split them.
+class CharacterCount {
+ public:
+  void add(std::string_view bytes);
+  /// Those that are complete, and what is not UTF-8 as to_utf8 replaces it.
+  int64_t whole() const { return whole_; }
+
+ private:
+  int64_t whole_ = 0;
+  std::string rest_;  // the beginning of a character
+};
 
 /// {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"}
 json::Object usage_json(const Usage& usage);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 #include "hasten/error.h"
 #include "server/sse.h"
@@ -23,9 +24,28 @@ TEST(OpenAiJsonTest, ReplacesWhatIsNotUtf8) {
   EXPECT_EQ(to_utf8("a\x80z"), "a" + mark + "z");
 }
 
-TEST(OpenAiJsonTest, CountsCodePoints) {
-  EXPECT_EQ(count_code_points(""), 0);
-  EXPECT_EQ(count_code_points("a\xC3\xA9\xF0\x9F\x98\x80"), 3);
+TEST(OpenAiJsonTest, CountsCharactersOfSplitText) {
+  const auto counts = [](const std::string& text) {
+    CharacterCount count;
+    std::vector<int64_t> result;
+    for (const char byte : text) {
+      count.add({&byte, 1});
+      result.push_back(count.whole());
+    }
+    return result;
+  };
+  using Counts = std::vector<int64_t>;
+  EXPECT_EQ(counts("a\xC3\xA9\xF0\x9F\x98\x80z"), (Counts{1, 1, 2, 2, 2, 2, 3, 4}));
+  EXPECT_EQ(counts("\xE0\xA0\x80"), (Counts{0, 0, 1}));
+  EXPECT_EQ(counts("\xF4\x8F\xBF\xBF"), (Counts{0, 0, 0, 1}));
+  EXPECT_EQ(counts("\xED\xA0\x80"), (Counts{0, 2, 3}));  // a surrogate: three replacements
+  EXPECT_EQ(counts("\x80\xC3z"), (Counts{1, 1, 3}));
+}
+
+TEST(OpenAiJsonTest, NamesTokens) {
+  EXPECT_EQ(token_name("\xC3\xA9"), "\xC3\xA9");
+  EXPECT_EQ(token_name("\xC3"), "bytes:\\xc3");
+  EXPECT_EQ(token_name("a\x9F\x98"), "bytes:\\x61\\x9f\\x98");
 }
 
 TEST(OpenAiJsonTest, WritesNoInfinities) {

@@ -69,6 +69,10 @@ TEST_F(CompletionsTest, ScoresAPromptWithoutGenerating) {
   EXPECT_EQ(body.at("choices").at(0).at("logprobs").at("tokens").as_array().size(), 2U);
   EXPECT_EQ(body.at("usage").at("completion_tokens"), 0);
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "hi", "max_tokens": 0})").status, 400);
+  const HttpReply many =
+      post("/v1/completions", R"({"prompt": "hi", "echo": true, "max_tokens": 0, "n": 2})");
+  EXPECT_EQ(many.status, 400);
+  EXPECT_EQ(parse(many.body).at("error").at("param"), "n");
 }
 
 TEST_F(CompletionsTest, BoundsTheLogprobsOfAnAnswer) {
@@ -88,6 +92,18 @@ TEST_F(CompletionsTest, BoundsTheLogprobsOfAnAnswer) {
   EXPECT_EQ(
       post("/v1/completions", R"({"prompt": "count 30", "logprobs": 1, "stream": true})").status,
       200);
+}
+
+TEST_F(CompletionsTest, PlacesTokensThatSplitCharacters) {
+  const json::Value logprobs =
+      complete(R"({"prompt": "héllo 😀 x", "echo": true, "logprobs": 2, "max_tokens": 0})")
+          .at("choices")
+          .at(0)
+          .at("logprobs");
+  EXPECT_EQ(logprobs.at("text_offset"), parse("[0, 1, 1, 2, 3, 4, 5, 6, 6, 6, 6, 7, 8]"));
+  EXPECT_EQ(logprobs.at("tokens").at(1), "bytes:\\xc3");
+  EXPECT_EQ(logprobs.at("top_logprobs").at(1),
+            parse(R"({"bytes:\\xc3": -0.5, "bytes:\\xc4": -1.5})"));
 }
 
 TEST_F(CompletionsTest, RepeatsTheScoredPromptForEachChoice) {
