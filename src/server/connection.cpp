@@ -31,8 +31,8 @@ using Parser = http::request_parser<http::string_body>;
 
 namespace {
 
-// Requests sent ahead while one is answered. A client that sends more is not read from, so that it
-// is seen to leave only by writing to it.
+// Requests sent ahead while one is answered. A client that sends more is cut: unread, it could not
+// be seen to leave.
 constexpr std::size_t kReadAheadBytes = 16 << 10;
 constexpr std::size_t kLingerBytes = 8 << 20;
 constexpr std::chrono::seconds kLingerTime{2};
@@ -323,14 +323,10 @@ Task<> Connection::watch_client() {
                                                               redirect_error(use_awaitable, error));
     buffer_.commit(size);
   }
-  if (error) {
-    // Aborted: the answer is complete. Anything else: the client has left, and reading again would
-    // wait for an end of the stream that Asio reports once only.
-    if (error != asio::error::operation_aborted) keep_alive_ = false;
-    co_return;
-  }
-  asio::steady_timer never(socket_.get_executor(), asio::steady_timer::time_point::max());
-  co_await never.async_wait(redirect_error(use_awaitable, error));
+  if (!error) context_.metrics.rejected("sent_ahead");
+  // Aborted: the answer is complete. Anything else: the client has left, and reading again would
+  // wait for an end of the stream that Asio reports once only.
+  if (error != asio::error::operation_aborted) keep_alive_ = false;
 }
 
 Task<> Connection::linger() {

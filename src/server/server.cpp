@@ -186,7 +186,10 @@ std::string Server::url() const {
 void Server::shutdown(std::chrono::milliseconds grace) {
   {
     std::unique_lock lock(impl_->mutex);
-    if (impl_->state == Impl::State::made) impl_->state = Impl::State::ended;
+    if (impl_->state == Impl::State::made) {
+      impl_->state = Impl::State::ended;
+      impl_->changed.notify_all();
+    }
     if (impl_->state != Impl::State::serving) {
       impl_->changed.wait(lock, [this] { return impl_->state == Impl::State::ended; });
       return;

@@ -219,6 +219,25 @@ TEST_F(ConnectionTest, CancelsWhenTheClientLeaves) {
   EXPECT_EQ(engine_.stats().finished_cancelled, 2);
 }
 
+TEST_F(ConnectionTest, CutsClientsThatSendTooFarAhead) {
+  HttpClient client = connect();
+  const std::string body = chat_body("forever");
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(running_becomes(1));
+  client.send(std::string(20 << 10, 'x'));
+  EXPECT_TRUE(running_becomes(0));
+  EXPECT_TRUE(client.closed_within(5));
+}
+
+TEST_F(ConnectionTest, WakesWhoWaitsForAServerThatNeverStarted) {
+  server::Server unused(engine_, options_);
+  auto waiter = std::async(std::launch::async, [&] { unused.wait(); });
+  std::this_thread::sleep_for(milliseconds(50));  // so that it waits
+  unused.shutdown(milliseconds(0));
+  EXPECT_EQ(waiter.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+}
+
 TEST_F(ConnectionTest, CutsReadersThatAreTooSlow) {
   options_.limits.output_bytes = 64 << 10;
   fake_controls().step_us = 1;
