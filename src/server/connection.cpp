@@ -37,6 +37,7 @@ constexpr std::size_t kReadAheadBytes = 16 << 10;
 constexpr std::size_t kLingerBytes = 8 << 20;
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr std::size_t kClientIdBytes = 128;
+constexpr std::size_t kPieceBytes = 64 << 10;  // that a write may stall on
 
 /// 32 hexadecimal digits from the operating system's generator, so that ids cannot be guessed.
 std::string random_id() {
@@ -347,11 +348,17 @@ Task<> Connection::send(const HttpRequest& request, const HttpResponse& response
   head.keep_alive(keep_alive_);
   const bool has_body = response.status != 204;
   if (has_body) head.content_length(response.body.size());
-  const Deadline deadline(*this, context_.options.limits.write_stall);
-  http::response_serializer<http::empty_body> serializer(head);
-  co_await http::async_write_header(socket_, serializer, use_awaitable);
-  if (has_body && request.method != "HEAD") {
-    co_await asio::async_write(socket_, asio::buffer(response.body), use_awaitable);
+  {
+    const Deadline deadline(*this, context_.options.limits.write_stall);
+    http::response_serializer<http::empty_body> serializer(head);
+    co_await http::async_write_header(socket_, serializer, use_awaitable);
+  }
+  if (!has_body || request.method == "HEAD") co_return;
+  for (std::string_view rest = response.body; !rest.empty();) {
+    const std::string_view piece = rest.substr(0, kPieceBytes);
+    rest.remove_prefix(piece.size());
+    const Deadline deadline(*this, context_.options.limits.write_stall);
+    co_await asio::async_write(socket_, asio::buffer(piece), use_awaitable);
   }
 }
 
@@ -366,14 +373,16 @@ Task<> Connection::send_stream_head(const HttpResponse& response, const HeaderFi
 }
 
 Task<> Connection::send_chunk(std::string_view bytes) {
-  if (bytes.empty()) co_return;  // an empty chunk would end the body
-  const Deadline deadline(*this, context_.options.limits.write_stall);
-  const asio::const_buffer buffer = asio::buffer(bytes);
-  if (http_1_0_) {
-    co_await asio::async_write(socket_, buffer, use_awaitable);
-  } else {
-    const auto chunk = http::make_chunk(buffer);
-    co_await asio::async_write(socket_, chunk, use_awaitable);
+  while (!bytes.empty()) {  // an empty chunk would end the body
+    const asio::const_buffer piece = asio::buffer(bytes.substr(0, kPieceBytes));
+    bytes.remove_prefix(piece.size());
+    const Deadline deadline(*this, context_.options.limits.write_stall);
+    if (http_1_0_) {
+      co_await asio::async_write(socket_, piece, use_awaitable);
+    } else {
+      const auto chunk = http::make_chunk(piece);
+      co_await asio::async_write(socket_, chunk, use_awaitable);
+    }
   }
 }
 

@@ -33,7 +33,7 @@ using boost::system::error_code;
 namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{50};   // when descriptors have run out
-constexpr std::chrono::milliseconds kLastWrites{1000};  // for answers to leave, after a drain
+constexpr std::chrono::milliseconds kLastWrites{1000};  // at least, for answers to leave
 
 constexpr std::string_view kTooManyConnections =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
@@ -144,11 +144,14 @@ void Server::Impl::drain(std::chrono::milliseconds grace) {
     error_code ignored;
     acceptor.close(ignored);
   });
+  const auto end = std::chrono::steady_clock::now() + grace;
   const int64_t grace_us = std::chrono::microseconds(grace).count();
   if (!context.engine.drain(grace_us))
     log::warn("drain: requests were cancelled after {} ms", grace.count());
   for_each_connection([](Connection& connection) { connection.close_if_idle(); });
-  if (!wait_for_connections(kLastWrites)) {
+  const auto rest =
+      std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  if (!wait_for_connections(std::max(kLastWrites, rest))) {
     for_each_connection([](Connection& connection) { connection.close(); });
     wait_for_connections(kLastWrites);
   }

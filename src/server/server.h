@@ -35,7 +35,7 @@ struct Limits {
   std::chrono::milliseconds header_deadline{10'000};  // from a request's first byte to its body
   std::chrono::milliseconds body_deadline{60'000};    // for the whole body
   std::chrono::milliseconds idle_timeout{75'000};     // between two requests of a connection
-  std::chrono::milliseconds write_stall{30'000};      // for one write; then the client is cut
+  std::chrono::milliseconds write_stall{30'000};      // for 64 KiB at most; then the client is cut
   std::chrono::milliseconds stream_ping{15'000};      // silence before a stream sends a comment
 };
 
