@@ -39,15 +39,6 @@ Histogram& add_histogram(prometheus::Registry& registry, const std::string& name
       .Add({{"model_name", model}}, buckets);
 }
 
-prometheus::Counter& add_counter(prometheus::Registry& registry, const std::string& name,
-                                 const std::string& help, const std::string& model) {
-  return prometheus::BuildCounter()
-      .Name("vllm:" + name)
-      .Help(help)
-      .Register(registry)
-      .Add({{"model_name", model}});
-}
-
 }  // namespace
 
 struct Metrics::Families {
@@ -67,10 +58,6 @@ struct Metrics::Families {
                                    kRequestBuckets)),
         decode_time(add_histogram(registry, "request_decode_time_seconds",
                                   "From the first token to the last.", model, kRequestBuckets)),
-        prefix_queries(add_counter(registry, "prefix_cache_queries_total",
-                                   "Prompt tokens looked up in the prefix cache.", model)),
-        prefix_hits(add_counter(registry, "prefix_cache_hits_total",
-                                "Prompt tokens found in the prefix cache.", model)),
         rejections(prometheus::BuildCounter()
                        .Name("hasten:rejections_total")
                        .Help("Requests and connections refused or cut, by reason.")
@@ -87,8 +74,6 @@ struct Metrics::Families {
   Histogram& queue_time;
   Histogram& prefill_time;
   Histogram& decode_time;
-  prometheus::Counter& prefix_queries;
-  prometheus::Counter& prefix_hits;
   prometheus::Family<prometheus::Counter>& rejections;
   prometheus::Family<prometheus::Counter>& responses;
 };
@@ -111,8 +96,6 @@ void Metrics::finished(int64_t us, const Usage& usage) {
   families_->queue_time.Observe(seconds(usage.queue_us));
   families_->prefill_time.Observe(seconds(usage.prefill_us));
   families_->decode_time.Observe(seconds(usage.decode_us));
-  families_->prefix_queries.Increment(static_cast<double>(usage.prompt_tokens));
-  families_->prefix_hits.Increment(static_cast<double>(usage.cached_tokens));
 }
 
 void Metrics::rejected(std::string_view reason) {
