@@ -343,6 +343,7 @@ Task<> Connection::linger() {
 
 Task<> Connection::send(const HttpRequest& request, const HttpResponse& response,
                         const HeaderFields& common) {
+  context_.metrics.answered(route_name(request), response.status);
   keep_alive_ = keep_alive_ && !context_.draining;
   http::response<http::empty_body> head = make_head(response, common);
   head.keep_alive(keep_alive_);
@@ -362,7 +363,9 @@ Task<> Connection::send(const HttpRequest& request, const HttpResponse& response
   }
 }
 
-Task<> Connection::send_stream_head(const HttpResponse& response, const HeaderFields& common) {
+Task<> Connection::send_stream_head(const HttpRequest& request, const HttpResponse& response,
+                                    const HeaderFields& common) {
+  context_.metrics.answered(route_name(request), response.status);
   keep_alive_ = keep_alive_ && !context_.draining && !http_1_0_;
   http::response<http::empty_body> head = make_head(response, common);
   head.keep_alive(keep_alive_);
@@ -415,7 +418,7 @@ Task<> Exchange::start_stream(HttpResponse head) {
   HASTEN_CHECK(status_ == 0);
   status_ = head.status;
   streaming_ = true;
-  co_await connection_.send_stream_head(head, common_headers_);
+  co_await connection_.send_stream_head(request_, head, common_headers_);
 }
 
 std::function<void()> Exchange::cutter() {

@@ -52,7 +52,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Task<> linger();
 
   Task<> send(const HttpRequest& request, const HttpResponse& response, const HeaderFields& common);
-  Task<> send_stream_head(const HttpResponse& response, const HeaderFields& common);
+  Task<> send_stream_head(const HttpRequest& request, const HttpResponse& response,
+                          const HeaderFields& common);
   Task<> send_chunk(std::string_view bytes);
   Task<> send_last_chunk();
 

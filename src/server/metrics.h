@@ -27,7 +27,7 @@ class Metrics {
   void finished(int64_t us, const Usage& usage);
   /// A request or connection was refused or cut. `reason`: one of a fixed set of words.
   void rejected(std::string_view reason);
-  /// An answer was sent. `route`: the path in the route table.
+  /// An answer was begun. `route`: its route_name.
   void answered(std::string_view route, int status);
 
   /// Everything in Prometheus' text format 0.0.4.

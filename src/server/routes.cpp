@@ -112,6 +112,12 @@ std::optional<ApiError> refusal(Context& context, HttpRequest& request, const Ro
 
 std::span<const Route> routes() { return kRoutes; }
 
+std::string_view route_name(const HttpRequest& request) {
+  const auto found = std::find_if(kRoutes.begin(), kRoutes.end(),
+                                  [&](const Route& route) { return matches(route, request.path); });
+  return found == kRoutes.end() ? "unknown" : found->path;
+}
+
 std::optional<HttpResponse> answer_head(Context& context, HttpRequest& request) {
   const auto refuse = [&context](const ApiError& error) {
     context.metrics.rejected(error.code);
@@ -176,7 +182,6 @@ Task<> answer(Context& context, Exchange& exchange) {
   }
   if (error) context.metrics.rejected(error->code.empty() ? "invalid_request" : error->code);
   if (error && exchange.status() == 0) co_await exchange.respond(error_response(*error));
-  context.metrics.answered(route.path, exchange.status());
 }
 
 }  // namespace hasten::server

@@ -26,6 +26,8 @@ struct Route {
 };
 
 std::span<const Route> routes();
+/// The path of the first route that a request's path fits, or "unknown": a label of few values.
+std::string_view route_name(const HttpRequest& request);
 
 /// What can be answered from a request's head alone, before its body is read: refusals (wrong
 /// host, unknown path or method, no key, foreign origin, wrong type of body) and OPTIONS. Sets

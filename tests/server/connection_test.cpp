@@ -77,6 +77,23 @@ TEST_F(ConnectionTest, RefusesUnknownPathsMethodsAndTypes) {
   }
 }
 
+TEST_F(ConnectionTest, CountsEveryAnswer) {
+  get("/nowhere");
+  get("/v1/completions");
+  connect().request("OPTIONS", "/v1/completions");
+  chat("hi", R"(, "stream": true)");
+  raw("nonsense\r\n\r\n");
+  const std::string text = metrics();
+  for (const char* labels :
+       {R"(route="unknown",status="404")", R"(route="/v1/completions",status="405")",
+        R"(route="/v1/completions",status="204")", R"(route="/v1/chat/completions",status="200")",
+        R"(route="unknown",status="400")"}) {
+    EXPECT_NE(text.find(fmt::format("hasten:http_responses_total{{{}}} 1\n", labels)),
+              std::string::npos)
+        << labels << text;
+  }
+}
+
 TEST_F(ConnectionTest, QuotesBytesOfAnyKindAsUtf8) {
   const HttpReply reply = get("/nowhere%ff%0a%c3");
   EXPECT_EQ(reply.status, 404);
