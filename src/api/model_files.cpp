@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -57,11 +58,10 @@ text::TokenizerSpec spec_from_gguf(const weights::Metadata& metadata) {
   } else if (model == "llama") {
     spec.kind = text::TokenizerKind::spm;
   } else {
-    fail(
-        ErrorCode::unsupported,
-        "tokenizer.ggml.model is \"{}\"; this hasten knows \"gpt2\" (byte-level BPE) and \"llama\" "
-        "(SentencePiece BPE)",
-        model);
+    fail(ErrorCode::unsupported,
+         "tokenizer.ggml.model is {}; this hasten knows \"gpt2\" (byte-level BPE) and \"llama\" "
+         "(SentencePiece BPE)",
+         printable(model));
   }
   spec.pre = metadata.get_string("tokenizer.ggml.pre", "default");
   for (const std::string_view token : metadata.get_strings("tokenizer.ggml.tokens")) {

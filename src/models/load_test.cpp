@@ -138,9 +138,11 @@ TEST(Load, UnknownKindsAreNamed) {
   EXPECT_THAT(config_error("architectures", R"(["MambaForCausalLM"])"),
               AllOf(HasSubstr("unsupported"), HasSubstr("\"MambaForCausalLM\" is not supported"),
                     HasSubstr("Qwen3ForCausalLM")));
+  EXPECT_THAT(config_error("architectures", R"(["\u001b[2J"])"), HasSubstr(R"("\x1b[2J" is not)"));
   EXPECT_THAT(config_error("architectures", "[]"), HasSubstr("architectures must name"));
   EXPECT_THAT(config_error("hidden_act", "\"relu\""),
               AllOf(HasSubstr("unsupported"), HasSubstr("activation \"relu\"")));
+  EXPECT_THAT(config_error("hidden_act", R"("\u001b")"), HasSubstr(R"(activation "\x1b")"));
   EXPECT_THAT(config_error("quantization_config", R"({"quant_method": "awq"})"),
               AllOf(HasSubstr("unsupported"), HasSubstr("quantised by \"awq\"")));
   EXPECT_THAT(config_error("layer_types", R"(["full_attention", "linear_attention"])"),
@@ -154,6 +156,7 @@ TEST(Load, RopeScalingIsChecked) {
   const auto scaling = [](const std::string& value) { return config_error("rope_scaling", value); };
   EXPECT_THAT(scaling(R"({"rope_type": "mrope", "factor": 2})"),
               AllOf(HasSubstr("unsupported"), HasSubstr("type \"mrope\"")));
+  EXPECT_THAT(scaling(R"({"rope_type": "\u001b"})"), HasSubstr(R"(type "\x1b")"));
   EXPECT_THAT(scaling(R"({"type": "linear"})"), HasSubstr("has no rope_scaling.factor"));
   EXPECT_THAT(scaling(R"({"type": "linear", "factor": 0.5})"), HasSubstr("factor is 0.5"));
   EXPECT_THAT(scaling(R"({"type": "llama3", "factor": 8, "low_freq_factor": 1,

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "models/family.h"
 
 // One line per family; each names a function in the file of that name.
@@ -48,8 +49,8 @@ Family find_family(const weights::Checkpoint& checkpoint) {
     if (std::find(names.begin(), names.end(), wanted) != names.end()) return std::move(family);
     known.insert(known.end(), names.begin(), names.end());
   }
-  fail(ErrorCode::unsupported, "{}: architecture \"{}\" is not supported; supported are {}",
-       checkpoint.path().string(), wanted, fmt::join(known, ", "));
+  fail(ErrorCode::unsupported, "{}: architecture {} is not supported; supported are {}",
+       checkpoint.path().string(), printable(wanted), fmt::join(known, ", "));
 }
 
 void check_context(const weights::Checkpoint& checkpoint, int64_t wanted, int64_t trained) {

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/printable.h"
 #include "weights/gguf_parser.h"
-#include "weights/printable.h"
 
 namespace hasten::weights {
 namespace {

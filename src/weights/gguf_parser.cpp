@@ -17,8 +17,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "weights/gguf_format.h"
-#include "weights/printable.h"
 
 namespace hasten::weights {
 namespace {

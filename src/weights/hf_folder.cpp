@@ -2,6 +2,7 @@
 // Finds the files of a Hugging Face folder and loads its safetensors.
 #include "weights/hf_folder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -15,7 +16,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "weights/printable.h"
+#include "base/printable.h"
 #include "weights/safetensors.h"
 
 namespace hasten::weights {
@@ -37,7 +38,8 @@ bool is_there(const std::filesystem::path& file) {
 // Whether a name from outside stays in its folder, and may be printed in errors as it is.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return c >= ' ' && c <= '~' && c != '/' && c != '\\'; });
 }
 
 class HfCheckpoint final : public Checkpoint {

@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "weights/printable.h"
+#include "base/printable.h"
 
 namespace hasten::weights {
 namespace {

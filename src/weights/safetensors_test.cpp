@@ -200,6 +200,8 @@ TEST_F(HfFolder, OpensShards) {
   EXPECT_THAT(open_error(), HasSubstr("no object weight_map"));
   index(R"({"a":"../1.safetensors"})");
   EXPECT_THAT(open_error(), HasSubstr("which is no file of this folder"));
+  index(R"({"a":"\u001b.safetensors"})");
+  EXPECT_THAT(open_error(), HasSubstr("which is no file of this folder"));
   index(R"({"a":7})");
   EXPECT_THAT(open_error(), HasSubstr("which is no file of this folder"));
   const std::string long_name(300, 'n');

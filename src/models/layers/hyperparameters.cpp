@@ -3,6 +3,7 @@
 #include "models/layers/hyperparameters.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "models/layers/config_reader.h"
 
 namespace hasten::models {
@@ -70,9 +71,9 @@ RopeScaling::Kind rope_scaling_kind(std::string_view name, const std::string& fi
   if (name == "llama3") return Kind::llama3;
   if (name == "longrope" || name == "su") return Kind::longrope;
   fail(ErrorCode::unsupported,
-       "{}: RoPE scaling of type \"{}\" is not known; known are default, linear, dynamic, yarn, "
+       "{}: RoPE scaling of type {} is not known; known are default, linear, dynamic, yarn, "
        "llama3 and longrope",
-       file, name);
+       file, printable(name));
 }
 
 int64_t Hyperparameters::layer_window(int64_t layer) const {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "models/layers/config_reader.h"
 
 namespace hasten::models {
@@ -101,8 +102,8 @@ ops::Activation read_activation(const JsonReader& read, ops::Activation fallback
   if (*name == "silu" || *name == "swish") return ops::Activation::silu;
   if (*name == "gelu_pytorch_tanh" || *name == "gelu_new") return ops::Activation::gelu_tanh;
   fail(ErrorCode::unsupported,
-       "{}: activation \"{}\" is not known; known are silu and gelu_pytorch_tanh", read.file(),
-       *name);
+       "{}: activation {} is not known; known are silu and gelu_pytorch_tanh", read.file(),
+       printable(*name));
 }
 
 void read_windows(const JsonReader& read, Hyperparameters& h) {
@@ -118,8 +119,8 @@ void read_windows(const JsonReader& read, Hyperparameters& h) {
   }
   for (const std::string& type : types) {
     if (type != "sliding_attention" && type != "full_attention") {
-      fail(ErrorCode::unsupported, "{}: layers of type \"{}\" are not supported", read.file(),
-           type);
+      fail(ErrorCode::unsupported, "{}: layers of type {} are not supported", read.file(),
+           printable(type));
     }
     h.layer_windowed.push_back(type == "sliding_attention");
   }
@@ -210,8 +211,8 @@ Hyperparameters read_hugging_face(const weights::Checkpoint& checkpoint, Hyperpa
   const JsonReader read = outer.nested("text_config").value_or(outer);
   if (const auto quantization = outer.nested("quantization_config")) {
     fail(ErrorCode::unsupported,
-         "{}: weights quantised by \"{}\" are not supported; use the original or a GGUF file",
-         outer.file(), quantization->text("quant_method").value_or("an unnamed method"));
+         "{}: weights quantised by {} are not supported; use the original or a GGUF file",
+         outer.file(), printable(quantization->text("quant_method").value_or("an unnamed method")));
   }
   bool bidirectional = false;
   read.read("use_bidirectional_attention", bidirectional);

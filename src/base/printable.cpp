@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Escaping for errors.
-#include "weights/printable.h"
+#include "base/printable.h"
 
 #include <fmt/format.h>
 
-namespace hasten::weights {
+namespace hasten {
 
 std::string printable(std::string_view text) {
   constexpr size_t kLongest = 80;
@@ -19,4 +19,4 @@ std::string printable(std::string_view text) {
   return result + (text.size() > kLongest ? "…\"" : "\"");
 }
 
-}  // namespace hasten::weights
+}  // namespace hasten

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace hasten::weights {
+namespace hasten {
 
 /// The text in quotes: bytes outside printable ASCII as \xNN, cut after 80.
 [[nodiscard]] std::string printable(std::string_view text);
 
-}  // namespace hasten::weights
+}  // namespace hasten
