@@ -267,6 +267,21 @@ TEST_F(ForwardTest, WindowsBecomeCacheGroups) {
   EXPECT_EQ(groups(wide, 256), (Groups{{128, 6}, {0, 1}}));
 }
 
+// The engine may serve less than it was asked for, when memory is short.
+TEST_F(ForwardTest, RopeScalingIsFixedByTheServedContext) {
+  std::string longrope = kLlama;
+  longrope.replace(longrope.rfind('}'), 1, R"(, "rope_scaling": {"rope_type": "longrope",
+      "original_max_position_embeddings": 32, "short_factor": [1.0, 1.1, 1.2, 1.3],
+      "long_factor": [1.5, 2.0, 3.0, 4.5]}})");
+  const weights::Checkpoint& checkpoint = open(longrope);
+  const auto logits = [&](int64_t asked, int64_t served) {
+    ModelSession session(checkpoint, {.context = asked}, ops::make_reference_backend(), served);
+    return session.logits(prompt(20));
+  };
+  EXPECT_EQ(logits(0, 32), logits(32, 32));
+  EXPECT_NE(logits(0, 32), logits(0, 64));
+}
+
 // transformers 5 writes the same in other words.
 TEST_F(ForwardTest, NewerConfigMeansTheSame) {
   const auto logits = [&](const std::string& config) {

@@ -54,7 +54,8 @@ class Model {
   virtual const ModelInfo& info() const = 0;
   virtual const std::vector<CacheGroup>& cache_groups() const = 0;
   /// Allocates activations for steps of up to these sizes, here and in the backend, so that no
-  /// step allocates. Called once, before the first forward.
+  /// step allocates, and fixes the RoPE scalings that depend on the length (dynamic NTK, LongRoPE)
+  /// by max_context, the tokens that a sequence may reach. Called once, before the first forward.
   virtual void reserve(int64_t max_tokens, int64_t max_sequences, int64_t max_context) = 0;
   /// Bytes that reserve would take.
   virtual int64_t activation_bytes(int64_t max_tokens, int64_t max_sequences) const = 0;
@@ -67,7 +68,7 @@ class Model {
 using Progress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 
 struct LoadOptions {
-  /// Tokens that a sequence may reach; 0: the model's own. Some RoPE scalings depend on it.
+  /// Tokens that a sequence may reach; 0: the model's own. Wider windows are none.
   int64_t context = 0;
   Progress progress = {};  // may be empty
 };

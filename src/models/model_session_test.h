@@ -21,10 +21,13 @@ class ModelSession {
   static constexpr int64_t kMaxTokens = 512;
   static constexpr int64_t kBlockSize = 16;
 
+  /// `served`: tokens that a sequence may reach, 0 for those of the options, or the model's own.
   ModelSession(const weights::Checkpoint& checkpoint, const LoadOptions& options = {},
-               std::unique_ptr<ops::Backend> backend = ops::make_reference_backend())
+               std::unique_ptr<ops::Backend> backend = ops::make_reference_backend(),
+               int64_t served = 0)
       : backend_(std::move(backend)), model_(load_model(checkpoint, *backend_, options)) {
-    model_->reserve(kMaxTokens, 4, kMaxTokens);
+    if (served == 0) served = options.context;
+    model_->reserve(kMaxTokens, 4, served > 0 ? served : model_->info().max_context);
     for (const CacheGroup& group : model_->cache_groups()) {
       caches_.push_back(backend_->make_kv_cache({.num_layers = group.num_layers,
                                                  .num_blocks = kNumBlocks,

@@ -64,6 +64,7 @@ class Decoder final : public Model {
 
   void load_ends(WeightLoader& load, const DecoderStyle& style, const std::string& file);
   void load_layers(WeightLoader& load, const DecoderStyle& style);
+  void add_rope(const RopeFrequencies& rope);
   LayerCache place_in_cache(int64_t layer);
   void describe(const BuildInput& input, const WeightLoader& load);
   int64_t staged_logits(int64_t max_sequences) const;
@@ -104,7 +105,7 @@ Decoder::Decoder(const BuildInput& input, const DecoderStyle& style)
             .kv_dim = h_.num_kv_heads * h_.head_dim,
             .ffn_dim = h_.ffn_dim,
             .rotary_dim = h_.rotary_dim,
-            .num_ropes = ropes_.size()};
+            .num_ropes = h_.window_rope_base > 0 ? size_t{2} : size_t{1}};
   describe(input, load);
 }
 
@@ -122,12 +123,6 @@ void Decoder::load_ends(WeightLoader& load, const DecoderStyle& style, const std
 }
 
 void Decoder::load_layers(WeightLoader& load, const DecoderStyle& style) {
-  const auto add_rope = [&](const RopeFrequencies& rope) {
-    ropes_.push_back({load.upload(rope.inv_freq), rope.magnitude});
-  };
-  add_rope(stretched_rope(h_, context_));
-  if (h_.window_rope_base > 0) add_rope(plain_rope(h_.window_rope_base, h_.rotary_dim));
-
   for (int64_t layer = 0; layer < h_.num_layers; ++layer)
     layers_.emplace_back(load, layer, h_, style, place_in_cache(layer));
 }
@@ -177,10 +172,17 @@ int64_t Decoder::activation_bytes(int64_t max_tokens, int64_t max_sequences) con
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
+void Decoder::add_rope(const RopeFrequencies& rope) {
+  ropes_.push_back({upload(backend_, rope.inv_freq), rope.magnitude});
+}
+
 void Decoder::reserve(int64_t max_tokens, int64_t max_sequences, int64_t max_context) {
   HASTEN_CHECK(max_tokens > 0 && max_sequences > 0 && max_context > 0);
   max_tokens_ = max_tokens;
   max_sequences_ = max_sequences;
+  ropes_.clear();
+  add_rope(stretched_rope(h_, max_context));
+  if (h_.window_rope_base > 0) add_rope(plain_rope(h_.window_rope_base, h_.rotary_dim));
   arena_ = backend_.allocate(DType::f32, {Activations::arena_size(sizes_, max_tokens)});
   if (staged_logits(max_sequences) > 0)
     staging_ = backend_.allocate(DType::f32, {max_sequences, info_.vocab_size});

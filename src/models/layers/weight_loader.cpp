@@ -42,6 +42,13 @@ void check_shape(const Tensor& tensor, std::string_view name, const Shape& wante
 
 }  // namespace
 
+ops::DeviceTensor upload(ops::Backend& backend, const std::vector<float>& values) {
+  const Shape shape{static_cast<int64_t>(values.size())};
+  ops::DeviceTensor result = backend.allocate(DType::f32, shape);
+  backend.upload(Tensor(values.data(), DType::f32, shape), result.view);
+  return result;
+}
+
 std::vector<float> decode_vector(const Tensor& tensor, std::string_view name, int64_t size,
                                  const std::string& file) {
   check_shape(tensor, name, Shape{size}, file);
@@ -114,7 +121,7 @@ Linear WeightLoader::linear(const LinearSource& source) {
     const std::vector<float> values =
         decode_vector(*tensor, bias, file_rows, checkpoint_.path().string());
     const auto begin = values.begin() + source.first_row;
-    result.bias = upload({begin, begin + source.out_features});
+    result.bias = upload(backend_, {begin, begin + source.out_features});
     num_parameters_ += source.out_features;
   }
   return result;
@@ -141,14 +148,7 @@ ops::DeviceTensor WeightLoader::norm(const TensorName& name, int64_t layer, int6
       decode_vector(require(wanted), wanted, size, checkpoint_.path().string());
   for (float& value : values) value += offset;
   num_parameters_ += size;
-  return upload(values);
-}
-
-ops::DeviceTensor WeightLoader::upload(const std::vector<float>& values) {
-  const Shape shape{static_cast<int64_t>(values.size())};
-  ops::DeviceTensor result = backend_.allocate(DType::f32, shape);
-  backend_.upload(Tensor(values.data(), DType::f32, shape), result.view);
-  return result;
+  return upload(backend_, values);
 }
 
 void WeightLoader::count(const Tensor& tensor) {

@@ -58,8 +58,6 @@ class WeightLoader {
   /// A norm's weights on the device as f32 [size], `offset` added to each.
   [[nodiscard]] ops::DeviceTensor norm(const TensorName& name, int64_t layer, int64_t size,
                                        float offset);
-  /// Numbers of the program's own, uploaded: [values.size()] f32.
-  [[nodiscard]] ops::DeviceTensor upload(const std::vector<float>& values);
 
   /// Warns of tensors that nothing has asked for, which may mean a model of another structure.
   void finish();
@@ -88,6 +86,9 @@ class WeightLoader {
   int64_t matmul_elements_ = 0;
   int64_t bytes_per_token_ = 0;
 };
+
+/// The numbers on the device: [values.size()] f32.
+[[nodiscard]] ops::DeviceTensor upload(ops::Backend& backend, const std::vector<float>& values);
 
 /// The numbers of a one-dimensional tensor of `size`. Error{invalid_data} when its shape is
 /// another.
