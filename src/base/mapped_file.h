@@ -21,10 +21,8 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  const std::filesystem::path& path() const { return path_; }
 
  private:
-  std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };

@@ -79,7 +79,4 @@ struct LoadOptions {
 std::unique_ptr<Model> load_model(const weights::Checkpoint& checkpoint, ops::Backend& backend,
                                   const LoadOptions& options = {});
 
-/// Registry names of the families, for messages and `hasten doctor`.
-std::vector<std::string> known_families();
-
 }  // namespace hasten::models

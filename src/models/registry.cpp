@@ -97,10 +97,4 @@ std::unique_ptr<Model> load_model(const weights::Checkpoint& checkpoint, ops::Ba
                        .hyperparameters = h});
 }
 
-std::vector<std::string> known_families() {
-  std::vector<std::string> names;
-  for (const Family& family : families()) names.emplace_back(family.name);
-  return names;
-}
-
 }  // namespace hasten::models

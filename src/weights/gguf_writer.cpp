@@ -7,7 +7,6 @@
 #include <cstring>
 #include <system_error>
 #include <type_traits>
-#include <variant>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -27,14 +26,6 @@ void put(std::string& out, T value) {
 void put_string(std::string& out, std::string_view text) {
   put(out, uint64_t{text.size()});
   out.append(text);
-}
-
-// An integer of 64 bits in the width that its type has in a file.
-template <class T>
-void put_integer(std::string& out, ValueType type, T value) {
-  char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  out.append(bytes, static_cast<size_t>(value_type_bytes(type)));
 }
 
 template <class T>
@@ -104,35 +95,6 @@ void GgufWriter::set_i32s(std::string_view key, std::span<const int32_t> values)
 void GgufWriter::set_f32s(std::string_view key, std::span<const float> values) {
   begin_array(key, ValueType::f32, values.size());
   for (const float value : values) put(entries_, value);
-}
-
-void GgufWriter::set(std::string_view key, const Value& value) {
-  if (const auto* numbers = std::get_if<NumberArray>(&value.data)) {
-    const auto count = static_cast<int64_t>(numbers->bytes.size());
-    begin_array(key, numbers->element,
-                static_cast<size_t>(count / value_type_bytes(numbers->element)));
-    entries_.append(reinterpret_cast<const char*>(numbers->bytes.data()), numbers->bytes.size());
-  } else if (const auto* strings = std::get_if<std::vector<std::string_view>>(&value.data)) {
-    begin_array(key, ValueType::string, strings->size());
-    for (const std::string_view text : *strings) put_string(entries_, text);
-  } else if (const auto* text = std::get_if<std::string_view>(&value.data)) {
-    set_string(key, *text);
-  } else if (const auto* boolean = std::get_if<bool>(&value.data)) {
-    set_bool(key, *boolean);
-  } else {
-    begin_entry(key, value.type);
-    if (const auto* natural = std::get_if<uint64_t>(&value.data))
-      put_integer(entries_, value.type, *natural);
-    if (const auto* integer = std::get_if<int64_t>(&value.data))
-      put_integer(entries_, value.type, *integer);
-    if (const auto* real = std::get_if<double>(&value.data)) {
-      if (value.type == ValueType::f32) {
-        put(entries_, static_cast<float>(*real));
-      } else {
-        put(entries_, *real);
-      }
-    }
-  }
 }
 
 void GgufWriter::declare(std::string_view name, DType dtype, const Shape& shape) {

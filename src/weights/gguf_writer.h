@@ -39,8 +39,6 @@ class GgufWriter {
   void set_strings(std::string_view key, std::span<const std::string> values);
   void set_i32s(std::string_view key, std::span<const int32_t> values);
   void set_f32s(std::string_view key, std::span<const float> values);
-  /// A value as a reader gave it.
-  void set(std::string_view key, const Value& value);
 
   /// A tensor of `shape` (outermost extent first), whose rows are whole blocks.
   void declare(std::string_view name, DType dtype, const Shape& shape);
