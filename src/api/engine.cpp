@@ -93,12 +93,6 @@ Engine::Impl::Impl(const EngineOptions& options)
          "the tokenizer of {} has {} tokens and the model only {}; they do not belong together",
          checkpoint->path().string(), text->vocab_size(), loaded.vocab_size);
   }
-  if (options.context > loaded.max_context) {
-    log::warn(
-        "context {} is longer than the {} tokens that {} was trained for; answers may get "
-        "worse beyond them",
-        options.context, loaded.max_context, api::display_name(*checkpoint));
-  }
 
   engine::CoreOptions core;
   core.context = options.context;
