@@ -173,12 +173,6 @@ Rendered ChatTemplate::render_as_given(json::Value messages, const json::Value& 
       {.trusted = &tokens_, .untrusted = &variables, .is_trusted = is_known_role});
 }
 
-std::string_view default_template(DefaultTemplate kind) {
-  switch (kind) {
-    case DefaultTemplate::chatml:
-      return kChatMl;
-  }
-  return kChatMl;
-}
+std::string_view default_template() { return kChatMl; }
 
 }  // namespace hasten::text

@@ -60,9 +60,7 @@ class ChatTemplate {
   Capabilities capabilities_;
 };
 
-enum class DefaultTemplate { chatml };
-
-/// The source of a template for models that come without one.
-std::string_view default_template(DefaultTemplate kind = DefaultTemplate::chatml);
+/// The source of a template for models that come without one: ChatML.
+std::string_view default_template();
 
 }  // namespace hasten::text
