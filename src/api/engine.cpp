@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "engine/core.h"
 #include "engine/engine.h"
 #include "models/model.h"
 
@@ -23,8 +24,8 @@ namespace {
 // short enough (well under a second for 1B weights) that decodes beside it do not stall for long.
 constexpr int64_t kStepTokens = 512;
 constexpr int32_t kMaxBatch = 32;
-// Keys and values take this share of what is free once the weights are counted; the rest is for the
-// page cache, activations and everything else on the machine.
+// Keys and values take this share of what is free once weights and steps are counted; the rest is
+// for the page cache and everything else on the machine.
 constexpr double kFreeMemoryShare = 0.6;
 
 DType kv_dtype(const std::string& name, const models::ModelInfo& info) {
@@ -58,6 +59,23 @@ void check(const EngineOptions& options) {
     fail_param("step_tokens", "step_tokens {} is outside [0, {}]", options.step_tokens,
                kMaxStepTokens);
   }
+}
+
+/// Bytes for keys and values: those asked for, or a share of what steps leave of the memory.
+/// Error{resource_exhausted} when memory does not hold both.
+int64_t kv_cache_bytes(const models::Model& model, const engine::CoreOptions& core) {
+  const SystemMemory memory = measure_memory();
+  const int64_t step = engine::step_bytes(model, core);
+  const int64_t left = memory.available_bytes - step;
+  if (core.kv_cache_bytes > left && memory.total_bytes > 0) {
+    fail(ErrorCode::resource_exhausted,
+         "{} MiB of memory are available; steps of {} tokens and {} sequences take {} MiB, and {} "
+         "MiB are asked for keys and values; lower --step-tokens, --max-batch or --kv-cache",
+         memory.available_bytes >> 20, core.step_tokens, core.max_batch, step >> 20,
+         core.kv_cache_bytes >> 20);
+  }
+  if (core.kv_cache_bytes > 0) return core.kv_cache_bytes;
+  return static_cast<int64_t>(static_cast<double>(std::max<int64_t>(left, 0)) * kFreeMemoryShare);
 }
 
 }  // namespace
@@ -105,11 +123,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.max_batch = static_cast<int32_t>(std::min<int64_t>(core.max_batch, core.step_tokens));
   core.max_queue = options.max_queue;
   core.policy = options.policy;
-  if (core.kv_cache_bytes == 0) {
-    const int64_t available = measure_memory().available_bytes;
-    core.kv_cache_bytes = static_cast<int64_t>(
-        static_cast<double>(std::max<int64_t>(available, 0)) * kFreeMemoryShare);
-  }
+  core.kv_cache_bytes = kv_cache_bytes(*model, core);
   engine = std::make_unique<engine::Engine>(std::move(model), *backend, text, core);
 
   const engine::Capacity& capacity = engine->capacity();

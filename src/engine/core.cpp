@@ -39,15 +39,28 @@ void check_options(const CoreOptions& options) {
     fail_param("context", "--ctx is {}; it must not be negative", options.context);
 }
 
+int64_t logit_row_bytes(const models::Model& model) {
+  return model.info().vocab_size * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t max_prompt_logit_rows(const models::Model& model) {
+  return std::clamp<int64_t>(kMaxPromptLogitBytes / logit_row_bytes(model), 1, kMaxPromptLogits);
+}
+
 }  // namespace
+
+int64_t step_bytes(const models::Model& model, const CoreOptions& options) {
+  const int64_t logit_rows = options.max_batch + max_prompt_logit_rows(model);
+  return model.activation_bytes(options.step_tokens, options.max_batch) +
+         logit_rows * logit_row_bytes(model);
+}
 
 Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
            std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)
     : tokenizer_(std::move(tokenizer)) {
   check_options(options);
   const Policy& policy = find_policy(options.policy);
-  const int64_t num_logits_per_row = model->info().vocab_size;
-  vocab_size_ = std::min<int64_t>(num_logits_per_row, tokenizer_->vocab_size());
+  vocab_size_ = std::min<int64_t>(model->info().vocab_size, tokenizer_->vocab_size());
   for (int32_t id = 0; id < static_cast<int32_t>(vocab_size_); ++id)
     if (tokenizer_->is_end_of_generation(id)) eos_tokens_.push_back(id);
 
@@ -78,9 +91,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                             ? options.max_queue
                             : std::max<int64_t>(4 * int64_t{options.max_batch}, kMinQueue);
 
-  const int64_t row_bytes = num_logits_per_row * static_cast<int64_t>(sizeof(float));
-  const int64_t max_prompt_logits =
-      std::clamp<int64_t>(kMaxPromptLogitBytes / row_bytes, 1, kMaxPromptLogits);
+  const int64_t max_prompt_logits = max_prompt_logit_rows(*model);
   scheduler_ = std::make_unique<Scheduler>(SchedulerOptions{.block_size = options.block_size,
                                                             .step_tokens = options.step_tokens,
                                                             .max_batch = options.max_batch,

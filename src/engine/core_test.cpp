@@ -358,5 +358,17 @@ TEST(Core, TenThousandRandomRequestsLeaveNothingBehind) {
   EXPECT_EQ(stats.finished_stop + stats.finished_length + stats.finished_cancelled, 10'000);
 }
 
+TEST(StepBytes, CountsActivationsAndTheMostLogitsOfAStep) {
+  class Model final : public testing::FakeModel {
+   public:
+    using FakeModel::FakeModel;
+    int64_t activation_bytes(int64_t max_tokens, int64_t max_sequences) const override {
+      return 1000 * max_tokens + max_sequences;
+    }
+  };
+  const Model model(FakeModelOptions{.vocab_size = 100});
+  EXPECT_EQ(step_bytes(model, {.step_tokens = 8, .max_batch = 3}), 8003 + (3 + 64) * 100 * 4);
+}
+
 }  // namespace
 }  // namespace hasten::engine
