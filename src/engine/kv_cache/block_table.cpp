@@ -46,13 +46,6 @@ std::optional<std::pair<int32_t, int32_t>> BlockTable::share_prefix(const BlockT
   return std::pair(source.ids_[num_whole], ids_.back());
 }
 
-void BlockTable::clear() {
-  blocks_.clear();
-  ids_.clear();
-  num_held_ = 0;
-  num_released_ = 0;
-}
-
 bool BlockTable::covers(int64_t begin, int64_t end) const {
   if (end > static_cast<int64_t>(ids_.size()) * block_size_) return false;
   for (int64_t i = begin / block_size_; i * block_size_ < end; ++i)

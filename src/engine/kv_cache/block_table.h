@@ -30,7 +30,6 @@ class BlockTable {
   /// as (from, to). The pool must have a free block for that.
   [[nodiscard]] std::optional<std::pair<int32_t, int32_t>> share_prefix(const BlockTable& source,
                                                                         int64_t num_tokens);
-  void clear();
 
   /// Whether every block with a position in [begin, end) is here.
   bool covers(int64_t begin, int64_t end) const;

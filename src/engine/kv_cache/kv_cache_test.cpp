@@ -60,7 +60,7 @@ TEST(BlockTable, ExtendsByWholeBlocksAndAllOrNothing) {
   EXPECT_FALSE(table.extend(17));
   EXPECT_EQ(table.num_held(), 2);
   EXPECT_EQ(pool.num_free(), 1);
-  table.clear();
+  table = BlockTable(pool, 4);
   EXPECT_EQ(pool.num_free(), 3);
 }
 
@@ -96,7 +96,7 @@ TEST(BlockTable, SharesWholeBlocksAndCopiesThePartialOne) {
     EXPECT_FALSE(whole.share_prefix(source, 8));
     EXPECT_THAT(ids(whole), ElementsAre(0, 1));
     EXPECT_EQ(pool.ref_count(0), 3);
-    source.clear();
+    source = BlockTable(pool, 4);
     EXPECT_EQ(pool.ref_count(0), 2);
   }
   EXPECT_EQ(pool.num_free(), 8);
@@ -122,7 +122,7 @@ TEST(BlockTable, RandomOperationsNeitherLeakNorFreeTwice) {
         tables[at].release_before(draw(lengths[at] + 1));
         break;
       case 2:
-        tables[at].clear();
+        tables[at] = BlockTable(pool, 4);
         lengths[at] = 0;
         break;
       default:
