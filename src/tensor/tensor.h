@@ -72,13 +72,6 @@ class Tensor {
   std::byte* row(int64_t index) const {
     return static_cast<std::byte*>(data_) + index * row_bytes();
   }
-  /// The elements as T; Error{internal} when T has another size than the type.
-  template <class T>
-  T* as() const {
-    HASTEN_CHECK(!info(dtype_).quantized &&
-                 info(dtype_).block_bytes == static_cast<int32_t>(sizeof(T)));
-    return static_cast<T*>(data_);
-  }
   float* f32() const {
     HASTEN_CHECK(dtype_ == DType::f32);
     return static_cast<float*>(data_);
