@@ -18,8 +18,8 @@
 namespace hasten {
 
 struct EngineOptions {
-  std::filesystem::path model;   // .gguf file, its first shard, or a Hugging Face folder; empty:
-                                 // the demonstration model inside the library
+  std::filesystem::path model = {};  // .gguf file, its first shard, or a Hugging Face folder;
+                                     // empty: the demonstration model inside the library
   std::string devices = "auto";  // "auto", "cpu", or "reference" (the slow, exact truth)
   int32_t threads = 0;           // CPU workers; 0: one per physical core
   int64_t context = 0;  // tokens that one sequence may reach; 0: the model's own, as memory allows
@@ -30,8 +30,8 @@ struct EngineOptions {
   int32_t max_batch = 0;         // sequences in a step at most; 0: chosen for the device
   int64_t max_queue = 0;         // requests that may wait; 0: 4 * max_batch, at least 256
   std::string policy = "fcfs";   // order of the queue
-  std::function<void(std::string_view stage, double fraction)>
-      progress;  // while loading; may be empty
+  std::function<void(std::string_view stage, double fraction)> progress =
+      {};  // while loading; may be empty
 };
 
 struct ModelInfo {
