@@ -17,8 +17,8 @@ struct Machine {
   int64_t available_bytes = 0;    // of it, that can be had now without swapping
 };
 
-/// Looks at the machine; milliseconds. Any thread. Error{invalid_argument} when HASTEN_CPU_ISA names
-/// an instruction set that it has not.
+/// Looks at the machine; milliseconds. Any thread. Error{invalid_argument} when HASTEN_CPU_ISA
+/// names an instruction set that it has not.
 Machine describe_machine();
 
 /// Measured peaks, with the given number of threads.

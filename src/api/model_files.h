@@ -15,8 +15,8 @@ namespace hasten::api {
 /// Opens `path`; empty: the demonstration model built into the library. Throws Error.
 std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::path& path);
 
-/// What clients call the model: general.name, or the name of the file or folder. Valid UTF-8 without
-/// control characters.
+/// What clients call the model: general.name, or the name of the file or folder. Valid UTF-8
+/// without control characters.
 std::string display_name(const weights::Checkpoint& checkpoint);
 
 /// The tokenizer's description from GGUF metadata, tokenizer.json or tokenizer.model.
