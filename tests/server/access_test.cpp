@@ -109,7 +109,6 @@ TEST(ConstantTimeTest, ComparesWholeStrings) {
 TEST_F(AccessTest, WritesMetricsUnderTheNamesOfVllm) {
   chat("hi");
   chat("hi", R"(, "temperature": -1)");
-  const std::string text = get("/metrics").body;
   for (const char* line :
        {"vllm:num_requests_running{model_name=\"fake\"} 0", "vllm:num_requests_waiting{",
         "vllm:kv_cache_usage_perc{", "vllm:prompt_tokens_total{model_name=\"fake\"} 5",
@@ -120,6 +119,12 @@ TEST_F(AccessTest, WritesMetricsUnderTheNamesOfVllm) {
         "vllm:request_queue_time_seconds_sum{", "vllm:request_prefill_time_seconds_sum{",
         "vllm:request_decode_time_seconds_sum{",
         "hasten:rejections_total{reason=\"invalid_request\"} 1"}) {
+    // A request is counted when its engine is done with it, a moment after its last byte was read.
+    std::string text = get("/metrics").body;
+    for (int i = 0; i < 500 && text.find(line) == std::string::npos; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      text = get("/metrics").body;
+    }
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
 }
