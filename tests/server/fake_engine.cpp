@@ -216,12 +216,12 @@ Generation& Generation::operator=(Generation&& other) noexcept {
 Generation::~Generation() {
   if (!state_) return;
   const std::lock_guard lock(state_->mutex);
-  state_->cancelled = true;
+  if (!state_->ended) state_->cancelled = true;
   state_->sink = [](const Chunk&) {};
 }
 void Generation::cancel() {
   const std::lock_guard lock(state_->mutex);
-  state_->cancelled = true;
+  if (!state_->ended) state_->cancelled = true;
 }
 void Generation::wait() {
   std::unique_lock lock(state_->mutex);
