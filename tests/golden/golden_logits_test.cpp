@@ -67,6 +67,19 @@ double relative_error(std::span<const float> a, std::span<const T> b) {
   return std::sqrt(difference / norm);
 }
 
+/// Largest |a − b| over the largest |b|.
+template <class T>
+double largest_error(std::span<const float> a, std::span<const T> b) {
+  EXPECT_GE(a.size(), b.size());
+  double difference = 0;
+  double largest = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference = std::max(difference, std::abs(double{a[i]} - double{b[i]}));
+    largest = std::max(largest, std::abs(double{b[i]}));
+  }
+  return difference / largest;
+}
+
 class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
  protected:
   /// Worst relative error over the prompts of a golden file.
@@ -107,9 +120,9 @@ TEST_P(GoldenLogits, DemonstrationModelFolder) {
   EXPECT_LT(error, GetParam().exact ? 1e-4 : 1e-2);
 }
 
-// What quantising activations to 8 bits costs varies from token to token by a factor of three, so
-// the fast kernels are held to the mean over all tokens, and more loosely to the one recorded
-// token.
+// The one recorded token is held to the limit by its largest error, as kernels are. The norm of its
+// error is only printed: what quantising activations to 8 bits costs varies from token to token by
+// a factor of three, so that measure is held to its mean over all tokens.
 TEST_P(GoldenLogits, FifteenWeightFormats) {
   HASTEN_NEED_SHARED("models/formats/golden.json");
   const auto folder = shared_dir() / "models/formats";
@@ -134,14 +147,16 @@ TEST_P(GoldenLogits, FifteenWeightFormats) {
                                     std::span(truth).subspan(i * row, row)) /
               static_cast<double>(tokens.size());
     }
-    const double last =
-        relative_error<double>(last_row(logits, tokens.size()), numbers<double>(recorded));
-    std::printf("%-22s %-9s relative error %.2e at the recorded token, %.2e on average\n",
-                file.c_str(), GetParam().name.c_str(), last, mean);
+    const auto last = last_row(logits, tokens.size());
+    const auto expected = numbers<double>(recorded);
+    const double largest = largest_error<double>(last, expected);
+    std::printf("%-22s %-9s recorded token: largest error %.2e, norm %.2e; mean norm %.2e\n",
+                file.c_str(), GetParam().name.c_str(), largest,
+                relative_error<double>(last, expected), mean);
     const bool is_float =
         file.find("f32") != std::string::npos || file.find("f16") != std::string::npos;
-    EXPECT_LT(last, GetParam().exact ? 1e-4 : is_float ? 1e-2 : 3e-2) << file;
-    EXPECT_LT(mean, GetParam().exact ? 1e-6 : is_float ? 1e-2 : 2e-2) << file;
+    EXPECT_LT(largest, GetParam().exact ? 1e-4 : is_float ? 1e-2 : 2e-2) << file;
+    EXPECT_LT(mean, GetParam().exact ? 1e-6 : is_float ? 1e-2 : 1.25e-2) << file;
     ++formats;
   }
   EXPECT_EQ(formats, 15);
