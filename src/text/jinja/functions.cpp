@@ -83,35 +83,37 @@ Value joiner(Runtime& rt, Self, Given arguments) {
       rt.arena().make(Function{.name = "joiner", .native = join_next, .self = rt.list(state)}));
 }
 
-/// A cycler is a namespace: `current`, and two functions that move it through `items`.
-Value move_cycler(Runtime& rt, const Dict& cycler, bool restart) {
-  Value& position = *const_cast<Value*>(rt.find(cycler, "position"));
-  Value& current = *const_cast<Value*>(rt.find(cycler, "current"));
-  const List& items = *rt.find(cycler, "items")->list;
-  const Value before = current;
+/// What a cycler's functions share, out of the template's reach: the namespace that shows
+/// `current`, the items, and the position among them.
+enum CyclerState : size_t { kShown, kItems, kPosition };
+
+Value move_cycler(Runtime& rt, const List& state, bool restart) {
+  const List& items = *state.items[kItems].list;
+  Value& position = state.items[kPosition];
+  const Value before = items.items[position.integer];
   const auto next = (position.integer + 1) % static_cast<int64_t>(items.size);
   position = Value::of(restart ? int64_t{0} : next);
-  current = items.items[position.integer];
+  rt.set(*state.items[kShown].dict, rt.borrowed_text("current"), items.items[position.integer]);
   return restart ? Value::none() : before;
 }
-Value next_of_cycler(Runtime& rt, Self self, Given) { return move_cycler(rt, *self.dict, false); }
-Value reset_cycler(Runtime& rt, Self self, Given) { return move_cycler(rt, *self.dict, true); }
+Value next_of_cycler(Runtime& rt, Self self, Given) { return move_cycler(rt, *self.list, false); }
+Value reset_cycler(Runtime& rt, Self self, Given) { return move_cycler(rt, *self.list, true); }
 
 Value cycler(Runtime& rt, Self, Given arguments) {
   if (arguments.positional.empty()) rt.error("at least one item has to be provided");
-  const Value self = Value::of(rt.dict().dict, Kind::name_space);
-  const auto set = [&](std::string_view name, const Value& value) {
-    rt.set(*self.dict, rt.borrowed_text(name), value);
+  const Value shown = Value::of(rt.dict().dict, Kind::name_space);
+  const Value state[] = {shown, rt.list(arguments.positional), Value::of(int64_t{0})};
+  const Value self = rt.list(state);
+  const auto show = [&](std::string_view name, const Value& value) {
+    rt.set(*shown.dict, rt.borrowed_text(name), value);
   };
   const auto method = [&](std::string_view name, Native native) {
-    set(name, Value::of(rt.arena().make(Function{.name = name, .native = native, .self = self})));
+    show(name, Value::of(rt.arena().make(Function{.name = name, .native = native, .self = self})));
   };
-  set("items", rt.list(arguments.positional));
-  set("position", Value::of(int64_t{0}));
-  set("current", arguments.positional[0]);
+  show("current", arguments.positional[0]);
   method("next", next_of_cycler);
   method("reset", reset_cycler);
-  return self;
+  return shown;
 }
 
 constexpr NamedNative kTable[] = {

@@ -184,6 +184,19 @@ TEST(Provenance, TrustedVariablesAreTemplateText) {
   EXPECT_EQ(marked(render("{{ bos }}", {{"bos", "evil"}}, {{"bos", "ok"}})), "ok");
 }
 
+TEST(Cycler, KeepsItsStateOutOfReach) {
+  for (const char* odd : {"5", "-9", "none", "[]", "'x'", "9223372036854775807"}) {
+    std::string source = "{% set c = cycler('a', 'b') %}";
+    for (const char* name : {"items", "position", "pos", "current"})
+      source += std::string("{% set c.") + name + " = " + odd + " %}";
+    EXPECT_EQ(render(source + "{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}").text,
+              "abba")
+        << odd;
+    EXPECT_EQ(render(source + "{% set _ = c.next() %}{% set _ = c.reset() %}{{ c.current }}").text,
+              "a");
+  }
+}
+
 /// A limit is exceeded: the error says which.
 void expect_limit(const std::string& source, const char* limit, const json::Object& variables = {},
                   const Options& given = options()) {
