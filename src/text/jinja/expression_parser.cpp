@@ -128,7 +128,11 @@ const Expression* ExpressionParser::expression(bool conditional) {
   const Expression* value = binary(kOr);
   while (conditional && skip_name("if")) {
     const Expression* condition = binary(kOr);
-    const Expression* otherwise = skip_name("else") ? expression() : nullptr;
+    const Expression* otherwise = nullptr;
+    if (skip_name("else")) {
+      const Depth depth(*this);
+      otherwise = expression();
+    }
     value = make(Expression::Kind::conditional, {condition, value, otherwise});
   }
   return value;

@@ -302,6 +302,7 @@ TEST(Limits, SmallStackSuffices) {
     const std::string deep_expression = repeated("0 or 0 and 0 == 0 + 0 ~ 0 * 0 ** (", 199);
     expect_limit("{{ " + deep_expression + repeated(")", 199) + " }}", "depth");
     expect_limit("{{ " + repeated("[{'a': f(", 100) + repeated(")}]", 100) + " }}", "depth");
+    expect_limit("{{ " + repeated("0if[]else ", 25'000) + "1 }}", "depth");
     expect_limit("{{ " + repeated("x is in [", 300) + repeated("]", 300) + " }}", "depth");
     expect_limit(repeated("{% if 1 %}{% for a in b %}{% set a %}", 100), "depth");
     expect_limit(
