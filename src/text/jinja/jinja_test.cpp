@@ -282,6 +282,34 @@ TEST(Limits, DefaultTimeIsKept) {
   EXPECT_LT(elapsed, std::chrono::seconds(5));  // of the wall, on a busy machine
 }
 
+TEST(Limits, SearchesAreLinear) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string source =
+      "{% set a = ('a' * 1000) * 4000 %}"
+      "{% set b = ('a' * 1000) * 1000 ~ 'b' ~ ('a' * 1000) * 999 %}";
+  EXPECT_EQ(render(source + "{{ b in a }} {{ a.find(b) }} {{ a.rfind(b) }} {{ a.count(b) }}").text,
+            "False -1 -1 0");
+  EXPECT_EQ(render(source + "{% set t = a ~ b %}{{ t.find(b) }} {{ t.rfind(b) }} "
+                            "{{ t.split(b) | length }} {{ t.rsplit(b, 1)[0] | length }} "
+                            "{{ t.rpartition(b)[2] | length }} {{ t | replace(b, '') | length }}",
+                   {}, {},
+                   [] {
+                     Options wide = options();
+                     wide.limits.output_bytes *= 2;
+                     return wide;
+                   }())
+                .text,
+            "4000000 4000000 2 4000000 0 4000000");
+  EXPECT_EQ(
+      render(source + "{{ a.strip(('b' * 1000) * 3000 ~ 'a') | length }} "
+                      "{{ a | trim(('é' * 1000) * 1900) | length }} "
+                      "{{ (('ä' * 1000) * 2000).lstrip(('é' * 1000) * 1900 ~ 'ä') | length }}")
+          .text,
+      "0 4000000 0");
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(elapsed, std::chrono::seconds(20));  // of the wall, with sanitizers; else it is hours
+}
+
 TEST(Limits, StepsStopWithinTheTimeLimit) {
   // The step limit alone ends every loop; without sanitizers that takes tens of milliseconds.
   expect_limit(kForever, "limit", {}, Options{});

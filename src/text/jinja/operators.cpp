@@ -311,7 +311,7 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
       rt.error("'in <string>' requires a string, not '{}'", type_name(item));
     }
     rt.step(container.text->bytes.size());
-    return container.text->bytes.find(item.text->bytes) != std::string_view::npos;
+    return find_text(container.text->bytes, item.text->bytes) != std::string_view::npos;
   }
   if (container.kind == Kind::dict) return rt.find(*container.dict, item) != nullptr;
   for (const Value& element : iterate(rt, container)) {

@@ -3,6 +3,10 @@
 #include "text/jinja/strings.h"
 
 #include <algorithm>
+#include <bitset>
+#include <cstring>
+#include <string>
+#include <unordered_set>
 
 #include "text/jinja/case.h"
 #include "text/unicode.h"
@@ -31,13 +35,44 @@ Category category_at(std::string_view text, size_t at) {
 // The one letter whose lower case depends on its place in the word.
 constexpr uint32_t kSigma = 0x3A3, kFinalSigma = 0x3C2;
 
-bool is_stripped(std::string_view character, const std::string_view* characters) {
-  if (characters == nullptr) return is_space(decode_utf8(character).code_point);
-  for (size_t at = 0; at < characters->size(); at += char_length(*characters, at)) {
-    if (characters->substr(at, char_length(*characters, at)) == character) return true;
+/// The characters that a strip takes away.
+class StripSet {
+ public:
+  /// Null: white space.
+  explicit StripSet(const std::string_view* characters) : is_space_(characters == nullptr) {
+    if (is_space_) return;
+    for (size_t at = 0; at < characters->size();) {
+      const size_t length = char_length(*characters, at);
+      const uint32_t key = key_of(characters->substr(at, length));
+      if (key < ascii_.size()) {
+        ascii_.set(key);
+      } else {
+        others_.insert(key);
+      }
+      at += length;
+    }
   }
-  return false;
-}
+
+  bool contains(std::string_view character) const {
+    if (is_space_) return is_space(decode_utf8(character).code_point);
+    const uint32_t key = key_of(character);
+    return key < ascii_.size() ? ascii_.test(key) : others_.contains(key);
+  }
+
+ private:
+  /// The code point; beyond all of them, a byte that begins none.
+  static uint32_t key_of(std::string_view character) {
+    const Utf8Char decoded = decode_utf8(character);
+    return decoded.valid ? decoded.code_point : 0x110000U + static_cast<uint8_t>(character[0]);
+  }
+
+  bool is_space_;
+  std::bitset<128> ascii_;
+  std::unordered_set<uint32_t> others_;
+};
+
+// Up to here a search that starts anew at each place costs little: as many comparisons per byte.
+constexpr size_t kShortNeedle = 256;
 
 }  // namespace
 
@@ -65,17 +100,35 @@ bool is_space(uint32_t c) {
          c == 0x205F || c == 0x3000;
 }
 
+size_t find_text(std::string_view text, std::string_view needle, size_t from) {
+  if (needle.empty()) return from <= text.size() ? from : std::string_view::npos;
+  if (from >= text.size()) return std::string_view::npos;
+  const void* found =
+      ::memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+size_t find_last_text(Runtime& rt, std::string_view text, std::string_view needle) {
+  if (needle.size() <= kShortNeedle || needle.size() > text.size()) return text.rfind(needle);
+  rt.step(text.size() * 2);
+  const std::string reversed(text.rbegin(), text.rend());
+  const size_t at = find_text(reversed, std::string(needle.rbegin(), needle.rend()));
+  return at == std::string_view::npos ? at : text.size() - at - needle.size();
+}
+
 TextRange stripped(std::string_view text, const std::string_view* characters, bool left,
                    bool right) {
+  const StripSet set(characters);
   size_t begin = 0, end = text.size();
   while (left && begin < end) {
     const size_t length = char_length(text, begin);
-    if (!is_stripped(text.substr(begin, length), characters)) break;
+    if (!set.contains(text.substr(begin, length))) break;
     begin += length;
   }
   while (right && begin < end) {
     const size_t last = previous_char(text, end);
-    if (last < begin || !is_stripped(text.substr(last, end - last), characters)) break;
+    if (last < begin || !set.contains(text.substr(last, end - last))) break;
     end = last;
   }
   return {static_cast<int64_t>(begin), static_cast<int64_t>(end)};
@@ -137,7 +190,7 @@ Value replace_text(Runtime& rt, const Text& text, const Text& from, const Text& 
   size_t begin = 0;
   size_t search = 0;
   for (; count != 0; count -= count > 0) {
-    const size_t at = text.bytes.find(from.bytes, search);
+    const size_t at = find_text(text.bytes, from.bytes, search);
     if (at == std::string_view::npos) break;
     rt.step();
     out.append(text, begin, at);

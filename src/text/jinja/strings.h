@@ -17,6 +17,12 @@ int64_t count_chars(std::string_view text);
 size_t char_offset(std::string_view text, int64_t index);
 
 bool is_space(uint32_t code_point);  // str.isspace
+/// Where `needle` first begins at `from` or later, or npos. Linear in both, as the standard
+/// library's search is not.
+size_t find_text(std::string_view text, std::string_view needle, size_t from = 0);
+/// Where it begins last, or npos.
+size_t find_last_text(Runtime& rt, std::string_view text, std::string_view needle);
+
 /// Bytes [begin, end) that str.strip(characters) leaves; without `characters`, white space goes.
 TextRange stripped(std::string_view text, const std::string_view* characters, bool left,
                    bool right);

@@ -54,6 +54,7 @@ Value trim(Runtime& rt, Self self, Given arguments) {
   const Text& text = text_of(rt, self);
   rt.step(text.bytes.size());
   const std::string_view set = string_or(rt, characters, "");
+  rt.step(set.size());
   const TextRange kept = stripped(text.bytes, given(characters) ? &set : nullptr, true, true);
   return rt.slice(text, static_cast<size_t>(kept.begin), static_cast<size_t>(kept.end));
 }

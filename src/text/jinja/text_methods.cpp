@@ -35,6 +35,7 @@ Value strip(Runtime& rt, Self self, Given arguments) {
   rt.step(self.text->bytes.size());
   std::string_view set;
   if (given(characters)) set = string_argument(rt, *characters).bytes;
+  rt.step(set.size());
   const TextRange kept =
       stripped(self.text->bytes, given(characters) ? &set : nullptr, kLeft, kRight);
   return rt.slice(*self.text, static_cast<size_t>(kept.begin), static_cast<size_t>(kept.end));
@@ -90,7 +91,7 @@ void split_at(Parts& parts, std::string_view separator, int64_t max_splits) {
   const std::string_view bytes = parts.text.bytes;
   size_t begin = 0;
   for (; max_splits != 0; --max_splits) {
-    const size_t at = bytes.find(separator, begin);
+    const size_t at = find_text(bytes, separator, begin);
     if (at == kNowhere) break;
     parts.add(begin, at);
     begin = at + separator.size();
@@ -101,7 +102,7 @@ void split_at(Parts& parts, std::string_view separator, int64_t max_splits) {
 void split_at_from_right(Parts& parts, std::string_view separator, int64_t max_splits) {
   std::string_view rest = parts.text.bytes;
   for (; max_splits != 0; --max_splits) {
-    const size_t at = rest.rfind(separator);
+    const size_t at = find_last_text(parts.rt, rest, separator);
     if (at == kNowhere) break;
     parts.add(at + separator.size(), rest.size());
     rest = rest.substr(0, at);
@@ -156,7 +157,7 @@ Value partition(Runtime& rt, Self self, Given arguments) {
   const std::string_view bytes = self.text->bytes, sep = string_argument(rt, *separator).bytes;
   if (sep.empty()) rt.error("empty separator");
   rt.step(bytes.size());
-  const size_t at = kFromRight ? bytes.rfind(sep) : bytes.find(sep);
+  const size_t at = kFromRight ? find_last_text(rt, bytes, sep) : find_text(bytes, sep);
   Parts parts{rt, *self.text};
   if (at != kNowhere) {
     parts.add(0, at);
@@ -214,7 +215,7 @@ Value find(Runtime& rt, Self self, Given arguments) {
   const std::string_view needle = string_argument(rt, *what).bytes;
   const TextRange range = window(rt, *self.text, start, end);
   const std::string_view part = part_of(self.text->bytes, range);
-  const size_t at = kFromRight ? part.rfind(needle) : part.find(needle);
+  const size_t at = kFromRight ? find_last_text(rt, part, needle) : find_text(part, needle);
   if (at == kNowhere) {
     if (kRequired) rt.error("substring not found");
     return Value::of(int64_t{-1});
@@ -228,7 +229,8 @@ Value count(Runtime& rt, Self self, Given arguments) {
   const std::string_view part = part_of(self.text->bytes, window(rt, *self.text, start, end));
   if (needle.empty()) return Value::of(count_chars(part) + 1);
   int64_t found = 0;
-  for (size_t at = part.find(needle); at != kNowhere; at = part.find(needle, at + needle.size()))
+  for (size_t at = find_text(part, needle); at != kNowhere;
+       at = find_text(part, needle, at + needle.size()))
     ++found;
   return Value::of(found);
 }
