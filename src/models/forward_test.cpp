@@ -265,6 +265,12 @@ TEST_F(ForwardTest, WindowsBecomeCacheGroups) {
   wide.replace(wide.find("\"sliding_window\": 6"), 19, "\"sliding_window\": 128");
   EXPECT_EQ(groups(wide), (Groups{{0, 7}}));
   EXPECT_EQ(groups(wide, 256), (Groups{{128, 6}, {0, 1}}));
+  // Mistral's is 4096 where the file does not say.
+  std::string mistral = kLlama;
+  mistral.replace(mistral.find("Llama"), 5, "Mistral");
+  EXPECT_EQ(groups(mistral, 8192), (Groups{{4096, 2}}));
+  mistral.replace(mistral.rfind('}'), 1, R"(, "sliding_window": null})");
+  EXPECT_EQ(groups(mistral, 8192), (Groups{{0, 2}}));
 }
 
 // The engine may serve less than it was asked for, when memory is short.

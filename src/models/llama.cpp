@@ -6,13 +6,18 @@ namespace hasten::models {
 namespace {
 
 std::unique_ptr<Model> build(const BuildInput& input) {
+  BuildInput llama = input;
   DecoderStyle style;
   style.attention.qkv_bias = input.hyperparameters.qkv_bias;
-  // The converter to GGUF reorders the rows of Q and K, so that rotated pairs are neighbours as in
-  // the original checkpoints.
-  if (input.checkpoint.format() == weights::Checkpoint::Format::gguf)
+  if (input.checkpoint.format() == weights::Checkpoint::Format::gguf) {
+    // The converter to GGUF reorders the rows of Q and K, so that rotated pairs are neighbours as
+    // in the original checkpoints.
     style.attention.rope_layout = ops::RopeLayout::interleaved;
-  return make_decoder(input, style);
+  } else {
+    // LlamaForCausalLM has no window, whatever a config inherited; GGUF calls Mistral "llama" too.
+    llama.hyperparameters.window = 0;
+  }
+  return make_decoder(llama, style);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistral 7B and its kin (Jiang et al., 2023): Llama with a window in every layer, where the file
-// states one. Their GGUF files call themselves "llama".
+// Mistral 7B and its kin (Jiang et al., 2023): Llama with a window in every layer, unless the file
+// says null. Their GGUF files call themselves "llama".
 #include "models/family.h"
 
 namespace hasten::models {
@@ -9,6 +9,7 @@ Family mistral() {
   Hyperparameters defaults;
   defaults.norm_epsilon = 1e-6;
   defaults.rope_base = 10000.0;
+  defaults.window = 4096;  // what transformers' MistralConfig assumes
   return {.name = "mistral",
           .gguf_architectures = {},
           .hf_architectures = {"MistralForCausalLM"},
