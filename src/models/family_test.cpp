@@ -188,6 +188,7 @@ TEST_P(GgufTest, EqualsSafetensors) {
   const std::vector<float> expected = from_hf.logits(prompt());
   EXPECT_LT(relative_error(found, std::vector<double>(expected.begin(), expected.end())), 1e-5);
   EXPECT_EQ(from_gguf.model().info().num_parameters, from_hf.model().info().num_parameters);
+  EXPECT_EQ(from_gguf.model().info().max_context, from_hf.model().info().max_context);
 }
 
 TEST_P(FamilyTest, ChunkedEqualsWhole) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "models/layers/hyperparameters.h"
 #include "models/model.h"
 #include "models/model_session_test.h"
 #include "models/tiny_model_test.h"
@@ -230,6 +231,29 @@ TEST(Load, GgufErrorsNameTheKey) {
                 w.set_string("llama.rope.scaling.type", "spiral");
               }),
               HasSubstr("type \"spiral\""));
+}
+
+// Files of the first years name the factor otherwise, or not its type.
+TEST(Load, OldNamesOfLinearScalingAreRead) {
+  const auto scaling_of = [](const char* key, const char* type) {
+    const weights::TemporaryFolder folder;
+    const auto path = folder.path() / "old.gguf";
+    weights::GgufWriter writer(path);
+    write_sizes(writer);
+    writer.set_f32(std::string("llama.") + key, 4.0F);
+    if (type != nullptr) writer.set_string("llama.rope.scaling.type", type);
+    writer.finish();
+    Hyperparameters defaults;
+    defaults.rope_base = 10000.0;
+    return read_hyperparameters(*weights::open_checkpoint(path), defaults).rope_scaling;
+  };
+  for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
+    for (const char* type : {"linear", static_cast<const char*>(nullptr)}) {
+      EXPECT_EQ(scaling_of(key, type).kind, RopeScaling::Kind::linear) << key;
+      EXPECT_EQ(scaling_of(key, type).factor, 4.0) << key;
+    }
+  }
+  EXPECT_EQ(scaling_of("rope.scale_linear", "none").kind, RopeScaling::Kind::none);
 }
 
 TEST(Load, GgufRopeTensorsAreChecked) {

@@ -60,4 +60,7 @@ class ConfigReader {
 /// The kind of that name ("default" and "none" are none, "su" is longrope). Error{unsupported}.
 [[nodiscard]] RopeScaling::Kind rope_scaling_kind(std::string_view name, const std::string& file);
 
+/// The context that the scaling stretches the original one to; at least max_context.
+[[nodiscard]] int64_t stretched_context(const Hyperparameters& h);
+
 }  // namespace hasten::models

@@ -2,6 +2,8 @@
 // What is common to both formats of hyperparameters: bounds, derived values, consistency.
 #include "models/layers/hyperparameters.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/printable.h"
 #include "models/layers/config_reader.h"
@@ -74,6 +76,12 @@ RopeScaling::Kind rope_scaling_kind(std::string_view name, const std::string& fi
        "{}: RoPE scaling of type {} is not known; known are default, linear, dynamic, yarn, "
        "llama3 and longrope",
        file, printable(name));
+}
+
+int64_t stretched_context(const Hyperparameters& h) {
+  const double context =
+      static_cast<double>(h.rope_scaling.original_context) * h.rope_scaling.factor;
+  return std::max(h.max_context, static_cast<int64_t>(std::min(context, double{kMaxContext})));
 }
 
 int64_t Hyperparameters::layer_window(int64_t layer) const {

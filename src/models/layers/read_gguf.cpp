@@ -82,10 +82,13 @@ void read_rope(const GgufReader& read, const weights::Checkpoint& checkpoint, Hy
          read.file());
   }
 
-  // Files of the first years have a factor without a type, and mean linear.
+  // Files of the first years have a factor without a type, and mean linear; the first of all under
+  // another name.
+  const bool is_old = read.has("rope.scale_linear") && !read.has("rope.scaling.factor");
+  const std::string_view factor = is_old ? "rope.scale_linear" : "rope.scaling.factor";
   if (const auto type = read.text("rope.scaling.type"))
     scaling.kind = rope_scaling_kind(*type, read.file());
-  else if (read.has("rope.scaling.factor"))
+  else if (read.has(factor))
     scaling.kind = RopeScaling::Kind::linear;
   if (!longs.empty()) {
     scaling.kind = RopeScaling::Kind::longrope;
@@ -103,7 +106,7 @@ void read_rope(const GgufReader& read, const weights::Checkpoint& checkpoint, Hy
         static_cast<double>(h.max_context) / static_cast<double>(scaling.original_context);
   } else {
     scaling.factor = 0.0;  // required
-    read.read("rope.scaling.factor", scaling.factor, 1.0, kMaxRopeFactor);
+    read.read(factor, scaling.factor, 1.0, kMaxRopeFactor);
   }
   read.read("rope.scaling.yarn_beta_fast", scaling.beta_fast, 1e-3, kMaxRopeFactor);
   read.read("rope.scaling.yarn_beta_slow", scaling.beta_slow, 1e-3, kMaxRopeFactor);
@@ -113,6 +116,7 @@ void read_rope(const GgufReader& read, const weights::Checkpoint& checkpoint, Hy
     if (scaling.kind == RopeScaling::Kind::yarn)
       scaling.attention_factor *= 1.0 + 0.1 * std::log(scaling.factor);
   }
+  if (scaling.kind == RopeScaling::Kind::yarn) h.max_context = stretched_context(h);
 }
 
 }  // namespace

@@ -176,9 +176,7 @@ void read_rope_scaling(const JsonReader& read, const JsonReader& config, Hyperpa
   // scaling files disagree (Gemma 3 states the one after it), so there it is taken as it is.
   if (scaling.kind == RopeScaling::Kind::yarn ||
       (scaling.kind == RopeScaling::Kind::longrope && !says_original)) {
-    const double context = static_cast<double>(scaling.original_context) * scaling.factor;
-    h.max_context =
-        std::max(h.max_context, static_cast<int64_t>(std::min(context, double{kMaxContext})));
+    h.max_context = stretched_context(h);
   }
 }
 
