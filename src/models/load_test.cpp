@@ -96,6 +96,7 @@ TEST(Load, WrongShapeIsNamedWithFoundAndWanted) {
   EXPECT_THAT(reshape("model.layers.1.input_layernorm.weight", {31}), HasSubstr("must be [32]"));
   EXPECT_THAT(reshape("model.layers.1.input_layernorm.weight", {1, 32}), HasSubstr("must be [32]"));
   EXPECT_THAT(reshape("model.embed_tokens.weight", {61, 33}), HasSubstr("rows of 32"));
+  EXPECT_THAT(reshape("model.embed_tokens.weight", {0, 32}), HasSubstr("1 to 16777216 rows"));
   EXPECT_THAT(reshape("model.embed_tokens.weight", {60, 32}),
               HasSubstr("60 rows for a vocabulary of 61"));
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "models/layers/hyperparameters.h"
 #include "quant/codec.h"
 
@@ -102,8 +103,8 @@ const Tensor& WeightLoader::matrix(const TensorName& name, int64_t layer, int64_
 const Tensor& WeightLoader::table(const TensorName& name, int64_t columns) {
   const std::string wanted = file_name(name, 0, ".weight");
   const Shape& shape = require(wanted).shape();
-  if (shape.rank() != 2 || shape[1] != columns || shape[0] > kMaxVocab) {
-    fail(ErrorCode::invalid_data, "{}: tensor {} is {}; it must have at most {} rows of {}",
+  if (shape.rank() != 2 || shape[1] != columns || shape[0] < 1 || shape[0] > kMaxVocab) {
+    fail(ErrorCode::invalid_data, "{}: tensor {} is {}; it must have 1 to {} rows of {}",
          checkpoint_.path().string(), wanted, shape.to_string(), kMaxVocab, columns);
   }
   return matrix(name, 0, shape[0], columns);
@@ -173,7 +174,7 @@ void WeightLoader::finish() {
   }
   if (unused > 0) {
     log::warn("{}: {} tensors are not used, {} the first of them; is it of another structure?",
-              checkpoint_.path().string(), unused, first);
+              checkpoint_.path().string(), unused, printable(first));
   }
 }
 

@@ -48,7 +48,7 @@ class WeightLoader {
   /// what is missing, found or wanted.
   [[nodiscard]] const Tensor& matrix(const TensorName& name, int64_t layer, int64_t rows,
                                      int64_t columns);
-  /// A table [any number of rows, columns].
+  /// A table [rows, columns] of at least one row.
   [[nodiscard]] const Tensor& table(const TensorName& name, int64_t columns);
   [[nodiscard]] Linear linear(const LinearSource& source);
   /// A matrix that both multiplies and embeds, or only multiplies.
