@@ -5,11 +5,11 @@
 build_packages=(
   g++ cmake ninja-build ccache mold
   libboost1.81-dev libboost-json1.81-dev libcli11-dev libfmt-dev libspdlog-dev
-  libhwloc-dev libssl-dev prometheus-cpp-dev
+  libhwloc-dev prometheus-cpp-dev
 )
 # To test, besides those above: frameworks, oracles, and a browser.
 test_packages=(
-  libgtest-dev libgmock-dev libbenchmark-dev clang-format
+  libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy
   libpcre2-dev libsentencepiece-dev sentencepiece python3 python3-jinja2 python3-numpy
   nodejs npm chromium curl
 )
