@@ -13,8 +13,10 @@
 #include "text/utf8.h"
 
 extern "C" {
+// The linker's names for the bytes of a file. NOLINTBEGIN(readability-identifier-naming)
 extern const unsigned char hasten_tiny_gguf[];
 extern const unsigned char hasten_tiny_gguf_end[];
+// NOLINTEND(readability-identifier-naming)
 }
 
 namespace hasten::api {

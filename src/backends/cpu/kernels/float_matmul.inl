@@ -160,11 +160,9 @@ inline void float_matmul(const FloatMatmulTask& task) {
     const int64_t num_rows = left < kPassRows ? left : kPassRows;
     int64_t tile = 0;
     for (; tile + kFloatGroups <= task.num_groups; tile += kFloatGroups) {
-      if constexpr (kKind == FloatKind::f32) {
+      if (kKind == FloatKind::f32 || num_rows <= kFloatDirectRows) {
         float_matmul_direct<kKind, kFloatGroups>(task, tile, row, num_rows);
-      } else if (num_rows <= kFloatDirectRows) {
-        float_matmul_direct<kKind, kFloatGroups>(task, tile, row, num_rows);
-      } else {
+      } else if constexpr (kKind != FloatKind::f32) {
         float_matmul_pass<kKind>(task, tile, row, num_rows);
       }
     }
