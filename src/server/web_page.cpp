@@ -9,9 +9,11 @@
 #include "server/handlers.h"
 
 // The bytes of the files, placed by hasten_embed in CMakeLists.txt.
+// NOLINTBEGIN(bugprone-macro-parentheses): a name that is declared takes none.
 #define HASTEN_WEB_FILE(symbol)            \
   extern "C" const unsigned char symbol[]; \
   extern "C" const unsigned char symbol##_end[]
+// NOLINTEND(bugprone-macro-parentheses)
 HASTEN_WEB_FILE(hasten_web_index_html);
 HASTEN_WEB_FILE(hasten_web_style_css);
 HASTEN_WEB_FILE(hasten_web_app_js);
