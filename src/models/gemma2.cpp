@@ -1,31 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gemma 2 (Riviere et al., 2024): every other layer has a window, scores and logits are
 // soft-capped, both blocks are normalised before and after.
-#include <cmath>
-
 #include "models/family.h"
+#include "models/layers/gemma.h"
 
 namespace hasten::models {
 namespace {
 
-// Layers of Gemma 2 27B, the only size whose scores are scaled by dim / heads rather than by the
-// size of a head; GGUF files do not say so, and their readers tell it by this number.
 constexpr int64_t kLayersOf27B = 46;
 
 std::unique_ptr<Model> build(const BuildInput& input) {
   BuildInput gemma = input;
-  Hyperparameters& h = gemma.hyperparameters;
-  DecoderStyle style;
-  style.post_norms = true;
-  style.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(h.dim)));
-  if (input.checkpoint.format() == weights::Checkpoint::Format::safetensors) {
-    // Weights of norms are stored as their distance from one; the converter to GGUF adds it.
-    style.norm_offset = 1.0F;
-    if (h.query_scalar == 0) h.query_scalar = 256.0;
-  } else if (h.query_scalar == 0 && h.num_layers == kLayersOf27B) {
-    h.query_scalar = static_cast<double>(h.dim) / static_cast<double>(h.num_heads);
-  }
-  return make_decoder(gemma, style);
+  gemma.hyperparameters = with_gemma_query_scalar(input, kLayersOf27B);
+  return make_decoder(gemma, gemma_style(input));
 }
 
 }  // namespace

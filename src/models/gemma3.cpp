@@ -2,31 +2,19 @@
 // Gemma 3 (Kamath et al., 2025), the text model, alone or out of a multimodal folder: five layers
 // with a window and their own RoPE base to one without, normalised heads of Q and K, and Gemma 2's
 // norms without its soft caps.
-#include <cmath>
-
 #include "models/family.h"
+#include "models/layers/gemma.h"
 
 namespace hasten::models {
 namespace {
 
-// Layers of Gemma 3 27B, the only size whose scores are scaled by dim / heads rather than by the
-// size of a head; GGUF files do not say so, and their readers tell it by this number.
 constexpr int64_t kLayersOf27B = 62;
 
 std::unique_ptr<Model> build(const BuildInput& input) {
   BuildInput gemma = input;
-  Hyperparameters& h = gemma.hyperparameters;
-  DecoderStyle style;
-  style.post_norms = true;
+  gemma.hyperparameters = with_gemma_query_scalar(input, kLayersOf27B);
+  DecoderStyle style = gemma_style(input);
   style.attention.qk_norm = true;
-  style.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(h.dim)));
-  if (input.checkpoint.format() == weights::Checkpoint::Format::safetensors) {
-    // Weights of norms are stored as their distance from one; the converter to GGUF adds it.
-    style.norm_offset = style.attention.norm_offset = 1.0F;
-    if (h.query_scalar == 0) h.query_scalar = 256.0;
-  } else if (h.query_scalar == 0 && h.num_layers == kLayersOf27B) {
-    h.query_scalar = static_cast<double>(h.dim) / static_cast<double>(h.num_heads);
-  }
   return make_decoder(gemma, style);
 }
 
