@@ -6,17 +6,16 @@
 
 namespace hasten {
 
-std::string printable(std::string_view text) {
-  constexpr size_t kLongest = 80;
+std::string printable(std::string_view text, size_t longest) {
   std::string result = "\"";
-  for (const char c : text.substr(0, kLongest)) {
+  for (const char c : text.substr(0, longest)) {
     if (c >= ' ' && c <= '~') {
       result += c;
     } else {
       result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     }
   }
-  return result + (text.size() > kLongest ? "…\"" : "\"");
+  return result + (text.size() > longest ? "…\"" : "\"");
 }
 
 }  // namespace hasten

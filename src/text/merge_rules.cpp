@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/printable.h"
 
 namespace hasten::text {
 
@@ -16,8 +17,8 @@ MergeTable merges_of_list(const std::vector<std::string>& merges, const Vocabula
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string_view merge = merges[rank];
     if (merge.size() > 2 * Vocabulary::kMaxTokenBytes || merge.find(' ', 1) >= merge.size() - 1) {
-      fail(ErrorCode::invalid_data, "merge {} is not two pieces with a space between them: {:.60}",
-           rank, merge);
+      fail(ErrorCode::invalid_data, "merge {} is not two pieces with a space between them: {}",
+           rank, printable(merge));
     }
     // Pieces may hold spaces themselves: the first cut that makes sense of the line is meant.
     for (size_t cut = merge.find(' ', 1); cut < merge.size() - 1; cut = merge.find(' ', cut + 1)) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -243,7 +244,7 @@ const PreTokenizer& find_pre_tokenizer(std::string_view name) {
     if (entry.name == name) return entry;
     known.append(known.empty() ? "" : ", ").append(entry.name);
   }
-  fail(ErrorCode::unsupported, "the pre-tokenizer \"{:.60}\" is not known; known are {}", name,
+  fail(ErrorCode::unsupported, "the pre-tokenizer {} is not known; known are {}", printable(name),
        known);
 }
 

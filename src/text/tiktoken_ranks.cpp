@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "text/tokenizer_spec.h"
 #include "text/vocabulary.h"
 
@@ -63,8 +64,8 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
     size_t rank = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rank);
     if (!bytes || error != std::errc() || end != number.data() + number.size()) {
-      fail(ErrorCode::invalid_data, "line {} of the rank file is not \"base64 rank\": {:.40}",
-           line_number, line);
+      fail(ErrorCode::invalid_data, "line {} of the rank file is not \"base64 rank\": {}",
+           line_number, printable(line));
     }
     if (rank != spec.tokens.size()) {
       fail(ErrorCode::invalid_data, "line {} of the rank file has rank {}; the next is {}",

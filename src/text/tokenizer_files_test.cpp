@@ -123,6 +123,27 @@ TEST(TokenizerJson, RefusesByName) {
       ErrorCode::invalid_data, "\"x\"");
 }
 
+// What a file says reaches terminals and logs only as text.
+TEST(TokenizerJson, EscapesWhatItQuotes) {
+  const auto refuse = [](std::string_view from, std::string_view to, ErrorCode code) {
+    expect_error(
+        [&] { return make_tokenizer(parse_tokenizer_json(changed(kByteLevel, from, to))); }, code,
+        R"(\x1b[2J)");
+  };
+  refuse("\"BPE\"", R"("\u001b[2J")", ErrorCode::unsupported);
+  refuse("\"TemplateProcessing\"", R"("\u001b[2J")", ErrorCode::unsupported);
+  refuse("\"he\": 2", R"("\u001b[2J": 1)", ErrorCode::invalid_data);
+  refuse("\"he\": 2", R"("\u001b[2J": -1)", ErrorCode::invalid_data);
+  refuse("[\"h e\"]", R"(["\u001b[2J"])", ErrorCode::invalid_data);
+  expect_error(
+      [] {
+        return parse_tokenizer_json(kByteLevel, R"({"added_tokens_decoder": {"\u001b[2J": 1}})");
+      },
+      ErrorCode::invalid_data, R"(\x1b[2J)");
+  expect_error([] { return parse_tiktoken_ranks("\x1b[2J\n", "gpt-2"); }, ErrorCode::invalid_data,
+               R"(\x1b[2J)");
+}
+
 TEST(SentencePieceModel, RefusesByName) {
   const auto refuse = [](std::string_view bytes, ErrorCode code, std::string_view words) {
     expect_error([&] { return make_tokenizer(parse_sentencepiece_model(bytes)); }, code, words);

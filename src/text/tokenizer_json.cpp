@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string>
 
+#include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_json_pipeline.h"
 #include "text/tokenizer_spec.h"
@@ -67,8 +68,8 @@ class VocabularyReader {
       int32_t id = -1;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
       if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= max_id_) {
-        fail(ErrorCode::invalid_data, "tokenizer_config.json: added token \"{:.20}\" is no id",
-             std::string_view(key.data(), key.size()));
+        fail(ErrorCode::invalid_data, "tokenizer_config.json: added token {} is no id",
+             printable({key.data(), key.size()}));
       }
       if (!is_present(id)) read_added_token(as_object(token, "added_tokens_decoder"), id);
     }
@@ -99,8 +100,8 @@ class VocabularyReader {
       present_.resize(i + 1);
     }
     if (present_[i] && spec_.tokens[i] != text) {
-      fail(ErrorCode::invalid_data, "tokenizer.json: id {} is \"{:.60}\" and also \"{:.60}\"", id,
-           spec_.tokens[i], text);
+      fail(ErrorCode::invalid_data, "tokenizer.json: id {} is {} and also {}", id,
+           printable(spec_.tokens[i]), printable(text));
     }
     present_[i] = true;
     spec_.tokens[i] = text;
@@ -158,8 +159,8 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   const json::Object& model = as_object(field(root, "model"), "model");
   const json::Value& type = field(model, "type");
   if (!type.is_null() && as_string(type, "model.type") != "BPE") {
-    fail(ErrorCode::unsupported, "tokenizer.json: models of type \"{:.40}\" are not supported",
-         as_string(type, "model.type"));
+    fail(ErrorCode::unsupported, "tokenizer.json: models of type {} are not supported",
+         printable(as_string(type, "model.type")));
   }
   json::Value config_file = json::Object();
   if (!tokenizer_config_json.empty()) {

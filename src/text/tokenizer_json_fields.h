@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace hasten::text {
 
@@ -19,7 +20,7 @@ inline const json::Value& field(const json::Object& object, std::string_view nam
 }
 
 [[noreturn]] inline void fail_field(std::string_view name, std::string_view wanted) {
-  fail(ErrorCode::invalid_data, "tokenizer.json: \"{}\" is not {}", name, wanted);
+  fail(ErrorCode::invalid_data, "tokenizer.json: {} is not {}", printable(name), wanted);
 }
 
 inline const json::Object& as_object(const json::Value& value, std::string_view name) {
@@ -51,8 +52,8 @@ inline bool as_bool(const json::Value& value, std::string_view name, bool when_a
 inline int32_t as_id(const json::Value& value, std::string_view name, int64_t limit) {
   const int64_t* id = value.if_int64();
   if (id == nullptr || *id < 0 || *id >= limit) {
-    fail(ErrorCode::invalid_data, "tokenizer.json: the id of \"{:.60}\" is not within [0, {})",
-         name, limit);
+    fail(ErrorCode::invalid_data, "tokenizer.json: the id of {} is not within [0, {})",
+         printable(name), limit);
   }
   return static_cast<int32_t>(*id);
 }

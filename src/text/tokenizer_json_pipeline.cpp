@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
 
 namespace hasten::text {
@@ -42,7 +43,9 @@ constexpr KnownExpression kExpressions[] = {
 };
 
 [[noreturn]] void fail_unsupported(std::string_view what, std::string_view value) {
-  fail(ErrorCode::unsupported, "tokenizer.json: {} \"{:.400}\" is not supported", what, value);
+  constexpr size_t kLongest = 400;  // an expression whole
+  fail(ErrorCode::unsupported, "tokenizer.json: {} {} is not supported", what,
+       printable(value, kLongest));
 }
 
 // The components of one that may be absent, single, or a Sequence, in order.
@@ -159,8 +162,8 @@ void read_segmentation(const json::Object& root, TokenizerSpec& spec) {
   }
   if (found.byte_level == found.replaces_spaces || (found.byte_level && spec.pre.empty())) {
     fail(ErrorCode::unsupported,
-         "tokenizer.json: neither byte-level nor SentencePiece-style BPE (pre_tokenizer {:.200})",
-         json::serialize(field(root, "pre_tokenizer")));
+         "tokenizer.json: neither byte-level nor SentencePiece-style BPE (pre_tokenizer {})",
+         printable(json::serialize(field(root, "pre_tokenizer")), 200));
   }
   spec.kind = found.byte_level ? TokenizerKind::bpe : TokenizerKind::spm;
 }

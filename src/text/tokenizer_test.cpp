@@ -256,6 +256,13 @@ TEST(HostileSpec, IsRefusedByName) {
   refuse([](auto& spec) { spec.eos = 264; }, "eos token 264");
   refuse([](auto& spec) { spec.bos = -2; }, "bos token -2");
   refuse([](auto& spec) { spec.pre = "gpt-5"; }, "\"gpt-5\" is not known; known are gpt-2");
+  refuse([](auto& spec) { spec.pre = "\x1b[2J"; }, R"("\x1b[2J" is not known)");
+  refuse(
+      [](auto& spec) {
+        spec.tokens[3] = "\x1b[2J";
+        spec.types[3] = 6;
+      },
+      R"(like <0x0A>: "\x1b[2J")");
   refuse([](auto& spec) { spec.merges.clear(); }, "no merges");
   refuse([](auto& spec) { spec.merges[1] = "nospace"; }, "merge 1");
   refuse([](auto& spec) { spec.merges[1] = ""; }, "merge 1");

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/printable.h"
 #include "text/utf8.h"
 
 namespace hasten::text {
@@ -124,8 +125,8 @@ void Vocabulary::append(std::string_view piece, TokenType type) {
   if (type == TokenType::byte) {
     const std::optional<uint8_t> byte = parse_byte_spelling(piece);
     if (!byte) {
-      fail(ErrorCode::invalid_data, "token {} is a byte but not written like <0x0A>: {:.20}", id,
-           piece);
+      fail(ErrorCode::invalid_data, "token {} is a byte but not written like <0x0A>: {}", id,
+           printable(piece));
     }
     bytes_.push_back(static_cast<char>(*byte));
     if (byte_tokens_[*byte] < 0) byte_tokens_[*byte] = id;
