@@ -190,7 +190,8 @@ Connection::Connection(asio::ip::tcp::socket socket, Context& context)
 
 Task<> Connection::run() {
   try {
-    while (keep_alive_) co_await serve_one();
+    // A stream may have promised another answer before the drain began.
+    while (keep_alive_ && !context_.draining) co_await serve_one();
     if (unread_) co_await linger();
   } catch (const std::exception& error) {
     // The socket's own failures are how clients leave.

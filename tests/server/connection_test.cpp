@@ -336,6 +336,22 @@ TEST_F(ConnectionTest, DrainsWithoutCuttingAnswers) {
   EXPECT_THROW(connect(), std::runtime_error);
 }
 
+TEST_F(ConnectionTest, DrainsThoughAnAnswerIsReadLate) {
+  fake_controls().step_us = 1;
+  options_.limits.output_bytes = 1 << 30;
+  HttpClient client = connect(4096);
+  const std::string body =
+      chat_body("count 1500", R"(,"stream":true,"logprobs":true,"top_logprobs":20)");
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(client.read_until("w0"));
+  ASSERT_TRUE(running_becomes(0));  // and the most of it still waits to be written
+  auto drained = std::async(std::launch::async, [&] { server_->shutdown(milliseconds(60'000)); });
+  std::this_thread::sleep_for(milliseconds(100));
+  // The head had promised to keep the connection, but nothing more may be asked on it.
+  EXPECT_TRUE(client.closed_within(20));
+}
+
 TEST_F(ConnectionTest, TellsClientsWhenTheDrainRunsOut) {
   server();
   auto answer =
