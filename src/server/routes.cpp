@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/ascii.h"
 #include "server/errors.h"
 #include "server/handlers.h"
 
@@ -75,7 +76,7 @@ HttpResponse preflight(std::string methods, std::string_view wanted_headers) {
 bool is_json(std::string_view content_type) {
   const std::string_view type = content_type.substr(0, content_type.find(';'));
   const std::size_t end = type.find_last_not_of(" \t");
-  const std::string_view bare = type.substr(0, end == std::string_view::npos ? 0 : end + 1);
+  const std::string bare = to_lower(type.substr(0, end == std::string_view::npos ? 0 : end + 1));
   return bare.empty() || bare == "application/json" || bare.ends_with("+json");
 }
 

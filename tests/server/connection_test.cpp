@@ -66,7 +66,7 @@ TEST_F(ConnectionTest, RefusesUnknownPathsMethodsAndTypes) {
   EXPECT_EQ(method.headers.at("allow"), "POST, OPTIONS");
   EXPECT_EQ(post("/v1/completions", "{}", "Content-Type: text/plain\r\n").status, 415);
   EXPECT_EQ(post("/v1/completions", R"({"prompt":"hi"})",
-                 "Content-Type: application/json; charset=utf-8\r\n")
+                 "Content-Type: Application/JSON; charset=utf-8\r\n")
                 .status,
             200);
   for (const HttpReply& reply : {get("/nowhere"), method}) {
