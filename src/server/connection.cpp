@@ -279,7 +279,21 @@ Task<std::optional<HttpRequest>> Connection::read_request() {
       constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       co_await asio::async_write(socket_, asio::buffer(kContinue), use_awaitable);
     }
-    co_await http::async_read(socket_, buffer_, parser, redirect_error(use_awaitable, error));
+    BodyShare share(context_);
+    parser.eager(true);
+    while (!error && !refusal && !parser.is_done()) {
+      co_await http::async_read_some(socket_, buffer_, parser,
+                                     redirect_error(use_awaitable, error));
+      try {
+        share.grow_to(std::ssize(parser.get().body()));
+      } catch (const Error& overload) {
+        refusal = to_api_error(overload);
+      }
+    }
+  }
+  if (refusal) {
+    co_await refuse(*refusal);
+    co_return std::nullopt;
   }
   if (error) {
     keep_alive_ = false;
@@ -411,6 +425,14 @@ Exchange::Exchange(Connection& connection, HttpRequest request, HeaderFields com
 
 Task<> Exchange::respond(HttpResponse response) {
   HASTEN_CHECK(status_ == 0);
+  BodyShare share(connection_.context_);
+  try {
+    share.grow_to(std::ssize(response.body));
+  } catch (const Error& overload) {
+    const ApiError error = to_api_error(overload);
+    connection_.context_.metrics.rejected(error.code);
+    response = error_response(error);
+  }
   status_ = response.status;
   co_await connection_.send(request_, response, common_headers_);
 }

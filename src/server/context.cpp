@@ -56,4 +56,18 @@ GenerationSlot::GenerationSlot(Context& context) : context_(context) {
 
 GenerationSlot::~GenerationSlot() { context_.generations.fetch_sub(1); }
 
+BodyShare::~BodyShare() { context_.body_bytes.fetch_sub(bytes_); }
+
+void BodyShare::grow_to(int64_t bytes) {
+  const int64_t more = bytes - bytes_;
+  const int64_t limit = context_.options.limits.bodies_bytes;
+  if (context_.body_bytes.fetch_add(more) + more > limit) {
+    context_.body_bytes.fetch_sub(more);
+    fail(ErrorCode::resource_exhausted,
+         "More than {} bytes of requests and answers are on their way already; try again soon.",
+         limit);
+  }
+  bytes_ = bytes;
+}
+
 }  // namespace hasten::server

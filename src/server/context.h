@@ -27,6 +27,7 @@ struct Context {
   Metrics metrics;
   std::atomic<bool> draining = false;
   std::atomic<int64_t> generations = 0;  // being answered now
+  std::atomic<int64_t> body_bytes = 0;   // held by BodyShares
 
   /// The name to show for a request that asked for `model`. Throws Error{not_found} for one that is
   /// not served.
@@ -46,6 +47,21 @@ class GenerationSlot {
 
  private:
   Context& context_;
+};
+
+/// A part of the memory that all bodies on their way share; given back when it is destroyed.
+class BodyShare {
+ public:
+  explicit BodyShare(Context& context) : context_(context) {}
+  ~BodyShare();
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+  /// Takes `bytes` in all. Throws Error{resource_exhausted} when that is more than others leave.
+  void grow_to(int64_t bytes);
+
+ private:
+  Context& context_;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace hasten::server

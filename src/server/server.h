@@ -32,6 +32,9 @@ struct Limits {
   int64_t connections = 4096;       // open at once; more are answered 503 and closed
   int64_t requests = 1024;          // generations at once, waiting ones too; HTTP 429
   int64_t output_bytes = 1 << 20;   // generated, but not yet read by the client: then it is cut
+  // Bodies of requests on their way in and of whole answers on their way out, all connections
+  // together; HTTP 429.
+  int64_t bodies_bytes = 512 << 20;
   std::chrono::milliseconds header_deadline{10'000};  // from a request's first byte to its body
   std::chrono::milliseconds body_deadline{60'000};    // for the whole body
   std::chrono::milliseconds idle_timeout{75'000};     // between two requests of a connection

@@ -130,6 +130,26 @@ TEST_F(ConnectionTest, LimitsBodies) {
   EXPECT_EQ(parse(chunked.body).at("error").at("code"), "body_too_large");
 }
 
+TEST_F(ConnectionTest, LimitsTheBodiesOfAllConnectionsTogether) {
+  options_.limits.bodies_bytes = 3000;
+  const std::string body = R"({"prompt":"hi"})" + std::string(2000, ' ');
+  const auto status = [&] { return post("/v1/completions", body).status; };
+  EXPECT_EQ(status(), 200);
+  {
+    HttpClient slow = connect();
+    slow.send(post_head("Content-Length: 2001\r\n") + std::string(2000, ' '));
+    int seen = 200;  // until the server has read those bytes
+    for (int i = 0; i < 500 && seen != 429; ++i) seen = status();
+    EXPECT_EQ(seen, 429);
+    EXPECT_EQ(get("/health").status, 200);
+  }
+  int seen = 429;  // until it has noticed that the client left
+  for (int i = 0; i < 500 && seen != 200; ++i) seen = status();
+  EXPECT_EQ(seen, 200);
+  EXPECT_EQ(chat("count 2000").status, 429);  // an answer counts, too
+  EXPECT_EQ(chat("hi").status, 200);
+}
+
 TEST_F(ConnectionTest, LetsTheRefusalOfALargeBodyArrive) {
   HttpClient client = connect();
   const std::string body(6 << 20, ' ');
