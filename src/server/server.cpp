@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/ascii.h"
 #include "server/connection.h"
 #include "server/context.h"
 
@@ -49,6 +50,15 @@ tcp::endpoint endpoint_of(const ServerOptions& options) {
   return {address, options.port};
 }
 
+void check_keys(const ServerOptions& options) {
+  for (const std::string& key : options.api_keys) {
+    // Such as an empty variable of the shell: no client could send it.
+    if (!is_visible(key) || key.empty()) {
+      fail_param("api_key", "an API key is empty or not of visible ASCII; no client could send it");
+    }
+  }
+}
+
 }  // namespace
 
 struct Server::Impl {
@@ -76,6 +86,7 @@ struct Server::Impl {
 };
 
 void Server::Impl::listen() {
+  check_keys(options);
   const tcp::endpoint wanted = endpoint_of(options);
   error_code error;
   acceptor.open(wanted.protocol(), error);

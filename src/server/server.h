@@ -66,7 +66,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   /// Listens, and returns when connections are accepted. Throws Error{invalid_argument} for a host
-  /// that is not an address of this machine, Error{io} when the port is taken.
+  /// that is not an address of this machine and for a key that no client could send, Error{io} when
+  /// the port is taken.
   void start();
   /// The port that is listened on, once started.
   uint16_t port() const;

@@ -49,6 +49,14 @@ TEST_F(AccessTest, HoldsEveryRouteToItsPolicy) {
   EXPECT_EQ(reply.headers.at("www-authenticate"), "Bearer");
 }
 
+TEST_F(AccessTest, RefusesKeysThatNobodyCanSend) {
+  for (const char* key : {"", "two words", "line\n", "schl\xC3\xBCssel"}) {
+    options_.api_keys = {"good", key};
+    server_ = nullptr;
+    EXPECT_THROW(server(), Error) << key;
+  }
+}
+
 TEST_F(AccessTest, NeedsNoKeyUnlessConfigured) {
   EXPECT_EQ(chat("hi").status, 200);
   EXPECT_EQ(get("/v1/models", "Authorization: Bearer anything\r\n").status, 200);
