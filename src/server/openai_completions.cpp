@@ -139,6 +139,9 @@ class CompletionWriter : public AnswerWriter {
     for (const TokenProbability& other : logprob.top) {
       top[token_name(engine_.token_bytes(other.token))] = finite_logprob(other.logprob);
     }
+    // The chosen token is always among them, so that there may be one more than was asked for.
+    top.emplace(token_name(engine_.token_bytes(logprob.chosen.token)),
+                finite_logprob(logprob.chosen.logprob));
     scored.logprobs.top_logprobs.push_back(std::move(top));
   }
 

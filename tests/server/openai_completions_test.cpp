@@ -61,6 +61,14 @@ TEST_F(CompletionsTest, EchoesThePromptWithItsLogprobs) {
   EXPECT_EQ(choice.at("logprobs").at("top_logprobs").at(1), parse(R"({"i": -0.5})"));
 }
 
+TEST_F(CompletionsTest, ChosenTokenIsAlwaysAmongTheTopOnes) {
+  const json::Value logprobs = complete(R"({"prompt": "hi", "logprobs": 0, "max_tokens": 1})")
+                                   .at("choices")
+                                   .at(0)
+                                   .at("logprobs");
+  EXPECT_EQ(logprobs.at("top_logprobs").at(0), parse(R"({"H": -0.5})"));
+}
+
 TEST_F(CompletionsTest, ScoresAPromptWithoutGenerating) {
   const json::Value body =
       complete(R"({"prompt": "hi", "echo": true, "logprobs": 0, "max_tokens": 0})");
