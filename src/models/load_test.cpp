@@ -229,6 +229,11 @@ TEST(Load, GgufErrorsNameTheKey) {
               AllOf(HasSubstr("unsupported"), HasSubstr("head_count_kv differs from layer")));
   EXPECT_THAT(gguf_error([](auto& w) {
                 write_sizes(w);
+                w.set_u32("llama.expert_count", 8);
+              }),
+              AllOf(HasSubstr("unsupported"), HasSubstr("mixtures of experts")));
+  EXPECT_THAT(gguf_error([](auto& w) {
+                write_sizes(w);
                 w.set_string("llama.rope.scaling.type", "spiral");
               }),
               HasSubstr("type \"spiral\""));

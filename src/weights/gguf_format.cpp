@@ -24,6 +24,16 @@ constexpr std::array<TypeNumber, 20> kTypeNumbers = {{
     {DType::i32, 26},    {DType::i64, 27},    {DType::f64, 28},  {DType::bf16, 30},
 }};
 
+struct UnreadType {
+  uint32_t number;
+  std::string_view name;
+};
+// The same enum's, of published files.
+constexpr UnreadType kUnreadTypes[] = {
+    {16, "iq2_xxs"}, {17, "iq2_xs"}, {18, "iq3_xxs"}, {19, "iq1_s"}, {21, "iq3_s"},
+    {22, "iq2_s"},   {29, "iq1_m"},  {34, "tq1_0"},   {35, "tq2_0"}, {39, "mxfp4"},
+};
+
 }  // namespace
 
 uint32_t ggml_type(DType dtype) {
@@ -39,6 +49,13 @@ std::optional<DType> dtype_of_ggml_type(uint32_t number) {
     if (entry.number == number) return entry.dtype;
   }
   return std::nullopt;
+}
+
+std::string unread_ggml_type(uint32_t number) {
+  for (const UnreadType& entry : kUnreadTypes) {
+    if (entry.number == number) return fmt::format("{} ({})", number, entry.name);
+  }
+  return std::to_string(number);
 }
 
 std::string known_ggml_types() {

@@ -26,6 +26,8 @@ inline constexpr std::string_view kGgufAlignmentKey = "general.alignment";
 [[nodiscard]] uint32_t ggml_type(DType dtype);
 /// The type of that number, or nullopt.
 [[nodiscard]] std::optional<DType> dtype_of_ggml_type(uint32_t number);
+/// "21 (iq3_s)", or the number alone: a type that is not read, for errors.
+[[nodiscard]] std::string unread_ggml_type(uint32_t number);
 /// "f32 (0), f16 (1), …": every type that is read, for errors.
 [[nodiscard]] std::string known_ggml_types();
 

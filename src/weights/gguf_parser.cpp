@@ -267,7 +267,7 @@ class GgufParser {
     const auto dtype = dtype_of_ggml_type(number);
     if (!dtype) {
       fail(ErrorCode::unsupported, "{}: tensor {} has type {}; known are {}", file_,
-           printable(name), number, known_ggml_types());
+           printable(name), unread_ggml_type(number), known_ggml_types());
     }
     return *dtype;
   }

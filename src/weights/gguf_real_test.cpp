@@ -155,7 +155,7 @@ TEST(GgufReal, RefusesATypeThatIsNotKnown) {
   } catch (const Error& error) {
     message = error.what();
   }
-  EXPECT_THAT(message, HasSubstr("has type 21; known are"));
+  EXPECT_THAT(message, HasSubstr("has type 21 (iq3_s); known are"));
 }
 
 }  // namespace

@@ -181,7 +181,7 @@ TEST(Gguf, SaysWhatIsWrong) {
        "is truncated: tensor \"w\" ends at byte"},
       {[](Image& i) { i.tensors[0].type = 2; }, "rows of 8 elements; q4_0 needs a multiple of 32"},
       {[](Image& i) { i.tensors[0].type = 21; },
-       "tensor \"w\" has type 21; known are f32 (0), f16"},
+       "tensor \"w\" has type 21 (iq3_s); known are f32 (0), f16"},
       {[](Image& i) { i.tensors[0].offset = 8; }, "has offset 8; wanted a multiple of 32"},
       {[](Image& i) { i.tensors[0].offset = uint64_t{1} << 62; }, "has offset 4611686018427387904"},
       {[](Image& i) { i.tensors.push_back(i.tensors[0]); }, "tensor \"w\" appears twice"},

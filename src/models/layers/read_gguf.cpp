@@ -123,6 +123,12 @@ void read_rope(const GgufReader& read, const weights::Checkpoint& checkpoint, Hy
 
 Hyperparameters read_gguf(const weights::Checkpoint& checkpoint, Hyperparameters h) {
   const GgufReader read(checkpoint);
+  int64_t num_experts = 0;  // Mixtral's files call themselves "llama"
+  read.read("expert_count", num_experts, 0, kMaxFfnDim);
+  if (num_experts > 0) {
+    fail(ErrorCode::unsupported, "{}: mixtures of experts are not supported; it has {}",
+         read.file(), num_experts);
+  }
   read.read("block_count", h.num_layers, 1, kMaxLayers);
   read.read("embedding_length", h.dim, 1, kMaxDim);
   read.read("feed_forward_length", h.ffn_dim, 1, kMaxFfnDim);
