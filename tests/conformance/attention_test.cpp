@@ -75,6 +75,16 @@ TEST_P(AttentionTest, HeadShapes) {
   }
 }
 
+// All that a file may ask for: no vector's multiple, and the largest.
+TEST_P(AttentionTest, OddHeadSizes) {
+  for (const int64_t head_dim : {8, 17, 24, 40, 100, 255, 512}) {
+    check({.num_kv_heads = random_.between(1, 3),
+           .heads_per_kv_head = random_.between(1, 5),
+           .head_dim = head_dim},
+          {random_load(40), {random_.between(1, 150), 1}, {random_.between(33, 100), 33}});
+  }
+}
+
 TEST_P(AttentionTest, StorageTypes) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     for (const int64_t head_dim : {64, 80}) {

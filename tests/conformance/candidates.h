@@ -41,7 +41,7 @@ inline constexpr ops::StepLimits kStepLimits{.max_tokens = 128,
                                              .max_features = 4096,
                                              .max_context = 4096,
                                              .max_heads = 64,
-                                             .max_head_dim = 256};
+                                             .max_head_dim = 512};
 
 /// Skips on a machine that lacks the candidate; seeds random inputs by run and test.
 class CandidateTest : public ::testing::Test {
