@@ -300,6 +300,12 @@ TEST_F(ForwardTest, NewerConfigMeansTheSame) {
                 "sliding_attention"], "rope_parameters": {
                 "full_attention": {"rope_type": "linear", "rope_theta": 500000.0, "factor": 8.0},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})")));
+  // What the new object leaves out stands where it stood before.
+  const auto base = [](const std::string& value) { return R"(, "rope_theta": )" + value; };
+  const std::string object = R"(, "rope_parameters": {"rope_type": "linear", "factor": 8.0)";
+  EXPECT_EQ(logits(gemma3(base("70.0") + object + "}")),
+            logits(gemma3(object + base("70.0") + "}")));
+  EXPECT_NE(logits(gemma3(base("70.0") + object + "}")), logits(gemma3(object + "}")));
 }
 
 }  // namespace

@@ -193,7 +193,8 @@ void read_rope(const JsonReader& config, Hyperparameters& h) {
       .read("partial_rotary_factor", rotary_share, 0.0, 1.0);
   h.rotary_dim = static_cast<int64_t>(static_cast<double>(h.head_dim) * rotary_share);
 
-  base.read("rope_theta", h.rope_base, kMinRopeBase, kMaxRopeBase);
+  (base.has("rope_theta") ? base : config)
+      .read("rope_theta", h.rope_base, kMinRopeBase, kMaxRopeBase);
   if (h.window_rope_base > 0) {
     config.read("rope_local_base_freq", h.window_rope_base, kMinRopeBase, kMaxRopeBase);
     if (sliding) sliding->read("rope_theta", h.window_rope_base, kMinRopeBase, kMaxRopeBase);
