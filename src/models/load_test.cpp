@@ -193,9 +193,10 @@ std::string gguf_error(const std::function<void(weights::GgufWriter&)>& write) {
   return load_error(*weights::open_checkpoint(path));
 }
 
-void write_sizes(weights::GgufWriter& writer, float epsilon = 1e-5F, uint32_t value_length = 8) {
+void write_sizes(weights::GgufWriter& writer, float epsilon = 1e-5F, uint32_t value_length = 8,
+                 uint32_t num_layers = 1) {
   writer.set_string("general.architecture", "llama");
-  writer.set_u32("llama.block_count", 1);
+  writer.set_u32("llama.block_count", num_layers);
   writer.set_u32("llama.embedding_length", 32);
   writer.set_u32("llama.feed_forward_length", 48);
   writer.set_u32("llama.context_length", 64);
@@ -260,6 +261,38 @@ TEST(Load, OldNamesOfLinearScalingAreRead) {
     }
   }
   EXPECT_EQ(scaling_of("rope.scale_linear", "none").kind, RopeScaling::Kind::none);
+}
+
+TEST(Load, GgufSaysWhichLayersHaveAWindow) {
+  const auto windows = [](const std::function<void(weights::GgufWriter&)>& write) {
+    const weights::TemporaryFolder folder;
+    const auto path = folder.path() / "windows.gguf";
+    weights::GgufWriter writer(path);
+    write_sizes(writer, 1e-5F, 8, 4);
+    writer.set_u32("llama.attention.sliding_window", 7);
+    write(writer);
+    writer.finish();
+    Hyperparameters defaults;
+    defaults.rope_base = 10000.0;
+    defaults.window_pattern = 4;
+    const Hyperparameters h = read_hyperparameters(*weights::open_checkpoint(path), defaults);
+    return std::vector<int64_t>{h.layer_window(0), h.layer_window(1), h.layer_window(2),
+                                h.layer_window(3)};
+  };
+  const std::string key = "llama.attention.sliding_window_pattern";
+  using ::testing::ElementsAre;
+  EXPECT_THAT(windows([](auto&) {}), ElementsAre(7, 7, 7, 0));
+  EXPECT_THAT(windows([&](auto& w) { w.set_u32(key, 2); }), ElementsAre(7, 0, 7, 0));
+  EXPECT_THAT(windows([&](auto& w) { w.set_u32(key, 0); }), ElementsAre(7, 7, 7, 7));
+  EXPECT_THAT(windows([&](auto& w) {
+                w.set_i32s(key, std::vector<int32_t>{0, 1, 1, 0});
+              }),
+              ElementsAre(0, 7, 7, 0));
+  EXPECT_THAT(gguf_error([&](auto& w) {
+                write_sizes(w);
+                w.set_i32s(key, std::vector<int32_t>{0, 1});
+              }),
+              HasSubstr("sliding_window_pattern has 2 elements for 1 layers"));
 }
 
 TEST(Load, GgufRopeTensorsAreChecked) {

@@ -22,17 +22,24 @@ class GgufReader final : public ConfigReader {
     if (!has(key)) return std::nullopt;
     return std::string(metadata_.get_string(shown(key)));
   }
+  bool is_array(std::string_view key) const {
+    const weights::Value* value = metadata_.find(shown(key));
+    return value != nullptr && value->type == weights::ValueType::array;
+  }
+  /// One for each layer; booleans are 0 or 1.
+  std::vector<int64_t> integers(std::string_view key) const {
+    return metadata_.get_i64s(shown(key), kMaxLayers);
+  }
 
  protected:
   /// Some files repeat a number for every layer; then all must be the same.
   int64_t integer(std::string_view key) const override {
-    const std::string name = shown(key);
-    if (metadata_.find(name)->type != weights::ValueType::array) return metadata_.get_i64(name);
-    const std::vector<int64_t> values = metadata_.get_i64s(name, kMaxLayers);
+    if (!is_array(key)) return metadata_.get_i64(shown(key));
+    const std::vector<int64_t> values = integers(key);
     if (values.empty() ||
         !std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; })) {
       fail(ErrorCode::unsupported, "{}: {} differs from layer to layer, which is not supported",
-           file(), name);
+           file(), shown(key));
     }
     return values[0];
   }
@@ -119,6 +126,20 @@ void read_rope(const GgufReader& read, const weights::Checkpoint& checkpoint, Hy
   if (scaling.kind == RopeScaling::Kind::yarn) h.max_context = stretched_context(h);
 }
 
+/// Which layers have a window is a period, of which the last layer sees everything, or a list.
+void read_windows(const GgufReader& read, Hyperparameters& h) {
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  h.use_window = true;  // the key is written only where windows are in use
+  read.read("attention.sliding_window", h.window, 0, kMaxContext);
+  if (!read.is_array(kPattern)) return read.read(kPattern, h.window_pattern, 0, kMaxLayers);
+  const std::vector<int64_t> windowed = read.integers(kPattern);
+  if (std::ssize(windowed) != h.num_layers) {
+    fail(ErrorCode::invalid_data, "{}: {} has {} elements for {} layers", read.file(), kPattern,
+         windowed.size(), h.num_layers);
+  }
+  h.layer_windowed.assign(windowed.begin(), windowed.end());
+}
+
 }  // namespace
 
 Hyperparameters read_gguf(const weights::Checkpoint& checkpoint, Hyperparameters h) {
@@ -153,8 +174,7 @@ Hyperparameters read_gguf(const weights::Checkpoint& checkpoint, Hyperparameters
   read_rope(read, checkpoint, h);
 
   h.tied_output.reset();  // the output matrix is there, or it is not
-  h.use_window = true;    // the key is written only where windows are in use
-  read.read("attention.sliding_window", h.window, 0, kMaxContext);
+  read_windows(read, h);
   read.read("attn_logit_softcapping", h.attention_soft_cap, 0.0, kMaxSoftCap);
   read.read("final_logit_softcapping", h.final_soft_cap, 0.0, kMaxSoftCap);
   if (read.has("attention.scale")) {
