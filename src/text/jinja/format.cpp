@@ -153,7 +153,8 @@ class PercentFormatter {
       at_ = percent + 1;
       conversion();
     }
-    const bool single = values_.kind != Kind::tuple && values_.kind != Kind::dict;
+    const bool single =
+        values_.kind != Kind::tuple && values_.kind != Kind::dict && values_.kind != Kind::list;
     if ((values_.kind == Kind::tuple && next_ < values_.list->size) || (single && next_ == 0))
       rt_.error("not all arguments were converted by the string's formatting");
     return format_.markup ? rt_.as_markup(*out_.finish().text) : out_.finish();

@@ -130,7 +130,8 @@ Value round(Runtime& rt, Self self, Given arguments) {
   }
   if (how != "ceil" && how != "floor") rt.error("method must be common, ceil or floor");
   const double scale = std::pow(10.0, static_cast<double>(digits));
-  return Value::of((how == "ceil" ? std::ceil(value * scale) : std::floor(value * scale)) / scale);
+  const double whole = how == "ceil" ? std::ceil(value * scale) : std::floor(value * scale);
+  return Value::of((whole + 0.0) / scale);  // Python's are integers, which have no -0
 }
 
 Value default_filter(Runtime& rt, Self self, Given arguments) {
