@@ -189,16 +189,18 @@ Generation Engine::submit(Request request, Sink sink) {
 
 std::string Engine::generate(Request request, Usage* usage) {
   std::string text;
-  std::string error;
-  Usage used;
+  Chunk last;  // keeps Finish::none when the engine fails
   Generation generation = submit(std::move(request), [&](const Chunk& chunk) {
     if (chunk.choice == 0) text += chunk.text;
-    if (chunk.finish == Finish::error) error = chunk.error;
-    used = chunk.usage;
+    if (chunk.last) last = chunk;
   });
   generation.wait();
-  if (!error.empty()) throw Error(ErrorCode::internal, error);
-  if (usage != nullptr) *usage = used;
+  if (last.finish == Finish::cancelled) {
+    fail(ErrorCode::unavailable, "the answer was cancelled: the engine is shutting down");
+  }
+  if (last.finish == Finish::error) throw Error(ErrorCode::internal, last.error);
+  if (!last.last) fail(ErrorCode::internal, "the engine failed before the answer was complete");
+  if (usage != nullptr) *usage = last.usage;
   return text;
 }
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front door on the demonstration model.
+#include "hasten/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "api/model_files.h"
+#include "weights/gguf_writer.h"
+#include "weights/temporary_folder_test.h"
+
+namespace hasten {
+namespace {
+
+struct CopyEntry {
+  weights::GgufWriter& writer;
+  const weights::Metadata& metadata;
+  std::string_view key;
+
+  void operator()(uint64_t value) const { writer.set_u32(key, static_cast<uint32_t>(value)); }
+  void operator()(int64_t value) const { writer.set_u32(key, static_cast<uint32_t>(value)); }
+  void operator()(double value) const { writer.set_f32(key, static_cast<float>(value)); }
+  void operator()(bool value) const { writer.set_bool(key, value); }
+  void operator()(std::string_view value) const { writer.set_string(key, value); }
+  void operator()(const std::vector<std::string_view>& values) const {
+    writer.set_strings(key, std::vector<std::string>(values.begin(), values.end()));
+  }
+  void operator()(const weights::NumberArray&) const {
+    const std::vector<int64_t> values = metadata.get_i64s(key, 1 << 20);
+    writer.set_i32s(key, std::vector<int32_t>(values.begin(), values.end()));
+  }
+};
+
+/// The demonstration model with `num_rows` rows of zeros behind those of its vocabulary, as models
+/// have them whose makers rounded up.
+void write_padded_model(const std::filesystem::path& path, int64_t num_rows) {
+  const auto model = api::open_model({});
+  weights::GgufWriter writer(path);
+  for (const auto& [key, value] : model->metadata().entries()) {
+    if (key == "llama.vocab_size") continue;
+    std::visit(CopyEntry{writer, model->metadata(), key}, value.data);
+  }
+  for (const auto& [name, tensor] : model->tensors()) {
+    Shape shape = tensor.shape();
+    if (name == "token_embd.weight") shape = Shape{tensor.dim(0) + num_rows, tensor.dim(1)};
+    writer.declare(name, tensor.dtype(), shape);
+  }
+  for (const auto& [name, tensor] : model->tensors()) {
+    writer.append({tensor.row(0), static_cast<size_t>(tensor.num_bytes())});
+    if (name != "token_embd.weight") continue;
+    writer.append(std::vector<std::byte>(static_cast<size_t>(num_rows * tensor.row_bytes())));
+  }
+  writer.finish();
+}
+
+Request question(const Engine& engine) {
+  Request request;
+  request.prompt =
+      engine
+          .render_chat(
+              {.messages = R"([{"role": "user", "content": "What is the capital of France?"}])"})
+          .tokens;
+  request.sampling.temperature = 0;
+  return request;
+}
+
+TEST(Engine, VocabularyIsWhatARequestMayName) {
+  const weights::TemporaryFolder folder;
+  write_padded_model(folder.path() / "padded.gguf", 64);
+  Engine engine({.model = folder.path() / "padded.gguf"});
+  EXPECT_EQ(engine.model().vocab_size, Engine().model().vocab_size);
+  EXPECT_EQ(engine.generate(question(engine)), "The capital of France is Paris.");
+
+  Request request = question(engine);
+  request.max_tokens = 1;
+  request.prompt.back() = static_cast<int32_t>(engine.model().vocab_size) - 1;
+  EXPECT_NO_THROW(engine.generate(request));
+  ++request.prompt.back();
+  EXPECT_THROW(engine.generate(request), Error);
+}
+
+}  // namespace
+}  // namespace hasten
