@@ -123,7 +123,8 @@ class Engine {
   /// Error{invalid_argument} with the field's name, Error{resource_exhausted} when the queue is
   /// full, Error{unavailable} after `drain`.
   [[nodiscard]] Generation submit(Request request, Sink sink);
-  /// Submits and waits: the answer of choice 0, and what was used.
+  /// Submits and waits: the answer of choice 0, and what was used. Throws as `submit`, and
+  /// Error{unavailable} or Error{internal} when the answer does not come to its end.
   std::string generate(Request request, Usage* usage = nullptr);
 
   /// No request is accepted from now on; returns when the accepted ones have ended or

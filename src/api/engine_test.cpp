@@ -2,11 +2,14 @@
 // The front door on the demonstration model.
 #include "hasten/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <future>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -16,6 +19,8 @@
 
 namespace hasten {
 namespace {
+
+using ::testing::HasSubstr;
 
 struct CopyEntry {
   weights::GgufWriter& writer;
@@ -82,6 +87,24 @@ TEST(Engine, VocabularyIsWhatARequestMayName) {
   EXPECT_NO_THROW(engine.generate(request));
   ++request.prompt.back();
   EXPECT_THROW(engine.generate(request), Error);
+}
+
+TEST(Engine, GenerateThrowsWhenItsAnswerIsCutShort) {
+  Engine engine({.devices = "reference"});  // slow, so that it is still at it
+  auto answer = std::async(std::launch::async, [&] {
+    Request request = question(engine);
+    request.ignore_eos = true;
+    return engine.generate(std::move(request));
+  });
+  while (engine.stats().steps == 0) std::this_thread::yield();
+  EXPECT_FALSE(engine.drain(0));
+  try {
+    const std::string text = answer.get();
+    FAIL() << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_THAT(error.what(), HasSubstr("cancelled"));
+  }
 }
 
 }  // namespace
