@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/words.h"
 #include "hasten/tokenizer.h"
+#include "server/openai_json.h"
 #include "tensor/dtype.h"
 #include "weights/checkpoint.h"
 
@@ -27,6 +28,25 @@ struct InspectOptions {
   bool metadata = false;
   bool json = false;
 };
+
+/// `text` from a file, made safe for a terminal and for JSON: control characters and bytes that are
+/// no UTF-8 become U+FFFD.
+std::string safe(std::string_view text) {
+  const std::string utf8 = server::to_utf8(text);
+  std::string result;
+  for (size_t i = 0; i < utf8.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(utf8[i]);
+    // U+0080 to U+009F, which some terminals obey too, are C2 and the number itself.
+    const bool is_c1 = byte == 0xC2 && static_cast<unsigned char>(utf8[i + 1]) < 0xA0;
+    if (byte < 0x20 || byte == 0x7F || is_c1) {
+      result += "\xEF\xBF\xBD";
+      i += is_c1 ? 1 : 0;
+    } else {
+      result += utf8[i];
+    }
+  }
+  return result;
+}
 
 /// Bytes by element type, for the summary line.
 std::map<std::string_view, int64_t> bytes_by_type(const weights::Checkpoint& checkpoint) {
@@ -48,7 +68,7 @@ json::Value to_json(const weights::Value& value) {
       [&](const auto& data) -> json::Value {
         using T = std::decay_t<decltype(data)>;
         if constexpr (std::is_same_v<T, std::string_view>) {
-          return json::Value(data);
+          return json::Value(server::to_utf8(data));
         } else if constexpr (std::is_arithmetic_v<T>) {
           return json::Value(data);
         } else {
@@ -61,9 +81,9 @@ json::Value to_json(const weights::Value& value) {
 std::string architecture(const weights::Checkpoint& checkpoint) {
   if (const json::Object* config = checkpoint.config()) {
     const auto* type = config->if_contains("model_type");
-    return type != nullptr && type->is_string() ? std::string(type->as_string()) : "unknown";
+    return type != nullptr && type->is_string() ? safe(type->as_string()) : "unknown";
   }
-  return std::string(checkpoint.metadata().get_string("general.architecture", "unknown"));
+  return safe(checkpoint.metadata().get_string("general.architecture", "unknown"));
 }
 
 int inspect(const InspectOptions& options) {
@@ -98,14 +118,15 @@ int inspect(const InspectOptions& options) {
 
   if (options.json) {
     json::Object values;
-    for (const auto& [key, value] : checkpoint->metadata().entries()) values[key] = to_json(value);
+    for (const auto& [key, value] : checkpoint->metadata().entries())
+      values[safe(key)] = to_json(value);
     summary["metadata"] = checkpoint->config() != nullptr ? *checkpoint->config() : values;
     json::Array list;
     for (const auto& [name, tensor] : checkpoint->tensors()) {
       json::Array dims;
       for (int axis = 0; axis < tensor.shape().rank(); ++axis) dims.push_back(tensor.dim(axis));
       list.push_back(json::Object{
-          {"name", name}, {"type", info(tensor.dtype()).name}, {"shape", std::move(dims)}});
+          {"name", safe(name)}, {"type", info(tensor.dtype()).name}, {"shape", std::move(dims)}});
     }
     summary["tensor_list"] = std::move(list);
     fmt::print("{}\n", json::serialize(summary));
@@ -136,18 +157,18 @@ int inspect(const InspectOptions& options) {
         while ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // whole characters
         text = text.substr(0, end) + "…";
       }
-      fmt::print("{} = {}\n", key, text);
+      fmt::print("{} = {}\n", safe(key), text);
     }
     if (const json::Object* config = checkpoint->config()) {
       for (const auto& entry : *config) {
-        fmt::print("{} = {}\n", entry.key(), json::serialize(entry.value()));
+        fmt::print("{} = {}\n", safe(entry.key()), json::serialize(entry.value()));
       }
     }
   }
   if (options.tensors) {
     fmt::print("\n");
     for (const auto& [name, tensor] : checkpoint->tensors()) {
-      fmt::print("{:<48} {:<7} {:<20} {}\n", name, info(tensor.dtype()).name,
+      fmt::print("{:<48} {:<7} {:<20} {}\n", safe(name), info(tensor.dtype()).name,
                  tensor.shape().to_string(), size_text(tensor.num_bytes()));
     }
   }

@@ -131,6 +131,20 @@ class Models(unittest.TestCase):
         self.assertIn("tools", result["template_capabilities"])
         self.assertIn("token_embd.weight", hasten("inspect", MODEL, "--tensors").stdout)
 
+    def test_inspect_shows_no_control_characters_of_a_file(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
+            odd.write(MODEL.read_bytes().replace(b"output_norm.weight", b"output\x1b[2J\xc2\x9b\xff.weig", 1)
+                      .replace(b"general.license", b"general\x1b]0;\xffee\x07", 1))
+            odd.flush()
+            for arguments in (("--tensors", "--metadata"), ("--json",)):
+                done = subprocess.run([PROGRAM, "inspect", odd.name, *arguments], capture_output=True, timeout=300,
+                                      check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                text = done.stdout.decode()  # which throws for what is no UTF-8
+                self.assertIn("output\ufffd[2J\ufffd\ufffd.weig", text)
+                self.assertIn("general\ufffd]0;\ufffdee\ufffd", text)
+                self.assertFalse(set(text) & {"\x1b", "\x07", "\x9b"})
+
     def test_synth_then_use_it(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tiny.gguf"
