@@ -56,7 +56,13 @@ int main(int argc, char** argv) {
   }
   if (quiet) hasten::log::set_level(hasten::log::Level::warn);
   try {
-    return action();
+    const int status = action();
+    // What was printed may still fail to leave: on a full disk, for example.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      fmt::print(stderr, "hasten: standard output could not be written\n");
+      return 1;
+    }
+    return status;
   } catch (const hasten::Error& error) {
     fmt::print(stderr, "hasten: {}\n", error.what());
     return is_wrong_usage(error) ? 2 : 1;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -122,6 +123,7 @@ int serve(ServeOptions& options) {
       server.url());
   fmt::print("  Ctrl-C drains and ends.\n\n");
   std::fflush(stdout);
+  std::clearerr(stdout);  // a server whose banner nobody reads serves as well
 
   signals.wait();
   log::info("draining: running answers may end within {} s; a second signal ends at once",

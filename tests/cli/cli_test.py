@@ -73,6 +73,15 @@ class Help(unittest.TestCase):
                 self.assertIn(named, lines[-1])
 
 
+    def test_output_that_cannot_be_written_is_status_1(self):
+        for arguments in (("run", "-p", "x", "-n", "2"), ("run", "-p", "x", "-n", "2", "--json"), ("inspect", MODEL)):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([PROGRAM, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=300, check=False)
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn("standard output", done.stderr)
+
+
 class Run(unittest.TestCase):
     def test_prints_the_answer_and_nothing_else(self):
         done = hasten("run", "-p", "What is the capital of France?", "--temperature", "0")
