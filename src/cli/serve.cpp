@@ -104,6 +104,10 @@ int serve(ServeOptions& options) {
   ShutdownSignals signals;
   show_progress(options.engine);
   Engine engine(options.engine);
+  // The engine's queue refuses what is too much, not a lower limit in front of it.
+  const int64_t max_batch = engine.model().max_batch;
+  options.server.limits.requests = std::max(
+      {options.server.limits.requests, 8 * max_batch, max_batch + options.engine.max_queue});
   server::Server server(engine, options.server);
   const std::string proof = proof_of_life(engine);
   signals.begin_serving();
