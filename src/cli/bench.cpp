@@ -175,9 +175,14 @@ int bench_model(BenchOptions& options) {
   }
   Engine engine(options.engine);
   const ModelInfo& model = engine.model();
+  if (largest > model.max_batch) {
+    fail_param("batch",
+               "--batch is {}, but only {} requests run at the same time: raise --max-batch",
+               largest, model.max_batch);
+  }
 
   std::vector<Result> results;
-  BatchRun(engine, options, 1, 1);  // warm-up: pages in the weights
+  const BatchRun warm_up(engine, options, 1, 1);  // warm-up: pages in the weights
   ProgressBar bar;
   int64_t done = 0;
   for (const int64_t batch : options.batches) {

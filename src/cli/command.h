@@ -17,6 +17,10 @@ namespace hasten::cli {
 /// The command that the arguments chose; its value is the exit status: 0 done, 1 failed.
 using Action = std::function<int()>;
 
+/// Values of options that count something: far above all that a machine can hold, and safe to do
+/// arithmetic with.
+inline const CLI::Range kCount(int64_t{0}, int64_t{1} << 40);
+
 // One per file. Each adds its subcommand to `app`, which sets `action` when it was chosen.
 void add_serve(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);

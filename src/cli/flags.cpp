@@ -18,7 +18,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option("--ctx", options.context,
                   "Tokens that one conversation may reach (default: the model's own, as memory "
                   "allows)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kCount)
       ->type_name("N");
   command
       .add_option("--devices", options.devices,
@@ -45,7 +45,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option("--step-tokens", options.step_tokens,
                   "Tokens in one step at most; prompts are fed in chunks of it (default: chosen "
                   "for the device)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kCount)
       ->type_name("N");
   command.add_option("--policy", options.policy, "Order of the queue: fcfs")
       ->capture_default_str()
@@ -57,7 +57,7 @@ void add_sampling_flags(CLI::App& command, Request& request) {
   command
       .add_option("-n,--max-tokens", request.max_tokens,
                   "Tokens to generate at most (default: until the answer or the context ends)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kCount)
       ->type_name("N");
   command
       .add_option("--temperature", sampling.temperature,

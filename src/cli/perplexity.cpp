@@ -103,7 +103,7 @@ void add_perplexity(CLI::App& app, Action& action) {
       ->add_option("--tokens", options->tokens,
                    "Use only the text's first N tokens, the first one of which is context "
                    "(default: all)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kCount)
       ->type_name("N");
   command->add_flag("--json", options->json, "Print {\"tokens\", \"perplexity\"}");
   command->callback([options, &action] { action = [options] { return perplexity(*options); }; });

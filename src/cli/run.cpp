@@ -8,6 +8,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -19,7 +20,7 @@ namespace {
 struct RunOptions {
   EngineOptions engine;
   Request request;
-  std::string prompt;
+  std::optional<std::string> prompt;
   std::string system;
   bool raw = false;
   bool json = false;
@@ -40,6 +41,7 @@ Chunk generate(Engine& engine, Request request, std::vector<int32_t> prompt, Sho
   });
   generation.wait();
   if (last.finish == Finish::error) throw Error(ErrorCode::internal, last.error);
+  if (!last.last) throw Error(ErrorCode::internal, "the answer ended before it was complete");
   return last;
 }
 
@@ -51,9 +53,9 @@ void print_now(std::string_view text) {
 int answer_once(Engine& engine, const RunOptions& options) {
   json::Array messages;
   if (!options.system.empty()) messages.push_back(message("system", options.system));
-  messages.push_back(message("user", options.prompt));
+  messages.push_back(message("user", *options.prompt));
   std::vector<int32_t> prompt =
-      options.raw ? engine.tokenize(options.prompt)
+      options.raw ? engine.tokenize(*options.prompt)
                   : engine.render_chat({.messages = json::serialize(messages)}).tokens;
   std::string text;
   const Chunk last =
@@ -114,9 +116,10 @@ int run(RunOptions& options) {
   show_progress(options.engine);
   options.engine.max_batch = options.engine.max_batch == 0 ? 1 : options.engine.max_batch;
   Engine engine(options.engine);
-  if (options.prompt.empty() && ::isatty(STDIN_FILENO) == 1) return chat(engine, options);
-  if (options.prompt.empty()) {
-    options.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (!options.prompt) {
+    if (::isatty(STDIN_FILENO) == 1) return chat(engine, options);
+    options.prompt.emplace(std::istreambuf_iterator<char>(std::cin),
+                           std::istreambuf_iterator<char>());
   }
   return answer_once(engine, options);
 }
@@ -132,9 +135,11 @@ void add_run(CLI::App& app, Action& action) {
       ->add_option("-p,--prompt", options->prompt,
                    "What to say to the model; left out: standard input, or a chat in a terminal")
       ->type_name("TEXT");
-  command->add_option("--system", options->system, "A system message")->type_name("TEXT");
-  command->add_flag("--raw", options->raw,
-                    "Continue the prompt as it is, without the chat template");
+  auto* system =
+      command->add_option("--system", options->system, "A system message")->type_name("TEXT");
+  command
+      ->add_flag("--raw", options->raw, "Continue the prompt as it is, without the chat template")
+      ->excludes(system);
   command->add_flag("--json", options->json, "Print the answer and its numbers as JSON");
   add_sampling_flags(*command, options->request);
   command->callback([options, &action] { action = [options] { return run(*options); }; });

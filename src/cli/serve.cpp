@@ -168,13 +168,13 @@ void add_serve(CLI::App& app, Action& action) {
   command
       ->add_option("--max-queue", options->engine.max_queue,
                    "Requests that may wait; more get 429 (default: 4 × --max-batch, at least 256)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kCount)
       ->type_name("N");
   command
       ->add_option("--drain-seconds", options->drain_seconds,
                    "After SIGTERM or Ctrl-C, how long running answers may take to end")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(kCount)
       ->type_name("S");
   command->callback([options, &action] { action = [options] { return serve(*options); }; });
 }

@@ -39,10 +39,12 @@ class Help(unittest.TestCase):
 
     def test_wrong_usage_is_status_2_and_one_line(self):
         for arguments in ((), ("dance",), ("run", "--no-such-flag"), ("run", "--threads", "many"),
-                          ("bench", "--batch", "0"), ("serve", "--port", "99999999")):
+                          ("bench", "--batch", "0"), ("serve", "--port", "99999999"), ("serve", "--max-queue", "-1"),
+                          ("run", "--raw", "--system", "x", "-p", "x")):
             done = hasten(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertLess(len(done.stderr), 150, done.stderr)
 
     def test_value_that_no_option_takes_is_status_2_and_named(self):
         for arguments, named in (
@@ -50,6 +52,8 @@ class Help(unittest.TestCase):
                 (("run", "-p", "x", "--devices", "abacus"), "abacus"),
                 (("run", "-p", "x", "--policy", "whim"), "whim"),
                 (("serve", "--host", "nowhere"), "nowhere"),
+                (("serve", "--api-key", ""), "API key"),
+                (("bench", "--batch", "8", "--max-batch", "4"), "--max-batch"),
                 (("synth", "--shape", "tiny-llama", "--type", "q9", "/tmp/x.gguf"), "q9"),
                 (("synth", "--shape", "llama-9000b", "--type", "q4_0", "/tmp/x.gguf"), "llama-9000b")):
             done = hasten(*arguments)
@@ -101,6 +105,8 @@ class Run(unittest.TestCase):
     def test_prompt_from_standard_input(self):
         done = hasten("run", "--temperature", "0", stdin="What is the capital of France?")
         self.assertEqual(done.stdout, "The capital of France is Paris.\n")
+        done = hasten("run", "--raw", "-p", "", stdin="An empty prompt is one, too.")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
 
     def test_seed_repeats_the_text(self):
         def story(seed):
