@@ -285,7 +285,7 @@ void Core::publish(Job& job, Answer& answer, int64_t now) {
   if (job.ended || chunk.tokens.empty()) return;
   if (chunk.finish != Finish::none) {
     answer.finished = true;
-    scheduler_->remove(answer.sequence);
+    scheduler_->finish(answer.sequence);
     chunk.last = ++job.num_finished == std::ssize(job.answers);
   }
   chunk.usage = usage(job, now);
@@ -334,8 +334,7 @@ void Core::deliver(Job& job, const Chunk& chunk) {
 /// Frees what a job holds of the engine.
 void Core::retire(Job& job, Finish finish) {
   job.ended = true;
-  for (const auto& answer : job.answers)
-    if (!answer->finished) scheduler_->remove(answer->sequence);
+  for (const auto& answer : job.answers) scheduler_->remove(answer->sequence);
   if (job.start_us < 0) --num_waiting_;
   switch (finish) {
     case Finish::stop:

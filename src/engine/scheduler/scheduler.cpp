@@ -14,7 +14,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlock
   HASTEN_CHECK(options.max_batch > 0 && options.max_batch <= options.step_tokens);
   HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0);
   for (const GroupBlocks& group : groups) groups_.emplace_back(group);
-  running_.reserve(static_cast<size_t>(options.max_batch));
+  running_.reserve(2 * static_cast<size_t>(options.max_batch));  // the finished ones, too
   plan_.num_groups = static_cast<int64_t>(groups.size());
 }
 
@@ -23,6 +23,13 @@ void Scheduler::add(Sequence& sequence) { waiting_.push_back(&sequence); }
 void Scheduler::remove(const Sequence& sequence) {
   std::erase(waiting_, &sequence);
   std::erase_if(running_, [&](const Running& r) { return r.sequence == &sequence; });
+}
+
+void Scheduler::finish(const Sequence& sequence) {
+  const auto is_sibling = [&](const Sequence* s) { return s->request_id == sequence.request_id; };
+  if (std::ranges::none_of(waiting_, is_sibling)) return remove(sequence);
+  for (Running& running : running_)
+    if (running.sequence == &sequence) running.finished = true;
 }
 
 const StepPlan& Scheduler::plan() {
@@ -37,6 +44,7 @@ const StepPlan& Scheduler::plan() {
   secure_blocks();
   // Freed blocks are for those who needed them: nobody is admitted in the step of a preemption.
   if (plan_.num_preemptions == 0) admit();
+  drop_finished();
   emit();
   return plan_;
 }
@@ -49,6 +57,10 @@ void Scheduler::advance() {
       sequence.num_scored =
           std::max(sequence.num_scored, std::min(planned.end(), sequence.num_prompt() - 1));
   }
+}
+
+int64_t Scheduler::num_running() const {
+  return std::ranges::count(running_, false, &Running::finished);
 }
 
 int64_t Scheduler::num_blocks() const {
@@ -68,7 +80,8 @@ void Scheduler::share_budget() {
   const auto decodes = [](const Sequence& s) { return s.num_tokens() - s.num_computed == 1; };
   for (const bool decoding : {true, false}) {
     for (Running& running : running_) {
-      if (decodes(*running.sequence) != decoding) continue;
+      running.count = running.finished ? 0 : running.count;
+      if (running.finished || decodes(*running.sequence) != decoding) continue;
       running.count = chunk(*running.sequence);
       spend(*running.sequence, running.count);
     }
@@ -108,6 +121,10 @@ void Scheduler::secure_blocks() {
       ++i;
       continue;
     }
+    if (drop_finished()) {
+      i = 0;
+      continue;
+    }
     // Those before i have their blocks and run in this step.
     view_.clear();
     for (size_t j = i; j < running_.size(); ++j) view_.push_back(running_[j].sequence);
@@ -138,7 +155,13 @@ void Scheduler::preempt(size_t index) {
   ++plan_.num_preemptions;
 }
 
+/// Frees what finished sequences have kept. False when none has.
+bool Scheduler::drop_finished() {
+  return std::erase_if(running_, [](const Running& running) { return running.finished; }) > 0;
+}
+
 void Scheduler::admit() {
+  bool admitted = false;
   while (num_running() < options_.max_batch && tokens_left_ > 0) {
     view_.clear();
     for (const Sequence* sequence : waiting_)
@@ -148,11 +171,16 @@ void Scheduler::admit() {
     const Sequence* chosen = view_[options_.policy->next(view_)];
     const Running* source = prompt_source(*chosen);
     // Whoever is next waits for memory rather than being overtaken, or large requests would starve.
-    if (!fits(*chosen, source) || chunk(*chosen) == 0) return;
+    if (!fits(*chosen, source) || chunk(*chosen) == 0) {
+      // Once somebody was admitted, blocks of the finished may be about to be copied.
+      if (admitted || !drop_finished()) return;
+      continue;
+    }
     const auto at = std::ranges::find(waiting_, chosen);
     Sequence& sequence = **at;
     waiting_.erase(at);
     start(sequence, source);
+    admitted = true;
   }
 }
 
@@ -191,8 +219,9 @@ bool Scheduler::fits(const Sequence& sequence, const Running* source) const {
     if (source != nullptr)
       needed -= source->tables[g].num_held((sequence.num_prompt() - 1) / options_.block_size);
     for (const Running& running : running_)
-      needed +=
-          std::max<int64_t>(0, peak(*running.sequence, groups_[g]) - running.tables[g].num_held());
+      if (!running.finished)
+        needed += std::max<int64_t>(
+            0, peak(*running.sequence, groups_[g]) - running.tables[g].num_held());
     if (needed > groups_[g].pool.num_free()) return false;
   }
   return true;

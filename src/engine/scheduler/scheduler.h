@@ -37,7 +37,7 @@ struct GroupBlocks {
 /// admitted is never the victim of another, so everything that is admitted ends.
 ///
 /// While one choice of a request computes their common prompt, its siblings wait; then they begin
-/// with its blocks.
+/// with its blocks, even if the prompt's next token was already its last.
 ///
 /// The same calls give the same plans. One thread.
 class Scheduler {
@@ -50,13 +50,17 @@ class Scheduler {
   /// `advance`.
   void remove(const Sequence& sequence);
 
+  /// The same for a sequence that has drawn its last token, but siblings that wait may yet begin
+  /// with its blocks: they stay for one more plan. It must still outlive its `remove`.
+  void finish(const Sequence& sequence);
+
   /// The next step; empty only when nothing is queued. Valid until the next call. Every plan must
   /// be run or its sequences removed.
   const StepPlan& plan();
   /// The planned tokens have run: moves num_computed and num_scored of the plan's sequences.
   void advance();
 
-  int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t num_running() const;
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t num_blocks() const;
   int64_t num_free_blocks() const;
@@ -67,6 +71,7 @@ class Scheduler {
     std::vector<BlockTable> tables;  // one per group
     std::vector<BlockCopy> copies;   // that its first step shall make
     int64_t count = 0;               // tokens in this step
+    bool finished = false;           // runs no more; its blocks are for its siblings
   };
   struct Group {
     explicit Group(const GroupBlocks& blocks) : pool(blocks.num_blocks), window(blocks.window) {}
@@ -84,6 +89,7 @@ class Scheduler {
   int64_t first_logit(const Sequence& sequence, int64_t end) const;
   bool grow(Running& running) const;
   void preempt(size_t index);
+  bool drop_finished();
   bool may_start(const Sequence& sequence) const;
   const Running* prompt_source(const Sequence& sequence) const;
   bool fits(const Sequence& sequence, const Running* source) const;

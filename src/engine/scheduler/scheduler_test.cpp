@@ -51,7 +51,7 @@ struct World {
       if (!planned.samples) continue;
       planned.sequence->generated.push_back(7);
       if (std::ssize(planned.sequence->generated) == planned.sequence->max_generated)
-        scheduler.remove(*planned.sequence);
+        scheduler.finish(*planned.sequence);
     }
     return true;
   }
@@ -187,6 +187,36 @@ TEST(Scheduler, SiblingsBeginWithTheSharedPrompt) {
   for (const auto& sequence : world.sequences) sequence->generated.push_back(7);
   EXPECT_GT(world.run(), 0);
   EXPECT_EQ(world.scheduler.num_free_blocks(), 40);
+}
+
+TEST(Scheduler, SiblingsBeginWithThePromptOfOneThatHasFinished) {
+  World world(small(64, 3), {{.num_blocks = 20}, {.num_blocks = 20, .window = 8}});
+  for (int32_t choice = 0; choice < 5; ++choice) world.add(1, 11, 1, choice);
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(world.sequences[0]->generated.size(), 1U);
+  EXPECT_EQ(world.scheduler.num_running(), 0);
+  // The finished ones take no place in the batch.
+  for (const size_t num_started : {3, 1}) {
+    const StepPlan& plan = world.scheduler.plan();
+    ASSERT_EQ(plan.sequences.size(), num_started);
+    world.scheduler.advance();
+    for (const PlannedSequence& planned : plan.sequences) {
+      EXPECT_EQ(planned.begin, 10);
+      planned.sequence->generated.push_back(7);
+      world.scheduler.finish(*planned.sequence);
+    }
+  }
+  EXPECT_FALSE(world.step());
+  EXPECT_EQ(world.scheduler.num_free_blocks(), 40);
+}
+
+TEST(Scheduler, FinishedSequencesMakeRoomForThoseThatNeedIt) {
+  World world(small(64, 8), {{.num_blocks = 3}});
+  for (int32_t choice = 0; choice < 3; ++choice) world.add(1, 12, 1, choice);
+  EXPECT_EQ(world.run(), 3);
+  EXPECT_EQ(world.num_copies, 0);
+  for (const auto& sequence : world.sequences) EXPECT_EQ(sequence->generated.size(), 1U);
+  EXPECT_EQ(world.scheduler.num_free_blocks(), 3);
 }
 
 TEST(Scheduler, AScoredPromptRunsInPiecesThatItsLogitsFitIn) {
