@@ -18,8 +18,16 @@ let running = null;     // the AbortController of the answer on its way
 const fields = {temperature: byId('temperature'), maxTokens: byId('max-tokens'), system: byId('system')};
 const apiKey = byId('api-key');
 
+function savedSettings() {
+  try {
+    return JSON.parse(localStorage.getItem('hasten.settings')) ?? {};
+  } catch {
+    return {};  // another page of this address has written there
+  }
+}
+
 function loadSettings() {
-  const saved = JSON.parse(localStorage.getItem('hasten.settings') ?? '{}');
+  const saved = savedSettings();
   fields.temperature.value = saved.temperature ?? 0.7;
   fields.maxTokens.value = saved.maxTokens ?? '';
   fields.system.value = saved.system ?? '';
@@ -150,6 +158,7 @@ class AnswerView {
   fail(message, retry) {
     this.finish('');
     const again = makeButton('Try again', () => {
+      if (running) return;  // one answer at a time
       this.item.remove();
       retry();
     });

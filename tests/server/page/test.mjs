@@ -135,6 +135,18 @@ test('changes the theme and remembers it', async () => {
   assert.equal(await theme(), 'dark');
 });
 
+test('opens though its settings are not what it wrote', async () => {
+  const settings = await page.evaluate(() => localStorage.getItem('hasten.settings') ?? '{}');
+  for (const junk of ['null', '{"temperature":']) {
+    await page.evaluate((text) => localStorage.setItem('hasten.settings', text), junk);
+    await page.reload();
+    await page.locator('#model', {hasText: 'tokens of context'}).waitFor();
+    assert.equal(await page.locator('#temperature-value').textContent(), '0.70');
+  }
+  await page.evaluate((text) => localStorage.setItem('hasten.settings', text), settings);
+  await page.reload();
+});
+
 test('sends the settings, by keyboard alone', async () => {
   await page.getByRole('button', {name: 'Settings'}).focus();
   await page.keyboard.press('Enter');
@@ -180,6 +192,13 @@ test('explains an error and tries again', async () => {
   await page.getByRole('alert').getByText('The server is busy.').waitFor();
   await picture('error');
   await page.unroute('**/v1/chat/completions');
+  if (isFake) {  // not beside another answer, which would be left without its Stop
+    await say('forever');
+    await page.getByRole('button', {name: 'Try again'}).click();
+    assert.equal(await page.locator('#messages > .running').count(), 1);
+    await page.getByRole('button', {name: 'Stop'}).click();
+    await answered();
+  }
   await page.getByRole('button', {name: 'Try again'}).click();
   await answered();
   assert.equal(await page.getByRole('alert').count(), 0);
