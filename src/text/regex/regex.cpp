@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles expressions, and searches with the deterministic automaton while that stays linear.
+#include "text/regex/regex.h"
+
+#include <array>
+#include <optional>
+
+#include "text/regex/dfa.h"
+#include "text/regex/linear_search.h"
+
+namespace hasten::text::regex {
+namespace {
+
+// A match is known only when what could be preferred to it has failed, perhaps much later. While
+// the bytes so read in vain stay below this many times the text, plus a constant, searching goes on
+// so; beyond, the general search takes over.
+constexpr size_t kMaxRereads = 2;
+constexpr size_t kFreeRereads = size_t{1} << 16;
+
+}  // namespace
+
+struct Regex::Compiled {
+  Compiled(const Syntax& syntax)
+      : alphabet(syntax.sets),
+        program(compile(syntax, alphabet)),
+        dfa(Dfa::build(program, alphabet)),
+        general(program, alphabet) {
+    for (size_t byte = 0; dfa && byte < skips.size(); ++byte) {
+      skips[byte] = dfa->step(dfa->start(), alphabet.ascii_symbol(static_cast<uint8_t>(byte))) == 0;
+    }
+  }
+
+  // From `at` past the ASCII characters at which no match begins.
+  size_t skip(std::string_view text, size_t at) const {
+    while (at < text.size() && static_cast<uint8_t>(text[at]) < skips.size() &&
+           skips[static_cast<uint8_t>(text[at])]) {
+      ++at;
+    }
+    return at;
+  }
+
+  // An attempt to match at one position.
+  struct Attempt {
+    const char* end = nullptr;   // of the match; nullptr: none
+    const char* stop = nullptr;  // how far it read
+  };
+
+  Attempt attempt(std::string_view text, size_t at) const {
+    Attempt result;
+    const char* position = text.data() + at;
+    const char* const end = text.data() + text.size();
+    uint32_t row = dfa->start();
+    while (position < end) {
+      const auto byte = static_cast<uint8_t>(*position);
+      uint32_t symbol = 0;
+      uint32_t length = 1;
+      if (byte < 0x80) {
+        symbol = alphabet.ascii_symbol(byte);
+      } else {
+        const Alphabet::Step step =
+            alphabet.step(text, static_cast<size_t>(position - text.data()));
+        symbol = step.symbol;
+        length = step.length;
+      }
+      const uint32_t entry = dfa->step(row, symbol);
+      if (Dfa::matches(entry)) result.end = position;
+      row = Dfa::row(entry);
+      if (row == 0) {
+        result.stop = position;
+        return result;
+      }
+      position += length;
+    }
+    if (Dfa::matches(dfa->step(row, alphabet.edge()))) result.end = end;
+    result.stop = end;
+    return result;
+  }
+
+  Alphabet alphabet;
+  Program program;
+  std::optional<Dfa> dfa;
+  LinearSearch general;
+  std::array<bool, 128> skips{};
+};
+
+Regex::Regex(std::string_view pattern, Dialect dialect)
+    : compiled_(std::make_unique<const Compiled>(parse(pattern, dialect))) {}
+Regex::Regex(Regex&&) noexcept = default;
+Regex& Regex::operator=(Regex&&) noexcept = default;
+Regex::~Regex() = default;
+
+void Regex::find_all(std::string_view text, std::vector<Match>& matches) const {
+  size_t at = 0;
+  std::optional<size_t> last_end;
+  if (compiled_->dfa) {
+    size_t rereads = 0;
+    const size_t max_rereads = kFreeRereads + kMaxRereads * text.size();
+    while (at <= text.size() && rereads <= max_rereads) {
+      at = compiled_->skip(text, at);
+      const Compiled::Attempt attempt = compiled_->attempt(text, at);
+      const size_t stop = static_cast<size_t>(attempt.stop - text.data());
+      const size_t end =
+          attempt.end == nullptr ? at : static_cast<size_t>(attempt.end - text.data());
+      rereads += stop - end;
+      if (attempt.end != nullptr && (end > at || last_end != end)) matches.push_back({at, end});
+      if (attempt.end != nullptr) last_end = end;
+      if (end > at) {
+        at = end;
+      } else {
+        at += at < text.size() ? compiled_->alphabet.step(text, at).length : 1;
+      }
+    }
+    if (at > text.size()) return;
+  }
+  compiled_->general.find_all(text, at, last_end, matches);
+}
+
+Regex::Size Regex::size() const {
+  return {.num_states = compiled_->dfa ? compiled_->dfa->num_states() : 0,
+          .num_symbols = compiled_->alphabet.num_symbols(),
+          .num_instructions = compiled_->program.instructions.size()};
+}
+
+}  // namespace hasten::text::regex
