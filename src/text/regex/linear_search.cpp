@@ -343,6 +343,15 @@ LinearSearch::LinearSearch(const Program& program, const Alphabet& alphabet)
 
 void LinearSearch::find_all(std::string_view text, size_t at, std::optional<size_t> last_end,
                             std::vector<Match>& matches) const {
+  if (!separates_.empty()) {  // most texts hold nothing but separators
+    size_t first = at;
+    while (first < text.size()) {
+      const Alphabet::Step step = alphabet_.step(text, first);
+      if (separates_[step.symbol] == 0) break;
+      first += step.length;
+    }
+    if (first >= text.size()) return;
+  }
   Pass(*this, text, at, last_end, matches);
 }
 

@@ -15,7 +15,7 @@ namespace {
 // the bytes so read in vain stay below this many times the text, plus a constant, searching goes on
 // so; beyond, the general search takes over.
 constexpr size_t kMaxRereads = 2;
-constexpr size_t kFreeRereads = size_t{1} << 16;
+constexpr size_t kFreeRereads = size_t{1} << 12;
 
 }  // namespace
 

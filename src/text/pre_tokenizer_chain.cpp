@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Applies one step after the other to the pieces that the one before left.
+#include "text/pre_tokenizer_chain.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/pre_tokenizer_expressions.h"
+#include "text/regex/regex.h"
+
+namespace hasten::text {
+namespace {
+
+using regex::Match;
+
+constexpr std::string_view kDigit = R"(\p{N})";
+constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
+
+PreTokenizerStep split(std::string_view pattern, SplitBehavior behavior, bool invert = false) {
+  return {.pattern = std::string(pattern), .behavior = behavior, .invert = invert};
+}
+
+struct KnownExpression {
+  std::string_view expression;
+  WordScanner scanner;
+};
+
+// Spellings under which models publish what the scanners do. Where only [\r\n] ends an alternative
+// instead of [\r\n]+, \s* has taken the newlines before.
+constexpr KnownExpression kKnownExpressions[] = {
+    {expressions::kGpt2, WordScanner::gpt2},
+    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+     WordScanner::gpt2},
+    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))",
+     WordScanner::gpt2},
+    {expressions::kLlama3, WordScanner::llama3},
+    {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
+     R"(\s*[\r\n]|\s+(?!\S)|\s+)",
+     WordScanner::llama3},
+    {expressions::kQwen2, WordScanner::qwen2},
+    {expressions::kBailing, WordScanner::qwen2},
+    {expressions::kO200k, WordScanner::o200k},
+    {expressions::kTekken, WordScanner::tekken},
+};
+
+std::optional<WordScanner> find_scanner(const PreTokenizerSteps& steps) {
+  const auto isolated = [](const PreTokenizerStep& step) {
+    return step.kind == PreTokenizerStep::Kind::split && !step.literal &&
+           step.dialect == regex::Dialect::ruby &&
+           step.behavior == (step.invert ? SplitBehavior::removed : SplitBehavior::isolated);
+  };
+  if (steps.empty() || steps.size() > 2) return std::nullopt;
+  if (!std::all_of(steps.begin(), steps.end(), isolated)) return std::nullopt;
+  for (const KnownExpression& known : kKnownExpressions) {
+    if (steps.back().pattern != known.expression) continue;
+    if (steps.size() == 1) return known.scanner;
+    const bool digits_first = steps.front().pattern == kDigit && !steps.front().invert;
+    if (digits_first && known.scanner == WordScanner::gpt2) return WordScanner::gpt2_digits;
+  }
+  return std::nullopt;
+}
+
+// All occurrences of `wanted`, as an expression would find them.
+void find_literal(std::string_view text, std::string_view wanted, std::vector<Match>& matches) {
+  if (wanted.empty()) return;
+  for (size_t at = 0; (at = text.find(wanted, at)) != std::string_view::npos;) {
+    matches.push_back({at, at + wanted.size()});
+    at += wanted.size();
+  }
+}
+
+// Appends the pieces that `behavior` makes of the text [begin, end), cut at `matches`, which are
+// relative to `begin`.
+class PieceAppender {
+ public:
+  PieceAppender(const PreTokenizerStep& step, std::vector<Match>& pieces)
+      : step_(step), pieces_(pieces) {}
+
+  void append(size_t begin, size_t end, const std::vector<Match>& matches) {
+    first_ = pieces_.size();
+    previous_matched_ = false;
+    size_t at = begin;
+    for (const Match& match : matches) {
+      if (at != begin + match.begin) add({at, begin + match.begin}, false);
+      add({begin + match.begin, begin + match.end}, true);
+      at = begin + match.end;
+    }
+    if (at != end) add({at, end}, false);
+    if (step_.behavior == SplitBehavior::merged_with_next) merge_with_next();
+    const auto is_empty = [](const Match& piece) { return piece.begin == piece.end; };
+    pieces_.erase(std::remove_if(pieces_.begin() + static_cast<std::ptrdiff_t>(first_),
+                                 pieces_.end(), is_empty),
+                  pieces_.end());
+  }
+
+ private:
+  void add(Match piece, bool is_match) {
+    const bool matched = is_match != step_.invert;
+    const bool any = pieces_.size() > first_;
+    switch (step_.behavior) {
+      case SplitBehavior::removed:
+        if (!matched) pieces_.push_back(piece);
+        return;
+      case SplitBehavior::isolated:
+        pieces_.push_back(piece);
+        return;
+      case SplitBehavior::merged_with_previous:
+        if (any && matched && !previous_matched_) {
+          pieces_.back().end = piece.end;
+        } else {
+          pieces_.push_back(piece);
+        }
+        break;
+      case SplitBehavior::contiguous:
+        if (any && matched == previous_matched_) {
+          pieces_.back().end = piece.end;
+        } else {
+          pieces_.push_back(piece);
+        }
+        break;
+      case SplitBehavior::merged_with_next:
+        pieces_.push_back(piece);
+        matched_.push_back(matched ? 1 : 0);
+        break;
+    }
+    previous_matched_ = matched;
+  }
+
+  // Backwards: a match joins the piece behind it unless that is a match too.
+  void merge_with_next() {
+    size_t kept = pieces_.size();
+    bool previous = false;
+    for (size_t i = pieces_.size(); i-- > first_;) {
+      const bool matched = matched_[i - first_] != 0;
+      if (matched && !previous && kept < pieces_.size()) {
+        pieces_[kept].begin = pieces_[i].begin;
+      } else {
+        pieces_[--kept] = pieces_[i];
+      }
+      previous = matched;
+    }
+    pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(first_),
+                  pieces_.begin() + static_cast<std::ptrdiff_t>(kept));
+    matched_.clear();
+  }
+
+  const PreTokenizerStep& step_;
+  std::vector<Match>& pieces_;
+  size_t first_ = 0;  // of the pieces of this text
+  bool previous_matched_ = false;
+  std::vector<uint8_t> matched_;  // merged_with_next: by piece
+};
+
+}  // namespace
+
+struct PreTokenizerChain::Step {
+  PreTokenizerStep spec;
+  std::optional<regex::Regex> expression;  // of a split that is not literal
+
+  void split(Words& words) const {
+    words.scratch.clear();
+    PieceAppender appender(spec, words.scratch);
+    for (const Match& piece : words.words) {
+      const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
+      words.matches.clear();
+      if (expression) {
+        expression->find_all(text, words.matches);
+      } else {
+        find_literal(text, spec.pattern, words.matches);
+      }
+      appender.append(piece.begin, piece.end, words.matches);
+    }
+    words.words.swap(words.scratch);
+  }
+
+  // Writes all pieces anew, one after the other.
+  void rewrite(bool starts_text, Words& words) const {
+    const bool metaspace = spec.kind == PreTokenizerStep::Kind::metaspace;
+    const std::string_view space = metaspace ? std::string_view(spec.pattern) : " ";
+    std::string out;
+    out.reserve(words.text.size() + space.size() * words.words.size());
+    for (Match& piece : words.words) {
+      const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
+      const size_t begin = out.size();
+      const bool first = starts_text && &piece == words.words.data() && piece.begin == 0;
+      const bool wanted = !metaspace || spec.prepend == PrependScheme::always ||
+                          (spec.prepend == PrependScheme::first && first);
+      const bool there = text.starts_with(' ') || (metaspace && text.starts_with(space));
+      if (wanted && !there) out += space;
+      for (const char c : text) {
+        if (metaspace && c == ' ') {
+          out += space;
+        } else {
+          out.push_back(c);
+        }
+      }
+      piece = {begin, out.size()};
+    }
+    words.rewritten = std::move(out);
+    words.text = words.rewritten;
+  }
+};
+
+PreTokenizerChain::PreTokenizerChain(const PreTokenizerSteps& steps)
+    : scanner_(find_scanner(steps)) {
+  for (const PreTokenizerStep& step : steps) {
+    steps_.push_back({.spec = step, .expression = std::nullopt});
+    if (step.kind == PreTokenizerStep::Kind::split && !step.literal) {
+      steps_.back().expression.emplace(step.pattern, step.dialect);
+    }
+  }
+}
+PreTokenizerChain::PreTokenizerChain(PreTokenizerChain&&) noexcept = default;
+PreTokenizerChain& PreTokenizerChain::operator=(PreTokenizerChain&&) noexcept = default;
+PreTokenizerChain::~PreTokenizerChain() = default;
+
+void PreTokenizerChain::cut(std::string_view text, bool starts_text, Words& words) const {
+  words.text = text;
+  words.words.clear();
+  if (text.empty()) return;
+  words.words.push_back({0, text.size()});
+  for (const Step& step : steps_) {
+    if (step.spec.kind == PreTokenizerStep::Kind::split) {
+      step.split(words);
+    } else {
+      step.rewrite(starts_text, words);
+    }
+  }
+}
+
+PreTokenizerSteps byte_level_steps(bool add_prefix_space, bool use_regex) {
+  PreTokenizerSteps steps;
+  if (add_prefix_space) steps.push_back({.kind = PreTokenizerStep::Kind::add_prefix_space});
+  if (use_regex) steps.push_back(split(expressions::kGpt2, SplitBehavior::isolated));
+  return steps;
+}
+
+PreTokenizerSteps digits_steps(bool individual_digits) {
+  return {split(kDigit, individual_digits ? SplitBehavior::isolated : SplitBehavior::contiguous)};
+}
+
+PreTokenizerSteps punctuation_steps(SplitBehavior behavior) {
+  return {split(kPunctuation, behavior)};
+}
+
+// Here \w is as in Unicode Technical Standard 18: the joiners are part of words.
+PreTokenizerSteps whitespace_steps() {
+  return {split(R"([\w\u200c\u200d]+|[^\w\s\u200c\u200d]+)", SplitBehavior::removed, true)};
+}
+
+PreTokenizerSteps whitespace_split_steps() { return {split(R"(\s)", SplitBehavior::removed)}; }
+
+PreTokenizerSteps bert_steps() {
+  return {split(R"(\s)", SplitBehavior::removed), split(kPunctuation, SplitBehavior::isolated)};
+}
+
+PreTokenizerSteps char_delimiter_steps(std::string_view delimiter) {
+  PreTokenizerStep step = split(delimiter, SplitBehavior::removed);
+  step.literal = true;
+  return {step};
+}
+
+PreTokenizerSteps metaspace_steps(std::string_view replacement, PrependScheme prepend, bool split) {
+  PreTokenizerSteps steps{{.kind = PreTokenizerStep::Kind::metaspace,
+                           .pattern = std::string(replacement),
+                           .prepend = prepend}};
+  if (split) {
+    steps.push_back({.pattern = std::string(replacement),
+                     .literal = true,
+                     .behavior = SplitBehavior::merged_with_next});
+  }
+  return steps;
+}
+
+}  // namespace hasten::text

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts text into words by any sequence of steps.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/pre_tokenizer.h"
+#include "text/pre_tokenizer_steps.h"
+#include "text/regex/match.h"
+
+namespace hasten::text {
+
+/// Compiled steps. Const after construction: any thread.
+class PreTokenizerChain {
+ public:
+  /// Throws Error{unsupported, invalid_data} for an expression that cannot be compiled.
+  explicit PreTokenizerChain(const PreTokenizerSteps& steps);
+  PreTokenizerChain(PreTokenizerChain&&) noexcept;
+  PreTokenizerChain& operator=(PreTokenizerChain&&) noexcept;
+  ~PreTokenizerChain();
+
+  /// The hand-written scanner that cuts just so, where there is one: faster than cut.
+  std::optional<WordScanner> scanner() const { return scanner_; }
+
+  struct Words {
+    std::string_view text;            // what the words are ranges of: the text, or `rewritten`
+    std::vector<regex::Match> words;  // in order; none is empty
+    std::string rewritten;            // where a step changed the text
+    std::vector<regex::Match> scratch;
+    std::vector<regex::Match> matches;
+  };
+  /// Fills `words`, which can be used again for the next text. Time is linear in the text.
+  void cut(std::string_view text, bool starts_text, Words& words) const;
+
+ private:
+  struct Step;
+
+  std::optional<WordScanner> scanner_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace hasten::text

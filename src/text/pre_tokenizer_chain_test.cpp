@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each pre-tokenizer of tokenizer.json makes of a text: the examples of its documentation, and
+// each behaviour written out.
+#include "text/pre_tokenizer_chain.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace hasten::text {
+namespace {
+
+// The words of `text`, with a bar between them.
+std::string words(const PreTokenizerSteps& steps, std::string_view text, bool starts_text = true) {
+  PreTokenizerChain::Words cut;
+  PreTokenizerChain(steps).cut(text, starts_text, cut);
+  std::string joined;
+  for (const regex::Match& word : cut.words) {
+    joined.append(&word == cut.words.data() ? "" : "|")
+        .append(cut.text.substr(word.begin, word.end - word.begin));
+  }
+  return joined;
+}
+
+PreTokenizerSteps joined(PreTokenizerSteps first, const PreTokenizerSteps& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+TEST(PreTokenizerChain, Behaviors) {
+  const auto cut = [](SplitBehavior behavior, bool invert = false) {
+    return words({{.pattern = "-", .literal = true, .behavior = behavior, .invert = invert}},
+                 "the-final--countdown");
+  };
+  EXPECT_EQ(cut(SplitBehavior::removed), "the|final|countdown");
+  EXPECT_EQ(cut(SplitBehavior::isolated), "the|-|final|-|-|countdown");
+  EXPECT_EQ(cut(SplitBehavior::merged_with_previous), "the-|final-|-|countdown");
+  EXPECT_EQ(cut(SplitBehavior::merged_with_next), "the|-final|-|-countdown");
+  EXPECT_EQ(cut(SplitBehavior::contiguous), "the|-|final|--|countdown");
+  EXPECT_EQ(cut(SplitBehavior::removed, true), "-|-|-");
+  EXPECT_EQ(cut(SplitBehavior::isolated, true), "the|-|final|-|-|countdown");
+}
+
+TEST(PreTokenizerChain, BehaviorsOfExpressions) {
+  const auto cut = [](SplitBehavior behavior, bool invert) {
+    return words({{.pattern = R"(\w+|[^\w\s]+)", .behavior = behavior, .invert = invert}},
+                 "How are you doing?");
+  };
+  EXPECT_EQ(cut(SplitBehavior::removed, true), "How|are|you|doing|?");
+  EXPECT_EQ(cut(SplitBehavior::removed, false), " | | ");
+  EXPECT_EQ(cut(SplitBehavior::isolated, false), "How| |are| |you| |doing|?");
+  EXPECT_EQ(cut(SplitBehavior::merged_with_previous, true), "How |are |you |doing|?");
+  EXPECT_EQ(cut(SplitBehavior::merged_with_next, true), "How| are| you| doing|?");
+  EXPECT_EQ(cut(SplitBehavior::contiguous, false), "How| |are| |you| |doing?");
+}
+
+TEST(PreTokenizerChain, EmptyMatchesCut) {
+  const PreTokenizerSteps steps{{.pattern = "\\p{N}+"}, {.pattern = "(?=(\\d{3})+(?!\\d))"}};
+  EXPECT_EQ(words(steps, "in 1234567 a"), "in |1|234|567| a");
+}
+
+TEST(PreTokenizerChain, ByteLevel) {
+  EXPECT_EQ(words(byte_level_steps(true, true), "Hello my friend, how is your day going?"),
+            " Hello| my| friend|,| how| is| your| day| going|?");
+  EXPECT_EQ(words(byte_level_steps(true, true), " Hello"), " Hello");
+  EXPECT_EQ(words(byte_level_steps(false, true), "Hello there\nHello"), "Hello| there|\n|Hello");
+  EXPECT_EQ(words(byte_level_steps(false, false), "Hello there"), "Hello there");
+  EXPECT_EQ(words(byte_level_steps(true, false), "Hello there"), " Hello there");
+}
+
+TEST(PreTokenizerChain, Digits) {
+  EXPECT_EQ(words(digits_steps(false), "Hey 123 friend!"), "Hey |123| friend!");
+  EXPECT_EQ(words(digits_steps(true), "Hey 123 friend!"), "Hey |1|2|3| friend!");
+}
+
+TEST(PreTokenizerChain, Punctuation) {
+  EXPECT_EQ(words(punctuation_steps(SplitBehavior::isolated), "Hey friend!     How are you?!?"),
+            "Hey friend|!|     How are you|?|!|?");
+  EXPECT_EQ(words(punctuation_steps(SplitBehavior::contiguous), "a\u3002\u3002+=b"),
+            "a|\u3002\u3002+=|b");
+}
+
+TEST(PreTokenizerChain, Whitespace) {
+  EXPECT_EQ(words(whitespace_steps(), "Hey man!"), "Hey|man|!");
+  EXPECT_EQ(words(whitespace_steps(), "How are you doing?"), "How|are|you|doing|?");
+  EXPECT_EQ(words(whitespace_steps(), "\n"), "");
+  EXPECT_EQ(words(whitespace_split_steps(), "Hey man!"), "Hey|man!");
+  EXPECT_EQ(words(whitespace_split_steps(), "Hey, man, Good?"), "Hey,|man,|Good?");
+}
+
+TEST(PreTokenizerChain, Bert) {
+  EXPECT_EQ(words(bert_steps(), "Hey friend!     How are you?!?"),
+            "Hey|friend|!|How|are|you|?|!|?");
+}
+
+TEST(PreTokenizerChain, CharDelimiter) {
+  EXPECT_EQ(words(char_delimiter_steps("x"), "axxbxc"), "a|b|c");
+}
+
+TEST(PreTokenizerChain, Metaspace) {
+  const auto cut = [](PrependScheme prepend, bool split, std::string_view text,
+                      bool starts = true) {
+    return words(metaspace_steps("\u2581", prepend, split), text, starts);
+  };
+  EXPECT_EQ(cut(PrependScheme::always, true, "Hey friend!"), "\u2581Hey|\u2581friend!");
+  EXPECT_EQ(cut(PrependScheme::always, false, "Hey friend!"), "\u2581Hey\u2581friend!");
+  EXPECT_EQ(cut(PrependScheme::always, true, "Hey   friend!"),
+            "\u2581Hey|\u2581|\u2581|\u2581friend!");
+  EXPECT_EQ(cut(PrependScheme::never, true, "Hey"), "Hey");
+  EXPECT_EQ(cut(PrependScheme::first, true, "Hey", /*starts=*/false), "Hey");
+  EXPECT_EQ(cut(PrependScheme::first, true, " Hey"), "\u2581Hey");
+}
+
+TEST(PreTokenizerChain, Sequence) {
+  EXPECT_EQ(words(joined(whitespace_split_steps(), punctuation_steps(SplitBehavior::isolated)),
+                  "Hey friend!     How are you?!?"),
+            "Hey|friend|!|How|are|you|?|!|?");
+  EXPECT_EQ(words(joined(digits_steps(true), byte_level_steps(false, true)), "a 12 b"),
+            "a| |1|2| b");
+  EXPECT_EQ(words(joined(whitespace_steps(), byte_level_steps(true, false)), "a b"), " a| b");
+}
+
+TEST(PreTokenizerChain, FindsScanners) {
+  const auto scanner = [](const PreTokenizerSteps& steps) {
+    return PreTokenizerChain(steps).scanner();
+  };
+  EXPECT_EQ(scanner(byte_level_steps(false, true)), WordScanner::gpt2);
+  EXPECT_EQ(scanner(byte_level_steps(true, true)), std::nullopt);
+  EXPECT_EQ(scanner(joined(digits_steps(true), byte_level_steps(false, true))),
+            WordScanner::gpt2_digits);
+  EXPECT_EQ(scanner(joined(digits_steps(false), byte_level_steps(false, true))), std::nullopt);
+  EXPECT_EQ(scanner({}), std::nullopt);
+  EXPECT_THROW((void)scanner({{.pattern = "("}}), Error);
+}
+
+}  // namespace
+}  // namespace hasten::text
