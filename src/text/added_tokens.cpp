@@ -97,7 +97,8 @@ AddedTokens::AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary
 
 std::optional<AddedTokens::Match> AddedTokens::next(std::string_view text, size_t from,
                                                     const ControlFilter& filter) const {
-  for (size_t at = from; at < text.size(); ++at) {
+  for (size_t at = names_.find_first_byte(text, from); at < text.size();
+       at = names_.find_first_byte(text, at + 1)) {
     const auto accept = [&](const PrefixMatcher::Match& match) {
       const size_t end = at + match.length;
       if (vocabulary_.type(match.id) != TokenType::user_defined && !filter.allows(at, end)) {

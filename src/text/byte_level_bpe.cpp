@@ -1,24 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE, as GPT-2, Llama 3 and Qwen use it: words of a pre-tokenizer, merged from bytes.
-#include <numeric>
+#include <atomic>
+#include <span>
 
 #include "base/error.h"
 #include "text/merge_rules.h"
 #include "text/pre_tokenizer.h"
 #include "text/segment_encoder.h"
+#include "text/token_joints.h"
+#include "text/word_cache.h"
 
 namespace hasten::text {
 namespace {
 
 MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
-  if (!spec.merges_by_rank) {
-    if (spec.merges.empty()) fail(ErrorCode::invalid_data, "the BPE tokenizer has no merges");
-    return merges_of_list(spec.merges, vocabulary);
+  if (spec.merges_by_rank) return merges_of_ids(vocabulary);
+  if (spec.merges.empty()) fail(ErrorCode::invalid_data, "the BPE tokenizer has no merges");
+  return merges_of_list(spec.merges, vocabulary);
+}
+
+TokenJoints make_joints(const Vocabulary& vocabulary) {
+  TokenJoints joints;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    if (vocabulary.is_ordinary(id)) joints.add(vocabulary.bytes(id));
   }
-  std::vector<int32_t> ranks(static_cast<size_t>(vocabulary.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return merges_of_ranks(ranks, vocabulary,
-                         [&](std::string_view bytes) { return vocabulary.find_ordinary(bytes); });
+  return joints;
+}
+
+uint64_t next_encoder_id() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+/// This thread's cache, emptied if another encoder used it last.
+WordCache& cache_of(uint64_t encoder_id) {
+  struct Owned {
+    uint64_t encoder_id = 0;
+    WordCache words;
+  };
+  thread_local Owned cache;
+  if (cache.encoder_id != encoder_id) cache = {.encoder_id = encoder_id, .words = {}};
+  return cache.words;
 }
 
 class ByteLevelBpe final : public SegmentEncoder {
@@ -28,38 +50,80 @@ class ByteLevelBpe final : public SegmentEncoder {
         pre_tokenizer_(find_pre_tokenizer(spec.pre)),
         ignore_merges_(spec.ignore_merges.value_or(pre_tokenizer_.ignore_merges)),
         unk_(spec.unk),
-        merges_(make_merges(spec, vocabulary)) {}
+        merges_(make_merges(spec, vocabulary)),
+        joints_(make_joints(vocabulary)),
+        id_(next_encoder_id()) {}
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
+    Work work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = out};
     std::string_view rest = segment.text;
-    std::vector<int32_t> symbols;
-    MergeTable::Scratch scratch;
     while (!rest.empty()) {
-      const std::string_view word = rest.substr(0, first_word_length(pre_tokenizer_.scanner, rest));
-      rest.remove_prefix(word.size());
-      const int32_t whole = ignore_merges_ ? vocabulary_.find_ordinary(word) : -1;
-      if (whole >= 0) {
-        out.push_back(whole);
-        continue;
-      }
-      symbols.clear();
-      for (const char byte : word) {
-        symbols.push_back(vocabulary_.byte_token(static_cast<uint8_t>(byte)));
-      }
-      merges_.merge(symbols, scratch);
-      for (const int32_t symbol : symbols) {
-        const int32_t token = symbol >= 0 ? symbol : unk_;  // a byte that the vocabulary lacks
-        if (token >= 0) out.push_back(token);
-      }
+      const size_t length = first_word_length(pre_tokenizer_.scanner, rest);
+      remember(rest, length, /*part=*/false, work, [&](auto word) { encode_word(word, work); });
+      rest.remove_prefix(length);
     }
   }
 
  private:
+  struct Work {
+    WordCache& cache;
+    std::vector<int32_t> symbols;
+    MergeTable::Scratch scratch;
+    std::vector<int32_t>& out;
+  };
+
+  /// encode(the first `length` bytes of `text`), which appends tokens: from memory if they are few.
+  template <class Encode>
+  void remember(std::string_view text, size_t length, bool part, Work& work,
+                const Encode& encode) const {
+    const std::string_view word = text.substr(0, length);
+    if (length > WordKey::kMaxBytes) return encode(word);
+    const WordKey key(word, text, part);
+    if (work.cache.find(key, work.out)) return;
+    const size_t before = work.out.size();
+    encode(word);
+    work.cache.put(key, std::span(work.out).subspan(before));
+  }
+
+  void encode_word(std::string_view word, Work& work) const {
+    const int32_t whole = ignore_merges_ ? vocabulary_.find_ordinary(word) : -1;
+    if (whole >= 0) {
+      work.out.push_back(whole);
+      return;
+    }
+    size_t begin = 0;
+    for (size_t at = 1; at < word.size(); ++at) {
+      if (joints_.may_join(word, at)) continue;
+      encode_part(word.substr(begin), at - begin, work);
+      begin = at;
+    }
+    if (begin == 0) return merge(word, work);
+    encode_part(word.substr(begin), word.size() - begin, work);
+  }
+
+  void encode_part(std::string_view text, size_t length, Work& work) const {
+    remember(text, length, /*part=*/true, work, [&](auto part) { merge(part, work); });
+  }
+
+  void merge(std::string_view part, Work& work) const {
+    work.symbols.clear();
+    for (const char byte : part) {
+      work.symbols.push_back(vocabulary_.byte_token(static_cast<uint8_t>(byte)));
+    }
+    merges_.merge(work.symbols, work.scratch);
+    for (const int32_t symbol : work.symbols) {
+      const int32_t token = symbol >= 0 ? symbol : unk_;  // a byte that the vocabulary lacks
+      if (token >= 0) work.out.push_back(token);
+    }
+  }
+
   const Vocabulary& vocabulary_;
   const PreTokenizer& pre_tokenizer_;
   bool ignore_merges_;
   int32_t unk_;
   MergeTable merges_;
+  TokenJoints joints_;
+  uint64_t id_;  // of this object among all that ever were
 };
 
 }  // namespace

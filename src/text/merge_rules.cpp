@@ -63,4 +63,33 @@ MergeTable merges_of_ranks(std::span<const int32_t> ranks, const Vocabulary& voc
   return table;
 }
 
+// With the pairs of all lower ids a token's bytes join to the two symbols that it is made of: any
+// other two are never neighbours, since nothing but the token's own bytes decides what its inside
+// becomes. (A pair across its ends would have taken some of those bytes away.)
+MergeTable merges_of_ids(const Vocabulary& vocabulary) {
+  MergeTable table(static_cast<size_t>(vocabulary.size()), vocabulary.seed());
+  MergeTable::Scratch scratch;
+  std::vector<int32_t> symbols;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    const std::string_view bytes = vocabulary.bytes(id);
+    if (bytes.size() < 2 || vocabulary.find_ordinary(bytes) != id) continue;
+    symbols.clear();
+    for (const char byte : bytes) {
+      symbols.push_back(vocabulary.byte_token(static_cast<uint8_t>(byte)));
+    }
+    table.merge(symbols, scratch);
+    if (symbols.size() == 2 && symbols[0] >= 0 && symbols[1] >= 0) {
+      table.add(symbols[0], symbols[1], id, id);
+      continue;
+    }
+    // A token that merging by ids reaches through one of a higher id, or never.
+    for (size_t cut = 1; cut < bytes.size(); ++cut) {
+      const int32_t left = vocabulary.find_ordinary(bytes.substr(0, cut));
+      const int32_t right = vocabulary.find_ordinary(bytes.substr(cut));
+      if (left >= 0 && right >= 0) table.add(left, right, id, id);
+    }
+  }
+  return table;
+}
+
 }  // namespace hasten::text

@@ -26,4 +26,8 @@ namespace hasten::text {
     std::span<const int32_t> ranks, const Vocabulary& vocabulary,
     const std::function<int32_t(std::string_view bytes)>& symbol_of);
 
+/// Byte-level vocabularies whose ids are the ranks: two neighbours join if their bytes are an
+/// ordinary token, the lowest id first (the rule of tiktoken).
+[[nodiscard]] MergeTable merges_of_ids(const Vocabulary& vocabulary);
+
 }  // namespace hasten::text

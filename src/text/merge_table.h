@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 namespace hasten::text {
@@ -17,23 +18,29 @@ class MergeTable {
   class Scratch {
     friend class MergeTable;
     struct Node {
-      int32_t symbol;
+      int32_t symbol;    // -1: joined to its left neighbour, or joins with nothing
       int32_t previous;  // index, or -1
       int32_t next;
     };
+    /// A pair that had this rank when it was seen.
     struct Candidate {
       int32_t rank;
-      int32_t left;         // index
-      int32_t left_symbol;  // what stood there: out of date if it no longer does
-      int32_t right_symbol;
-      int32_t merged;
+      int32_t left;  // index
     };
     std::vector<Node> nodes_;
     std::vector<Candidate> heap_;
+    // The left nodes of the candidates of one rank each; the first num_rounds_ serve.
+    std::vector<std::vector<int32_t>> rounds_;
+    size_t num_rounds_ = 0;
+    std::unordered_map<int32_t, size_t> round_of_rank_;
+    int32_t last_rank_ = -1;  // the last one looked up there: mostly the next one too
+    size_t last_round_ = 0;
+    std::vector<int32_t> ranks_;  // a heap of those with a round, the lowest first
+    std::vector<int32_t> grown_;
   };
 
-  /// A table for at most `num_pairs` pairs; `seed` should depend on what is added, so that no file
-  /// can aim its pairs at one slot.
+  /// An empty table with room for `num_pairs` pairs; it grows where need be. `seed` should depend
+  /// on what is added, so that no file can aim its pairs at one slot.
   explicit MergeTable(size_t num_pairs, uint64_t seed);
 
   /// `left` and `right` join to `merged`. A pair that is present keeps its lower rank.
@@ -50,13 +57,27 @@ class MergeTable {
   };
   static constexpr uint64_t kNoPair = ~uint64_t{0};
 
-  size_t slot_of(uint64_t pair) const;
+  void make_room(size_t num_pairs);
+  void insert(const Entry& entry);
+  size_t slot_of(uint64_t pair, uint64_t hash) const;
   const Entry* find(int32_t left, int32_t right) const;
-  void consider(int32_t left, Scratch& scratch) const;
-  void merge_short(std::vector<int32_t>& symbols) const;
+  const Entry* pair_at(int32_t left, const Scratch& scratch) const;
+  const Entry* join(Scratch::Candidate candidate, Scratch& scratch) const;
+  void merge_by_scan(std::vector<int32_t>& symbols) const;
+  void merge_by_heap(Scratch& scratch) const;
+  bool merge_by_rounds(Scratch& scratch) const;
+  void add_to_round(int32_t left, Scratch& scratch) const;
 
-  std::vector<Entry> slots_;  // open addressing, a power of two, at most half full
+  size_t num_pairs_ = 0;
+  std::vector<Entry> slots_;      // open addressing, a power of two, at most half full
+  std::vector<uint64_t> filter_;  // a bit for each of many hashes: most pairs are in no rule
   uint64_t seed_;
+  // Of each symbol: the highest rank that makes it, and the lowest that joins it to another.
+  struct Ranks {
+    int32_t made = -1;
+    int32_t joined = INT32_MAX;
+  };
+  std::vector<Ranks> ranks_;
 };
 
 }  // namespace hasten::text

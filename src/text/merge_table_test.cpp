@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ways of merging against the definition: join the best pair, look again, until none is left.
+// Every way of merging against the definition: join the best pair, look again, until none is left.
 #include "text/merge_table.h"
 
 #include <gtest/gtest.h>
@@ -37,27 +37,33 @@ Symbols merge_by_definition(Symbols symbols, const Rules& rules) {
 }
 
 // Few symbols, many rules, equal ranks, results that are used again: every branch is taken.
-TEST(MergeTable, JoinsByDefinition) {
+// `in_order`: rules come after those that make their parts, as in files; otherwise anything goes.
+void compare_with_definition(bool in_order) {
   std::mt19937 random(11);
   MergeTable::Scratch scratch;
   for (int round = 0; round < 300; ++round) {
     const auto num_symbols = static_cast<int32_t>(2 + random() % 6);
-    MergeTable table(64, random());
+    MergeTable table(round % 2 == 0 ? 64 : 0, random());
     Rules rules;
     for (int32_t merged = num_symbols; merged < num_symbols + 20; ++merged) {
       const auto left = static_cast<int32_t>(random() % static_cast<uint32_t>(merged));
       const auto right = static_cast<int32_t>(random() % static_cast<uint32_t>(merged));
-      const auto rank = static_cast<int32_t>(random() % 12);
+      const auto rank = in_order ? merged : static_cast<int32_t>(random() % 12);
       table.add(left, right, merged, rank);
       const auto [rule, added] = rules.try_emplace({left, right}, Join{merged, rank});
       if (!added && rank < rule->second.rank) rule->second = {merged, rank};
     }
-    for (const size_t length : {0, 1, 2, 5, 15, 16, 17, 40, 100}) {
+    if (in_order && round % 3 == 0) {  // a second pair for the last symbol, of the same rank
+      const int32_t last = num_symbols + 19;
+      if (rules.try_emplace({1, 0}, Join{last, last}).second) table.add(1, 0, last, last);
+    }
+    for (const size_t length : {0, 1, 2, 5, 15, 16, 17, 40, 100, 255, 256, 600}) {
       Symbols symbols;
+      const bool run = random() % 3 == 0;  // of one symbol
       for (size_t i = 0; i < length; ++i) {
         const bool unknown = random() % 20 == 0;
-        symbols.push_back(
-            unknown ? -1 : static_cast<int32_t>(random() % static_cast<uint32_t>(num_symbols)));
+        const auto symbol = static_cast<int32_t>(random() % static_cast<uint32_t>(num_symbols));
+        symbols.push_back(unknown ? -1 : run ? 0 : symbol);
       }
       const Symbols expected = merge_by_definition(symbols, rules);
       table.merge(symbols, scratch);
@@ -65,6 +71,10 @@ TEST(MergeTable, JoinsByDefinition) {
     }
   }
 }
+
+TEST(MergeTable, JoinsByDefinition) { compare_with_definition(/*in_order=*/false); }
+
+TEST(MergeTable, JoinsByDefinitionInRounds) { compare_with_definition(/*in_order=*/true); }
 
 }  // namespace
 }  // namespace hasten::text

@@ -67,22 +67,31 @@ constexpr std::array<CharClass, 128> kAsciiClasses = [] {
   return classes;
 }();
 
-ClassifiedChar classify(std::string_view text, size_t at) {
-  if (at >= text.size()) return {CharClass::end, 0};
-  const auto byte = static_cast<uint8_t>(text[at]);
-  if (byte < 0x80) return {kAsciiClasses[byte], 1};
+ClassifiedChar classify_beyond_ascii(std::string_view text, size_t at) {
   const Utf8Char next = decode_utf8(text.substr(at));
   return {classify_code_point(next.code_point), next.length};
+}
+
+inline ClassifiedChar classify(std::string_view text, size_t at) {
+  if (at >= text.size()) return {CharClass::end, 0};
+  const auto byte = static_cast<uint8_t>(text[at]);
+  return byte < 0x80 ? ClassifiedChar{kAsciiClasses[byte], 1} : classify_beyond_ascii(text, at);
 }
 
 bool is_white(CharClass c) { return c == CharClass::space || c == CharClass::newline; }
 
 // Past the run of `wanted` that begins at `at`.
 size_t skip_run(std::string_view text, size_t at, CharClass wanted) {
-  for (ClassifiedChar c = classify(text, at); c.char_class == wanted; c = classify(text, at)) {
+  for (;;) {
+    // The loop that most text goes through: one load and one look-up a byte.
+    while (at < text.size() && static_cast<uint8_t>(text[at]) < 0x80 &&
+           kAsciiClasses[static_cast<uint8_t>(text[at])] == wanted) {
+      ++at;
+    }
+    const ClassifiedChar c = classify(text, at);
+    if (c.char_class != wanted) return at;
     at += c.length;
   }
-  return at;
 }
 
 // The length of 's 't 're 've 'm 'll 'd at the front, or 0. Without case, U+017F is an s too.

@@ -2,6 +2,7 @@
 // The longest of a set of names that stands at the front of a text.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,15 @@ class PrefixMatcher {
     return longest(text, [](const Match&) { return true; });
   }
 
+  /// The first place from `at` on where a name may begin, or the end of `text`.
+  size_t find_first_byte(std::string_view text, size_t at) const {
+    if (only_first_byte_ >= 0) {
+      return std::min(text.find(static_cast<char>(only_first_byte_), at), text.size());
+    }
+    while (at < text.size() && !is_first_byte_[static_cast<uint8_t>(text[at])]) ++at;
+    return at;
+  }
+
   /// The id of exactly this name, or -1.
   int32_t find(std::string_view name) const;
 
@@ -45,6 +55,8 @@ class PrefixMatcher {
 
   std::vector<Name> names_;                   // sorted, unique, none empty
   std::array<Range, 256> with_first_byte_{};  // by the first byte of the text
+  std::array<bool, 256> is_first_byte_{};
+  int only_first_byte_ = -1;  // of all names, if they share one
 };
 
 template <class Accept>

@@ -153,19 +153,25 @@ void Vocabulary::append(std::string_view piece, TokenType type) {
 
 void Vocabulary::build_index() {
   seed_ = hash_bytes(bytes_);
-  slots_.assign(std::bit_ceil(2 * types_.size() + 1), -1);
+  slots_.assign(std::bit_ceil(2 * types_.size() + 1), Slot{});
   for (int32_t id = 0; id < size(); ++id) {
-    if (!ordinary_[static_cast<size_t>(id)]) continue;
-    int32_t& slot = slots_[slot_of(bytes(id))];
-    if (slot < 0) slot = id;
+    if (!is_ordinary(id)) continue;
+    uint32_t tag = 0;
+    Slot& slot = slots_[slot_of(bytes(id), tag)];
+    if (slot.id < 0) slot = {.tag = tag, .id = id};
   }
 }
 
-size_t Vocabulary::slot_of(std::string_view bytes) const {
+// Where these bytes are, or would be; sets `tag` to theirs.
+size_t Vocabulary::slot_of(std::string_view bytes, uint32_t& tag) const {
   const size_t mask = slots_.size() - 1;
-  size_t slot = hash_bytes(bytes, seed_) & mask;
-  while (slots_[slot] >= 0 && this->bytes(slots_[slot]) != bytes) slot = (slot + 1) & mask;
-  return slot;
+  const uint64_t hash = hash_bytes(bytes, seed_);
+  tag = static_cast<uint32_t>(hash >> 32);
+  size_t at = hash & mask;
+  for (; slots_[at].id >= 0; at = (at + 1) & mask) {
+    if (slots_[at].tag == tag && this->bytes(slots_[at].id) == bytes) break;
+  }
+  return at;
 }
 
 void Vocabulary::check(int32_t id) const {
@@ -175,7 +181,10 @@ void Vocabulary::check(int32_t id) const {
   }
 }
 
-int32_t Vocabulary::find_ordinary(std::string_view bytes) const { return slots_[slot_of(bytes)]; }
+int32_t Vocabulary::find_ordinary(std::string_view bytes) const {
+  uint32_t tag = 0;
+  return slots_[slot_of(bytes, tag)].id;
+}
 
 std::optional<int32_t> Vocabulary::find_spelling(std::string_view piece) const {
   int32_t id = -1;

@@ -41,6 +41,10 @@ class Vocabulary {
     const auto i = static_cast<size_t>(id);
     return std::string_view(bytes_).substr(offsets_[i], offsets_[i + 1] - offsets_[i]);
   }
+  /// A hash of all tokens: what hash tables of them are seeded with.
+  uint64_t seed() const { return seed_; }
+  /// Whether merging can make this token.
+  bool is_ordinary(int32_t id) const { return ordinary_[static_cast<size_t>(id)]; }
   /// Throws Error{invalid_argument} for an id outside the vocabulary.
   void check(int32_t id) const;
 
@@ -54,7 +58,12 @@ class Vocabulary {
  private:
   void append(std::string_view piece, TokenType type);
   void build_index();
-  size_t slot_of(std::string_view bytes) const;
+  /// A token and part of its hash, so that most comparisons need not look at the bytes.
+  struct Slot {
+    uint32_t tag = 0;
+    int32_t id = -1;  // -1: empty
+  };
+  size_t slot_of(std::string_view bytes, uint32_t& tag) const;
 
   TokenizerKind kind_;
   std::string bytes_;              // all tokens, one after the other
@@ -62,9 +71,9 @@ class Vocabulary {
   std::vector<TokenType> types_;
   std::vector<bool> ordinary_;  // [size]
   std::array<int32_t, 256> byte_tokens_;
-  // Open addressing, a power of two, at most half full; -1: empty. Seeded by the vocabulary itself,
-  // so that no file can aim its tokens at one slot.
-  std::vector<int32_t> slots_;
+  // Open addressing, a power of two, at most half full. Seeded by the vocabulary itself, so that no
+  // file can aim its tokens at one slot.
+  std::vector<Slot> slots_;
   uint64_t seed_ = 0;
 };
 
