@@ -88,6 +88,25 @@ void bench_decode(benchmark::State& state, const Tokenizer& tokenizer, const std
                           static_cast<int64_t>(tokens.size()));
 }
 
+/// The same vocabulary with a list of merges, one for each token, as GGUF and tokenizer.json have.
+TokenizerSpec with_merge_list(TokenizerSpec spec) {
+  std::map<std::string_view, size_t> id_of;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) id_of.emplace(spec.tokens[id], id);
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const std::string_view token = spec.tokens[id];
+    for (size_t cut = token.size() - 1; cut > 0; --cut) {
+      const auto left = id_of.find(token.substr(0, cut));
+      const auto right = id_of.find(token.substr(cut));
+      if (left == id_of.end() || right == id_of.end()) continue;
+      spec.merges.push_back(std::string(token.substr(0, cut)) + ' ' +
+                            std::string(token.substr(cut)));
+      break;
+    }
+  }
+  spec.merges_by_rank = false;
+  return spec;
+}
+
 void bench_load(benchmark::State& state, const TokenizerSpec& spec) {
   for (auto _ : state) {
     state.PauseTiming();
@@ -121,7 +140,9 @@ int run(int argc, char** argv) {
       add("run/" + corpus.name,
           [&](benchmark::State& state) { bench_encode(state, tokenizer, corpus.text); });
     }
-    add("load", [&, &spec = spec](benchmark::State& state) { bench_load(state, spec); });
+    add("load/ranks", [&, &spec = spec](benchmark::State& state) { bench_load(state, spec); });
+    add("load/merges",
+        [listed = with_merge_list(spec)](benchmark::State& state) { bench_load(state, listed); });
   }
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "text/added_tokens.h"
-#include "text/detokenizer.h"
 #include "text/nfc.h"
 #include "text/pre_tokenizer.h"
 #include "text/segment_encoder.h"
+#include "text/utf8.h"
 #include "text/vocabulary.h"
 
 namespace hasten::text {
@@ -125,10 +125,26 @@ void Tokenizer::encode_segment(std::string_view segment, bool starts_text,
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> tokens, bool keep_special) const {
-  Detokenizer detokenizer(*this, {.show_special = keep_special, .at_text_start = true});
+  // What a Detokenizer does token by token, with one look at the UTF-8 of the whole.
+  std::string bytes;
+  bytes.reserve(8 * tokens.size());
+  bool strip_space = adds_space_prefix_;
+  for (const int32_t token : tokens) {
+    vocabulary_->check(token);
+    if (!keep_special && vocabulary_->is_special(token)) continue;
+    std::string_view piece = vocabulary_->bytes(token);
+    if (strip_space && !piece.empty()) {
+      if (piece.front() == ' ') piece.remove_prefix(1);
+      strip_space = false;
+    }
+    bytes.append(piece);
+  }
+  Utf8Assembler assembler;
   std::string text;
-  for (const int32_t token : tokens) detokenizer.append(token, text);
-  return text += detokenizer.flush();
+  text.reserve(bytes.size());
+  assembler.append(bytes, text);
+  assembler.flush(text);
+  return text;
 }
 
 std::string_view Tokenizer::token_bytes(int32_t id) const {
@@ -138,8 +154,7 @@ std::string_view Tokenizer::token_bytes(int32_t id) const {
 
 bool Tokenizer::is_special(int32_t id) const {
   vocabulary_->check(id);
-  const TokenType type = vocabulary_->type(id);
-  return type == TokenType::control || type == TokenType::unknown;
+  return vocabulary_->is_special(id);
 }
 
 bool Tokenizer::is_end_of_generation(int32_t id) const {

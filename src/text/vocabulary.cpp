@@ -174,11 +174,8 @@ size_t Vocabulary::slot_of(std::string_view bytes, uint32_t& tag) const {
   return at;
 }
 
-void Vocabulary::check(int32_t id) const {
-  if (id < 0 || id >= size()) {
-    fail(ErrorCode::invalid_argument, "token {} is outside the vocabulary of {} tokens", id,
-         size());
-  }
+void Vocabulary::refuse(int32_t id) const {
+  fail(ErrorCode::invalid_argument, "token {} is outside the vocabulary of {} tokens", id, size());
 }
 
 int32_t Vocabulary::find_ordinary(std::string_view bytes) const {

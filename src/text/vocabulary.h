@@ -45,8 +45,14 @@ class Vocabulary {
   uint64_t seed() const { return seed_; }
   /// Whether merging can make this token.
   bool is_ordinary(int32_t id) const { return ordinary_[static_cast<size_t>(id)]; }
+  /// Control and unknown tokens: not text that a model says.
+  bool is_special(int32_t id) const {
+    return type(id) == TokenType::control || type(id) == TokenType::unknown;
+  }
   /// Throws Error{invalid_argument} for an id outside the vocabulary.
-  void check(int32_t id) const;
+  void check(int32_t id) const {
+    if (id < 0 || id >= size()) refuse(id);
+  }
 
   /// The ordinary token of these bytes (the lowest id of equals), or -1. Allocates nothing.
   int32_t find_ordinary(std::string_view bytes) const;
@@ -56,6 +62,7 @@ class Vocabulary {
   std::optional<int32_t> find_spelling(std::string_view piece) const;
 
  private:
+  [[noreturn]] void refuse(int32_t id) const;
   void append(std::string_view piece, TokenType type);
   void build_index();
   /// A token and part of its hash, so that most comparisons need not look at the bytes.
