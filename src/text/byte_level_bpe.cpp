@@ -4,8 +4,9 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "text/merge_rules.h"
-#include "text/pre_tokenizer.h"
+#include "text/pre_tokenizer_chain.h"
 #include "text/segment_encoder.h"
 #include "text/token_joints.h"
 #include "text/word_cache.h"
@@ -43,12 +44,28 @@ WordCache& cache_of(uint64_t encoder_id) {
   return cache.words;
 }
 
+PreTokenizerSteps steps_of(const TokenizerSpec& spec) {
+  if (spec.pre_steps) return *spec.pre_steps;
+  if (spec.pre == "default") {
+    log::warn(
+        "the file does not name its pre-tokenizer: words are cut as the oldest files had it, which "
+        "may not be how this model was trained");
+  }
+  return find_pre_tokenizer(spec.pre).steps();
+}
+
+bool ignores_merges(const TokenizerSpec& spec) {
+  if (spec.ignore_merges) return *spec.ignore_merges;
+  return !spec.pre_steps && find_pre_tokenizer(spec.pre).ignore_merges;
+}
+
 class ByteLevelBpe final : public SegmentEncoder {
  public:
   ByteLevelBpe(const TokenizerSpec& spec, const Vocabulary& vocabulary)
       : vocabulary_(vocabulary),
-        pre_tokenizer_(find_pre_tokenizer(spec.pre)),
-        ignore_merges_(spec.ignore_merges.value_or(pre_tokenizer_.ignore_merges)),
+        words_(steps_of(spec)),
+        scanner_(words_.scanner()),
+        ignore_merges_(ignores_merges(spec)),
         unk_(spec.unk),
         merges_(make_merges(spec, vocabulary)),
         joints_(make_joints(vocabulary)),
@@ -56,11 +73,21 @@ class ByteLevelBpe final : public SegmentEncoder {
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     Work work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = out};
-    std::string_view rest = segment.text;
-    while (!rest.empty()) {
-      const size_t length = first_word_length(pre_tokenizer_.scanner, rest);
+    const auto encode_first = [&](std::string_view rest, size_t length) {
       remember(rest, length, /*part=*/false, work, [&](auto word) { encode_word(word, work); });
-      rest.remove_prefix(length);
+    };
+    if (scanner_) {
+      for (std::string_view rest = segment.text; !rest.empty();) {
+        const size_t length = first_word_length(*scanner_, rest);
+        encode_first(rest, length);
+        rest.remove_prefix(length);
+      }
+      return;
+    }
+    PreTokenizerChain::Words cut;
+    words_.cut(segment.text, segment.starts_text, cut);
+    for (const regex::Match& word : cut.words) {
+      encode_first(cut.text.substr(word.begin), word.end - word.begin);
     }
   }
 
@@ -118,7 +145,8 @@ class ByteLevelBpe final : public SegmentEncoder {
   }
 
   const Vocabulary& vocabulary_;
-  const PreTokenizer& pre_tokenizer_;
+  PreTokenizerChain words_;
+  std::optional<WordScanner> scanner_;  // of words_, where it has one
   bool ignore_merges_;
   int32_t unk_;
   MergeTable merges_;

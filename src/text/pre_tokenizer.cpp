@@ -4,30 +4,13 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace hasten::text {
 namespace {
-
-constexpr PreTokenizer kPreTokenizers[] = {
-    {"gpt-2", WordScanner::gpt2, false, false, false},
-    {"phi-2", WordScanner::gpt2, false, false, false},
-    {"smollm", WordScanner::gpt2_digits, false, false, false},
-    {"starcoder", WordScanner::gpt2_digits, false, false, false},
-    {"llama-bpe", WordScanner::llama3, true, true, false},
-    {"llama3", WordScanner::llama3, true, true, false},
-    {"llama-v3", WordScanner::llama3, true, true, false},
-    {"dbrx", WordScanner::llama3, false, false, false},
-    {"qwen2", WordScanner::qwen2, false, false, true},
-    {"deepseek-r1-qwen", WordScanner::qwen2, false, false, true},
-    {"gpt-4o", WordScanner::o200k, false, false, false},
-    {"tekken", WordScanner::tekken, true, true, false},
-};
 
 // The classes that the expressions tell apart.
 enum class CharClass : uint8_t {
@@ -246,16 +229,6 @@ size_t o200k_word(std::string_view text, int max_digits, bool contractions) {
 }
 
 }  // namespace
-
-const PreTokenizer& find_pre_tokenizer(std::string_view name) {
-  std::string known;
-  for (const PreTokenizer& entry : kPreTokenizers) {
-    if (entry.name == name) return entry;
-    known.append(known.empty() ? "" : ", ").append(entry.name);
-  }
-  fail(ErrorCode::unsupported, "the pre-tokenizer {} is not known; known are {}", printable(name),
-       known);
-}
 
 size_t first_word_length(WordScanner scanner, std::string_view text) {
   switch (scanner) {

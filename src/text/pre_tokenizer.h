@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
+
+#include "text/pre_tokenizer_steps.h"
 
 namespace hasten::text {
 
@@ -23,11 +26,17 @@ enum class WordScanner {
 /// What a name in GGUF's tokenizer.ggml.pre implies.
 struct PreTokenizer {
   std::string_view name;
-  WordScanner scanner;
+  // Each cuts what the one before left: at its matches, which become pieces, and between them.
+  std::span<const std::string_view> expressions;
   bool ignore_merges;
   bool add_bos;
   bool normalize_nfc;
+
+  PreTokenizerSteps steps() const;
 };
+
+/// "default" is what files without a name were made for: by engines that took Falcon's words.
+[[nodiscard]] std::span<const PreTokenizer> known_pre_tokenizers();
 
 /// Throws Error{unsupported} for an unknown name, listing the known ones.
 [[nodiscard]] const PreTokenizer& find_pre_tokenizer(std::string_view name);

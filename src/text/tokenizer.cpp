@@ -68,9 +68,9 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
   added_tokens_ = std::make_unique<AddedTokens>(spec, *vocabulary_);
   if (spec.kind == TokenizerKind::bpe) {
     encoder_ = make_byte_level_bpe(spec, *vocabulary_);
-    const PreTokenizer& pre_tokenizer = find_pre_tokenizer(spec.pre);
-    add_bos_ = spec.add_bos.value_or(pre_tokenizer.add_bos);
-    normalize_nfc_ = spec.normalize_nfc.value_or(pre_tokenizer.normalize_nfc);
+    const PreTokenizer* implied = spec.pre_steps ? nullptr : &find_pre_tokenizer(spec.pre);
+    add_bos_ = spec.add_bos.value_or(implied != nullptr && implied->add_bos);
+    normalize_nfc_ = spec.normalize_nfc.value_or(implied != nullptr && implied->normalize_nfc);
     adds_space_prefix_ = false;
   } else {
     encoder_ = make_sentencepiece_bpe(spec, *vocabulary_);

@@ -98,8 +98,6 @@ TEST(TokenizerJson, RefusesByName) {
   };
   refuse("\"BPE\"", "\"Unigram\"", ErrorCode::unsupported, "Unigram");
   refuse("\"NFC\"", "\"Nmt\"", ErrorCode::unsupported, "Nmt");
-  refuse("\"add_prefix_space\": false", "\"add_prefix_space\": true", ErrorCode::unsupported,
-         "ByteLevel");
   refuse(R"({"type": "ByteLevel", "add_prefix_space": false})",
          R"({"type": "Split", "pattern": {"Regex": "\\w+"}, "behavior": "Isolated"})",
          ErrorCode::unsupported, "\\w+");

@@ -3,6 +3,7 @@
 #include "text/tokenizer_json_pipeline.h"
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/printable.h"
@@ -12,35 +13,6 @@ namespace hasten::text {
 namespace {
 
 constexpr std::string_view kSpaceSymbol = "\u2581";
-
-struct KnownExpression {
-  std::string_view expression;
-  std::string_view pre;  // as GGUF names it
-};
-
-constexpr KnownExpression kExpressions[] = {
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
-    {R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt-2"},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
-     R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "llama-bpe"},
-    {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
-     R"(\s*[\r\n]|\s+(?!\S)|\s+)",
-     "llama-bpe"},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
-     R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "qwen2"},
-    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)"
-     R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "gpt-4o"},
-    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
-     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
-     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "tekken"},
-};
 
 [[noreturn]] void fail_unsupported(std::string_view what, std::string_view value) {
   constexpr size_t kLongest = 400;  // an expression whole
@@ -67,18 +39,26 @@ std::string_view pattern(const json::Object& component, std::string_view kind) {
   return value.is_null() ? std::string_view() : as_string(value, "pattern");
 }
 
-// The words that the expression matches are what is kept.
-bool keeps_matches(const json::Object& split) {
-  const std::string_view behavior = as_string(field(split, "behavior"), "behavior");
-  const bool invert = as_bool(field(split, "invert"), "invert", false);
-  return (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
+SplitBehavior behavior_of(const json::Object& component) {
+  static constexpr std::pair<std::string_view, SplitBehavior> kBehaviors[] = {
+      {"Removed", SplitBehavior::removed},
+      {"Isolated", SplitBehavior::isolated},
+      {"MergedWithPrevious", SplitBehavior::merged_with_previous},
+      {"MergedWithNext", SplitBehavior::merged_with_next},
+      {"Contiguous", SplitBehavior::contiguous}};
+  const json::Value& given = field(component, "behavior");
+  const std::string_view name = given.is_null() ? "Isolated" : as_string(given, "behavior");
+  for (const auto& [known, behavior] : kBehaviors) {
+    if (known == name) return behavior;
+  }
+  fail_unsupported("the behavior", name);
 }
 
 // What the components found so far do.
 struct Segmentation {
   bool replaces_spaces = false;  // by U+2581
   bool byte_level = false;
-  bool digits_alone = false;
+  PreTokenizerSteps steps;
 };
 
 void read_normalizer(const json::Object& component, Segmentation& found, TokenizerSpec& spec) {
@@ -111,36 +91,44 @@ void read_metaspace(const json::Object& component, TokenizerSpec& spec) {
   spec.single_space_prefix = true;
 }
 
-void read_split(const json::Object& split, const Segmentation& found, TokenizerSpec& spec) {
-  // After the normaliser no space may be left to split at.
-  if (found.replaces_spaces && pattern(split, "String") == " ") return;
-  if (!spec.pre.empty() || found.digits_alone || !keeps_matches(split)) {
-    fail_unsupported("the pre-tokenizer", json::serialize(split));
-  }
-  const std::string_view expression = pattern(split, "Regex");
-  for (const KnownExpression& known : kExpressions) {
-    if (known.expression == expression) spec.pre = known.pre;
-  }
-  if (spec.pre.empty()) fail_unsupported("the pre-tokenizer expression", expression);
+PreTokenizerStep read_split(const json::Object& split) {
+  const json::Value& literal = field(as_object(field(split, "pattern"), "pattern"), "String");
+  return {.pattern = std::string(pattern(split, literal.is_null() ? "Regex" : "String")),
+          .literal = !literal.is_null(),
+          .behavior = behavior_of(split),
+          .invert = as_bool(field(split, "invert"), "invert", false)};
 }
 
 void read_pre_tokenizer(const json::Object& component, Segmentation& found, TokenizerSpec& spec) {
   const auto flag = [&](const char* name, bool when_absent) {
     return as_bool(field(component, name), name, when_absent);
   };
+  const auto append = [&](const PreTokenizerSteps& steps) {
+    found.steps.insert(found.steps.end(), steps.begin(), steps.end());
+  };
   const std::string_view type = type_of(component);
-  if (type == "ByteLevel" && !flag("add_prefix_space", true)) {
+  if (type == "ByteLevel") {
     found.byte_level = true;
-    if (!flag("use_regex", true)) return;
-    if (!spec.pre.empty()) fail_unsupported("the pre-tokenizer", "Split and ByteLevel words");
-    spec.pre = found.digits_alone ? "smollm" : "gpt-2";
-  } else if (type == "Digits" && spec.pre.empty() && flag("individual_digits", false)) {
-    found.digits_alone = true;
+    append(byte_level_steps(flag("add_prefix_space", true), flag("use_regex", true)));
+  } else if (type == "Split") {
+    // After the normaliser no space may be left to split at.
+    if (found.replaces_spaces && pattern(component, "String") == " ") return;
+    append({read_split(component)});
+  } else if (type == "Digits") {
+    append(digits_steps(flag("individual_digits", false)));
+  } else if (type == "Punctuation") {
+    append(punctuation_steps(behavior_of(component)));
+  } else if (type == "Whitespace") {
+    append(whitespace_steps());
+  } else if (type == "WhitespaceSplit") {
+    append(whitespace_split_steps());
+  } else if (type == "BertPreTokenizer") {
+    append(bert_steps());
+  } else if (type == "CharDelimiterSplit") {
+    append(char_delimiter_steps(as_string(field(component, "delimiter"), "delimiter")));
   } else if (type == "Metaspace") {
     read_metaspace(component, spec);
     found.replaces_spaces = true;
-  } else if (type == "Split") {
-    read_split(component, found, spec);
   } else {
     fail_unsupported("the pre-tokenizer", json::serialize(component));
   }
@@ -160,12 +148,13 @@ void read_segmentation(const json::Object& root, TokenizerSpec& spec) {
        components(field(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers")) {
     read_pre_tokenizer(*component, found, spec);
   }
-  if (found.byte_level == found.replaces_spaces || (found.byte_level && spec.pre.empty())) {
+  if (found.byte_level == found.replaces_spaces || (!found.byte_level && !found.steps.empty())) {
     fail(ErrorCode::unsupported,
          "tokenizer.json: neither byte-level nor SentencePiece-style BPE (pre_tokenizer {})",
          printable(json::serialize(field(root, "pre_tokenizer")), 200));
   }
   spec.kind = found.byte_level ? TokenizerKind::bpe : TokenizerKind::spm;
+  if (found.byte_level) spec.pre_steps = std::move(found.steps);
 }
 
 void read_post_processor(const json::Object& root, TokenizerSpec& spec) {

@@ -7,8 +7,8 @@
 
 namespace hasten::text {
 
-/// Sets kind, pre, normalize_nfc, space_prefix and single_space_prefix of `spec` from "normalizer"
-/// and "pre_tokenizer". Throws Error{invalid_data, unsupported}.
+/// Sets kind, pre_steps, normalize_nfc, space_prefix and single_space_prefix of `spec` from
+/// "normalizer" and "pre_tokenizer". Throws Error{invalid_data, unsupported}.
 void read_segmentation(const json::Object& root, TokenizerSpec& spec);
 
 /// Sets bos, eos, add_bos and add_eos of `spec` from "post_processor", when it puts tokens around a

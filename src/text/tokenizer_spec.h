@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/pre_tokenizer_steps.h"
+
 namespace hasten::text {
 
 /// How a stretch of ordinary text becomes tokens.
@@ -45,9 +47,10 @@ struct AddedTokenRule {
 /// not trusted: make_tokenizer checks it. An empty optional means "what kind and pre imply".
 struct TokenizerSpec {
   TokenizerKind kind = TokenizerKind::bpe;
-  std::string pre;                  // bpe: tokenizer.ggml.pre, such as "llama-bpe"
-  std::vector<std::string> tokens;  // [vocab_size], written as in the file
-  std::vector<float> scores;        // spm: [vocab_size]; the highest merges first
+  std::string pre;                             // bpe: tokenizer.ggml.pre, such as "llama-bpe"
+  std::optional<PreTokenizerSteps> pre_steps;  // bpe: how words are cut, where `pre` does not say
+  std::vector<std::string> tokens;             // [vocab_size], written as in the file
+  std::vector<float> scores;                   // spm: [vocab_size]; the highest merges first
   std::vector<int32_t> types;       // [vocab_size] TokenType numbers; empty: all are normal
   std::vector<std::string> merges;  // "left right"; the first merges first
   bool merges_by_rank = false;  // no merges are listed: whatever joins to a token, lowest id first
@@ -68,7 +71,7 @@ struct TokenizerSpec {
   std::optional<bool> normalize_nfc;  // Unicode composition before anything else
 };
 
-/// Reads a Hugging Face tokenizer.json: byte-level BPE with a known pre-tokenizer expression, or
+/// Reads a Hugging Face tokenizer.json: byte-level BPE with any chain of pre-tokenizers, or
 /// SentencePiece-style BPE. `tokenizer_config_json` gives bos, eos, pad and added tokens; it may be
 /// empty. Throws Error{invalid_data} for what is damaged, Error{unsupported} naming what is not
 /// known. Any thread.

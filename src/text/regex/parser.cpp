@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/printable.h"
 #include "text/regex/syntax.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -17,6 +18,7 @@ namespace {
 // The longest published expression, DeepSeek-LLM's letters, has 1,200 bytes.
 constexpr size_t kMaxPatternBytes = size_t{1} << 14;
 constexpr int kMaxDepth = 48;
+constexpr size_t kMaxQuoted = 200;  // bytes of a pattern in an error
 // The largest published count is 512.
 constexpr int32_t kMaxRepeat = 1000;
 
@@ -83,12 +85,12 @@ class Parser {
   }
 
   [[noreturn]] void fail_unsupported(std::string_view what) const {
-    fail(ErrorCode::unsupported, "regular expression: {} at byte {} is not supported: {:.200}",
-         what, at_, pattern_);
+    fail(ErrorCode::unsupported, "regular expression: {} at byte {} is not supported: {}", what,
+         at_, printable(pattern_, kMaxQuoted));
   }
   [[noreturn]] void fail_invalid(std::string_view what) const {
-    fail(ErrorCode::invalid_data, "regular expression: {} at byte {}: {:.200}", what, at_,
-         pattern_);
+    fail(ErrorCode::invalid_data, "regular expression: {} at byte {}: {}", what, at_,
+         printable(pattern_, kMaxQuoted));
   }
 
   int32_t add_node(Node node) {
@@ -311,7 +313,7 @@ class Parser {
     if (take("(?<=")) return look_behind(group_body(depth), /*negated=*/false);
     if (take("(?<!")) return look_behind(group_body(depth), /*negated=*/true);
     if (take("(?>")) return atomic(group_body(depth));
-    if (looking_at("(?")) fail_unsupported(pattern_.substr(at_, 4));
+    if (looking_at("(?")) fail_unsupported(printable(pattern_.substr(at_, 4)));
     ++at_;
     return group_body(depth);
   }
@@ -451,7 +453,7 @@ class Parser {
     const auto byte = static_cast<uint8_t>(c);
     if (byte < 0x80 && (is_ascii_letter(byte) || (c >= '0' && c <= '9'))) {
       at_ = start;
-      fail_unsupported(pattern_.substr(start, 2));
+      fail_unsupported(printable(pattern_.substr(start, 2)));
     }
     return {.literal = take_character()};
   }
