@@ -76,8 +76,10 @@ void set_bytes(benchmark::State& state, size_t bytes) {
 }
 
 void bench_encode(benchmark::State& state, const Tokenizer& tokenizer, const std::string& text) {
-  for (auto _ : state) benchmark::DoNotOptimize(tokenizer.encode(text));
+  size_t tokens = 0;
+  for (auto _ : state) tokens = tokenizer.encode(text, {.add_special = false}).size();
   set_bytes(state, text.size());
+  state.counters["tokens"] = static_cast<double>(tokens);
 }
 
 void bench_decode(benchmark::State& state, const Tokenizer& tokenizer, const std::string& text) {
@@ -122,7 +124,9 @@ int run(int argc, char** argv) {
   const std::vector<Corpus> hostile = runs();
   const std::map<std::string, TokenizerSpec> specs = {
       {"llama3", hasten::text::testing::llama3_spec()},
-      {"qwen2", hasten::text::testing::qwen2_spec()}};
+      {"qwen2", hasten::text::testing::qwen2_spec()},
+      {"phi2", hasten::text::parse_tokenizer_json(
+                   hasten::text::testing::read_tokenizer_file("hf/phi-2/tokenizer.json"))}};
   std::vector<std::unique_ptr<const Tokenizer>> tokenizers;
   for (const auto& [name, spec] : specs) {
     tokenizers.push_back(hasten::text::make_tokenizer(spec));
@@ -141,6 +145,7 @@ int run(int argc, char** argv) {
           [&](benchmark::State& state) { bench_encode(state, tokenizer, corpus.text); });
     }
     add("load/ranks", [&, &spec = spec](benchmark::State& state) { bench_load(state, spec); });
+    if (!spec.merges_by_rank) continue;
     add("load/merges",
         [listed = with_merge_list(spec)](benchmark::State& state) { bench_load(state, listed); });
   }
