@@ -6,12 +6,19 @@
 #include <pcre2.h>
 
 #include <memory>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/regex/match.h"
+
+namespace hasten::text::regex {
+inline void PrintTo(const Match& match, std::ostream* out) {
+  *out << match.begin << "-" << match.end;
+}
+}  // namespace hasten::text::regex
 
 namespace hasten::text::testing {
 

@@ -124,7 +124,4 @@ TEST(Regex, SameMatchesAsPcre2) {
 
 }  // namespace
 
-namespace regex {
-void PrintTo(const Match& match, std::ostream* out) { *out << match.begin << "-" << match.end; }
-}  // namespace regex
 }  // namespace hasten::text
