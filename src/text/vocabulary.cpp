@@ -156,17 +156,16 @@ void Vocabulary::build_index() {
   slots_.assign(std::bit_ceil(2 * types_.size() + 1), Slot{});
   for (int32_t id = 0; id < size(); ++id) {
     if (!is_ordinary(id)) continue;
-    uint32_t tag = 0;
-    Slot& slot = slots_[slot_of(bytes(id), tag)];
-    if (slot.id < 0) slot = {.tag = tag, .id = id};
+    const uint64_t hash = this->hash(bytes(id));
+    Slot& slot = slots_[slot_of(bytes(id), hash)];
+    if (slot.id < 0) slot = {.tag = static_cast<uint32_t>(hash >> 32), .id = id};
   }
 }
 
-// Where these bytes are, or would be; sets `tag` to theirs.
-size_t Vocabulary::slot_of(std::string_view bytes, uint32_t& tag) const {
+// Where these bytes are, or would be.
+size_t Vocabulary::slot_of(std::string_view bytes, uint64_t hash) const {
   const size_t mask = slots_.size() - 1;
-  const uint64_t hash = hash_bytes(bytes, seed_);
-  tag = static_cast<uint32_t>(hash >> 32);
+  const auto tag = static_cast<uint32_t>(hash >> 32);
   size_t at = hash & mask;
   for (; slots_[at].id >= 0; at = (at + 1) & mask) {
     if (slots_[at].tag == tag && this->bytes(slots_[at].id) == bytes) break;
@@ -176,11 +175,6 @@ size_t Vocabulary::slot_of(std::string_view bytes, uint32_t& tag) const {
 
 void Vocabulary::refuse(int32_t id) const {
   fail(ErrorCode::invalid_argument, "token {} is outside the vocabulary of {} tokens", id, size());
-}
-
-int32_t Vocabulary::find_ordinary(std::string_view bytes) const {
-  uint32_t tag = 0;
-  return slots_[slot_of(bytes, tag)].id;
 }
 
 std::optional<int32_t> Vocabulary::find_spelling(std::string_view piece) const {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "text/tokenizer_spec.h"
 
 namespace hasten::text {
@@ -41,6 +42,8 @@ class Vocabulary {
     const auto i = static_cast<size_t>(id);
     return std::string_view(bytes_).substr(offsets_[i], offsets_[i + 1] - offsets_[i]);
   }
+  /// Whether files spell bytes in GPT-2's alphabet.
+  bool is_byte_level() const { return kind_ == TokenizerKind::bpe; }
   /// A hash of all tokens: what hash tables of them are seeded with.
   uint64_t seed() const { return seed_; }
   /// Whether merging can make this token.
@@ -55,7 +58,13 @@ class Vocabulary {
   }
 
   /// The ordinary token of these bytes (the lowest id of equals), or -1. Allocates nothing.
-  int32_t find_ordinary(std::string_view bytes) const;
+  int32_t find_ordinary(std::string_view bytes) const { return find_ordinary(bytes, hash(bytes)); }
+  /// The same in two steps, so that many look-ups can wait for memory together.
+  int32_t find_ordinary(std::string_view bytes, uint64_t hash) const {
+    return slots_[slot_of(bytes, hash)].id;
+  }
+  uint64_t hash(std::string_view bytes) const { return hash_bytes(bytes, seed_); }
+  void prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]); }
   /// The token for one byte where no character token serves, or -1.
   int32_t byte_token(uint8_t byte) const { return byte_tokens_[byte]; }
   /// The ordinary or byte token spelled so in the file.
@@ -70,7 +79,7 @@ class Vocabulary {
     uint32_t tag = 0;
     int32_t id = -1;  // -1: empty
   };
-  size_t slot_of(std::string_view bytes, uint32_t& tag) const;
+  size_t slot_of(std::string_view bytes, uint64_t hash) const;
 
   TokenizerKind kind_;
   std::string bytes_;              // all tokens, one after the other
