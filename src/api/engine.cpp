@@ -120,7 +120,10 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.max_batch = options.max_batch > 0 ? options.max_batch : kMaxBatch;
   core.step_tokens = options.step_tokens > 0 ? options.step_tokens
                                              : std::max<int64_t>(kStepTokens, core.max_batch);
-  core.max_batch = static_cast<int32_t>(std::min<int64_t>(core.max_batch, core.step_tokens));
+  // The default yields; two numbers that were asked for and do not fit together are an error.
+  if (options.max_batch <= 0) {
+    core.max_batch = static_cast<int32_t>(std::min<int64_t>(core.max_batch, core.step_tokens));
+  }
   core.max_queue = options.max_queue;
   core.policy = options.policy;
   core.kv_cache_bytes = kv_cache_bytes(*model, core);

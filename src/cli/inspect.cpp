@@ -29,25 +29,6 @@ struct InspectOptions {
   bool json = false;
 };
 
-/// `text` from a file, made safe for a terminal and for JSON: control characters and bytes that are
-/// no UTF-8 become U+FFFD.
-std::string safe(std::string_view text) {
-  const std::string utf8 = server::to_utf8(text);
-  std::string result;
-  for (size_t i = 0; i < utf8.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(utf8[i]);
-    // U+0080 to U+009F, which some terminals obey too, are C2 and the number itself.
-    const bool is_c1 = byte == 0xC2 && static_cast<unsigned char>(utf8[i + 1]) < 0xA0;
-    if (byte < 0x20 || byte == 0x7F || is_c1) {
-      result += "\xEF\xBF\xBD";
-      i += is_c1 ? 1 : 0;
-    } else {
-      result += utf8[i];
-    }
-  }
-  return result;
-}
-
 /// Bytes by element type, for the summary line.
 std::map<std::string_view, int64_t> bytes_by_type(const weights::Checkpoint& checkpoint) {
   std::map<std::string_view, int64_t> bytes;
@@ -81,9 +62,9 @@ json::Value to_json(const weights::Value& value) {
 std::string architecture(const weights::Checkpoint& checkpoint) {
   if (const json::Object* config = checkpoint.config()) {
     const auto* type = config->if_contains("model_type");
-    return type != nullptr && type->is_string() ? safe(type->as_string()) : "unknown";
+    return type != nullptr && type->is_string() ? safe_text(type->as_string()) : "unknown";
   }
-  return safe(checkpoint.metadata().get_string("general.architecture", "unknown"));
+  return safe_text(checkpoint.metadata().get_string("general.architecture", "unknown"));
 }
 
 int inspect(const InspectOptions& options) {
@@ -119,14 +100,15 @@ int inspect(const InspectOptions& options) {
   if (options.json) {
     json::Object values;
     for (const auto& [key, value] : checkpoint->metadata().entries())
-      values[safe(key)] = to_json(value);
+      values[safe_text(key)] = to_json(value);
     summary["metadata"] = checkpoint->config() != nullptr ? *checkpoint->config() : values;
     json::Array list;
     for (const auto& [name, tensor] : checkpoint->tensors()) {
       json::Array dims;
       for (int axis = 0; axis < tensor.shape().rank(); ++axis) dims.push_back(tensor.dim(axis));
-      list.push_back(json::Object{
-          {"name", safe(name)}, {"type", info(tensor.dtype()).name}, {"shape", std::move(dims)}});
+      list.push_back(json::Object{{"name", safe_text(name)},
+                                  {"type", info(tensor.dtype()).name},
+                                  {"shape", std::move(dims)}});
     }
     summary["tensor_list"] = std::move(list);
     fmt::print("{}\n", json::serialize(summary));
@@ -157,18 +139,18 @@ int inspect(const InspectOptions& options) {
         while ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // whole characters
         text = text.substr(0, end) + "…";
       }
-      fmt::print("{} = {}\n", safe(key), text);
+      fmt::print("{} = {}\n", safe_text(key), text);
     }
     if (const json::Object* config = checkpoint->config()) {
       for (const auto& entry : *config) {
-        fmt::print("{} = {}\n", safe(entry.key()), json::serialize(entry.value()));
+        fmt::print("{} = {}\n", safe_text(entry.key()), json::serialize(entry.value()));
       }
     }
   }
   if (options.tensors) {
     fmt::print("\n");
     for (const auto& [name, tensor] : checkpoint->tensors()) {
-      fmt::print("{:<48} {:<7} {:<20} {}\n", safe(name), info(tensor.dtype()).name,
+      fmt::print("{:<48} {:<7} {:<20} {}\n", safe_text(name), info(tensor.dtype()).name,
                  tensor.shape().to_string(), size_text(tensor.num_bytes()));
     }
   }

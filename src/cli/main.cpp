@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/words.h"
 #include "hasten/error.h"
 #include "hasten/version.h"
 
@@ -51,7 +52,8 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    fmt::print(stderr, "hasten: {}; see 'hasten --help'\n", error.what());
+    fmt::print(stderr, "hasten: {}; see 'hasten --help'\n",
+               safe_text(error.what(), /*keep_newlines=*/true));
     return 2;
   }
   if (quiet) hasten::log::set_level(hasten::log::Level::warn);
@@ -64,10 +66,10 @@ int main(int argc, char** argv) {
     }
     return status;
   } catch (const hasten::Error& error) {
-    fmt::print(stderr, "hasten: {}\n", error.what());
+    fmt::print(stderr, "hasten: {}\n", safe_text(error.what(), /*keep_newlines=*/true));
     return is_wrong_usage(error) ? 2 : 1;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "hasten: {}\n", error.what());
+    fmt::print(stderr, "hasten: {}\n", safe_text(error.what(), /*keep_newlines=*/true));
     return 1;
   }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes and counts as people read them.
+// Sizes and counts as people read them, and what terminals obey taken out of text.
 #include "cli/words.h"
 
 #include <fmt/format.h>
 
 #include <array>
+
+#include "server/openai_json.h"
 
 namespace hasten::cli {
 namespace {
@@ -29,6 +31,23 @@ std::string size_text(int64_t bytes) {
 
 std::string count_text(int64_t count) {
   return scaled(static_cast<double>(count), 1000.0, std::array{"", " K", " M", " B", " T"});
+}
+
+std::string safe_text(std::string_view text, bool keep_newlines) {
+  const std::string utf8 = server::to_utf8(text);
+  std::string result;
+  for (size_t i = 0; i < utf8.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(utf8[i]);
+    // U+0080 to U+009F, which some terminals obey too, are C2 and the number itself.
+    const bool is_c1 = byte == 0xC2 && static_cast<unsigned char>(utf8[i + 1]) < 0xA0;
+    if ((byte < 0x20 && !(keep_newlines && byte == '\n')) || byte == 0x7F || is_c1) {
+      result += "\xEF\xBF\xBD";
+      i += is_c1 ? 1 : 0;
+    } else {
+      result += utf8[i];
+    }
+  }
+  return result;
 }
 
 }  // namespace hasten::cli

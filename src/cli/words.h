@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words for numbers: sizes, counts and rates as people read them.
+// Words for people: sizes and counts as they read them, and text from outside made safe to show.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace hasten::cli {
 
@@ -11,5 +12,9 @@ namespace hasten::cli {
 std::string size_text(int64_t bytes);
 /// "1.24 B", "494 M", "17".
 std::string count_text(int64_t count);
+
+/// `text` from a file or a client, safe for a terminal and for JSON: control characters,
+/// newlines unless `keep_newlines`, and bytes that are no UTF-8 become U+FFFD.
+std::string safe_text(std::string_view text, bool keep_newlines = false);
 
 }  // namespace hasten::cli

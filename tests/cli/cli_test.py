@@ -86,6 +86,20 @@ class Help(unittest.TestCase):
             self.assertIn("standard output", done.stderr)
 
 
+    def test_errors_show_names_as_text(self):
+        for arguments in (("run", "\x1b[31mred.gguf"), ("run", "--\x1b[31mred")):
+            done = hasten(*arguments)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("\ufffd[31mred", done.stderr)
+            self.assertNotIn("\x1b", done.stderr)
+
+    def test_limits_that_do_not_fit_together_are_an_error(self):
+        done = hasten("run", "-p", "x", "--max-batch", "64", "--step-tokens", "16")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--max-batch is 64", done.stderr)
+        self.assertIn("16", done.stderr)
+
+
 class Run(unittest.TestCase):
     def test_prints_the_answer_and_nothing_else(self):
         done = hasten("run", "-p", "What is the capital of France?", "--temperature", "0")
