@@ -14,8 +14,9 @@ namespace {
 std::vector<PrefixMatcher::Name> matched_as_written(const TokenizerSpec& spec,
                                                     const Vocabulary& vocabulary) {
   // SentencePiece matches user-defined pieces after it has normalised the text; a tokenizer.json,
-  // which lists merges, before.
-  const bool user_defined = spec.kind == TokenizerKind::bpe || !spec.merges.empty();
+  // which lists merges or steps, before.
+  const bool sentencepiece = spec.kind == TokenizerKind::spm || spec.kind == TokenizerKind::unigram;
+  const bool user_defined = !sentencepiece || !spec.merges.empty() || spec.pre_steps.has_value();
   std::vector<PrefixMatcher::Name> names;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const TokenType type = vocabulary.type(id);

@@ -32,5 +32,7 @@ std::unique_ptr<const SegmentEncoder> make_byte_level_bpe(const TokenizerSpec& s
                                                           const Vocabulary& vocabulary);
 std::unique_ptr<const SegmentEncoder> make_sentencepiece_bpe(const TokenizerSpec& spec,
                                                              const Vocabulary& vocabulary);
+std::unique_ptr<const SegmentEncoder> make_sentencepiece_unigram(const TokenizerSpec& spec,
+                                                                 const Vocabulary& vocabulary);
 
 }  // namespace hasten::text

@@ -11,6 +11,8 @@
 #include "text/merge_rules.h"
 #include "text/prefix_matcher.h"
 #include "text/segment_encoder.h"
+#include "text/sentencepiece_normalizer.h"
+#include "text/unknown_fallback.h"
 #include "text/utf8.h"
 
 namespace hasten::text {
@@ -45,9 +47,7 @@ class SentencePieceBpe final : public SegmentEncoder {
  public:
   SentencePieceBpe(const TokenizerSpec& spec, const Vocabulary& vocabulary)
       : vocabulary_(vocabulary),
-        space_prefix_(spec.space_prefix.value_or(SpacePrefix::every)),
-        single_space_prefix_(spec.single_space_prefix),
-        remove_extra_whitespaces_(spec.remove_extra_whitespaces),
+        normalizer_(spec),
         unk_(spec.unk),
         user_defined_(user_defined_pieces(spec, vocabulary)),
         words_are_apart_(spaces_only_lead(vocabulary)),
@@ -60,35 +60,34 @@ class SentencePieceBpe final : public SegmentEncoder {
   }
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    const std::string text = normalize(segment);
+    const std::string text = normalizer_.apply(segment);
     std::string_view rest = text;
-    EncodeState state;
+    EncodeState state{.tokens = {vocabulary_, unk_, /*fuse=*/true, out}};
     size_t run = 0;  // bytes of `rest` before the next cut
     while (run < rest.size()) {
       const PrefixMatcher::Match piece = user_defined_.longest(rest.substr(run));
       if (piece.length > 0) {
-        encode_run(rest.substr(0, run), state, out);
-        out.push_back(piece.id);
-        state.after_unknown = false;
+        encode_run(rest.substr(0, run), state);
+        state.tokens.append_token(piece.id);
         rest.remove_prefix(run + piece.length);
         run = 0;
         continue;
       }
       if (words_are_apart_ && run > 0 && rest[run] == ' ' && rest[run - 1] != ' ') {
-        encode_run(rest.substr(0, run), state, out);
+        encode_run(rest.substr(0, run), state);
         rest.remove_prefix(run);
         run = 0;
       }
       run += decode_utf8(rest.substr(run)).length;
     }
-    encode_run(rest, state, out);
+    encode_run(rest, state);
   }
 
  private:
   struct EncodeState {
-    std::vector<int32_t> symbols;
-    MergeTable::Scratch table;
-    bool after_unknown = false;  // the last token is the unknown one
+    UnknownFallback tokens;
+    std::vector<int32_t> symbols = {};
+    MergeTable::Scratch table = {};
   };
 
   // Whether no piece holds a space after something else. Then nothing merges across the beginning
@@ -137,25 +136,7 @@ class SentencePieceBpe final : public SegmentEncoder {
     return found == part_only_.end() ? -1 : found->second;
   }
 
-  std::string normalize(const Segment& segment) const {
-    std::string text;
-    if (remove_extra_whitespaces_) {
-      for (const char c : segment.text) {
-        if (c != ' ' || (!text.empty() && text.back() != ' ')) text.push_back(c);
-      }
-      text = replace_space_symbol(text);
-      while (text.ends_with(' ')) text.pop_back();
-    } else {
-      text = replace_space_symbol(segment.text);
-    }
-    const bool prefix = space_prefix_ == SpacePrefix::every ||
-                        (space_prefix_ == SpacePrefix::first && segment.starts_text);
-    const bool present = single_space_prefix_ && text.starts_with(' ');
-    if (prefix && !present && !text.empty()) text.insert(text.begin(), ' ');
-    return text;
-  }
-
-  void encode_run(std::string_view run, EncodeState& state, std::vector<int32_t>& out) const {
+  void encode_run(std::string_view run, EncodeState& state) const {
     std::vector<int32_t>& symbols = state.symbols;
     symbols.clear();
     for (size_t at = 0; at < run.size();) {
@@ -171,32 +152,16 @@ class SentencePieceBpe final : public SegmentEncoder {
       const size_t length =
           is_token ? vocabulary_.bytes(symbol).size() : decode_utf8(run.substr(at)).length;
       if (is_token) {
-        out.push_back(symbol);
-        state.after_unknown = false;
+        state.tokens.append_token(symbol);
       } else {
-        fall_back(run.substr(at, length), state, out);
+        state.tokens.append_unknown(run.substr(at, length));
       }
       at += length;
     }
   }
 
-  // Appends the byte tokens of a character, or one unknown token for a run of such characters.
-  void fall_back(std::string_view character, EncodeState& state, std::vector<int32_t>& out) const {
-    const bool has_bytes = std::all_of(character.begin(), character.end(), [&](char c) {
-      return vocabulary_.byte_token(static_cast<uint8_t>(c)) >= 0;
-    });
-    if (has_bytes) {
-      for (const char c : character) out.push_back(vocabulary_.byte_token(static_cast<uint8_t>(c)));
-    } else if (!state.after_unknown && unk_ >= 0) {
-      out.push_back(unk_);
-    }
-    state.after_unknown = !has_bytes;
-  }
-
   const Vocabulary& vocabulary_;
-  SpacePrefix space_prefix_;
-  bool single_space_prefix_;
-  bool remove_extra_whitespaces_;
+  SentencePieceNormalizer normalizer_;
   int32_t unk_;
   PrefixMatcher user_defined_;
   bool words_are_apart_;

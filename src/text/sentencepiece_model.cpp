@@ -28,7 +28,9 @@ enum NormalizerField : uint32_t {
   kEscape = 5
 };
 
-constexpr uint64_t kBpe = 2;  // of TrainerSpec.ModelType
+// Of TrainerSpec.ModelType.
+constexpr uint64_t kUnigram = 1;
+constexpr uint64_t kBpe = 2;
 
 void read_piece(std::string_view message, TokenizerSpec& spec) {
   std::string_view text;
@@ -53,9 +55,9 @@ struct ControlNames {
   std::string eos = "</s>";
 };
 
-ControlNames read_trainer(std::string_view message) {
+ControlNames read_trainer(std::string_view message, TokenizerSpec& spec) {
   ControlNames names;
-  uint64_t model_type = 1;  // unigram is the default of the format
+  uint64_t model_type = kUnigram;  // the default of the format
   bool whitespace_suffix = false;
   for (ProtobufReader trainer(message, kName); trainer.next();) {
     if (trainer.field() == kModelType) model_type = trainer.varint();
@@ -63,11 +65,12 @@ ControlNames read_trainer(std::string_view message) {
     if (trainer.field() == kBosPiece) names.bos = trainer.bytes();
     if (trainer.field() == kEosPiece) names.eos = trainer.bytes();
   }
-  if (model_type != kBpe) {
+  if (model_type != kBpe && model_type != kUnigram) {
     fail(ErrorCode::unsupported,
-         "{}: only SentencePiece models of type BPE (2) are supported, not type {}", kName,
-         model_type);
+         "{}: SentencePiece models of types Unigram (1) and BPE (2) are supported, not type {}",
+         kName, model_type);
   }
+  spec.kind = model_type == kBpe ? TokenizerKind::spm : TokenizerKind::unigram;
   if (whitespace_suffix) {
     fail(ErrorCode::unsupported, "{}: spaces at the end of pieces are not supported", kName);
   }
@@ -76,9 +79,8 @@ ControlNames read_trainer(std::string_view message) {
 
 void read_normalizer(std::string_view message, TokenizerSpec& spec) {
   bool escapes = true;
-  bool has_chars_map = false;
   for (ProtobufReader normalizer(message, kName); normalizer.next();) {
-    if (normalizer.field() == kCharsMap) has_chars_map = !normalizer.bytes().empty();
+    if (normalizer.field() == kCharsMap) spec.precompiled_charsmap = normalizer.bytes();
     if (normalizer.field() == kDummyPrefix && normalizer.varint() == 0) {
       spec.space_prefix = SpacePrefix::none;
     }
@@ -87,9 +89,8 @@ void read_normalizer(std::string_view message, TokenizerSpec& spec) {
     }
     if (normalizer.field() == kEscape) escapes = normalizer.varint() != 0;
   }
-  if (has_chars_map || !escapes) {
-    fail(ErrorCode::unsupported, "{}: a normaliser with a {} is not supported", kName,
-         has_chars_map ? "character map" : "bare space");
+  if (!escapes) {
+    fail(ErrorCode::unsupported, "{}: pieces with bare spaces are not supported", kName);
   }
 }
 
@@ -102,7 +103,6 @@ int32_t find_token(const TokenizerSpec& spec, std::string_view text) {
 
 TokenizerSpec parse_sentencepiece_model(std::string_view bytes) {
   TokenizerSpec spec;
-  spec.kind = TokenizerKind::spm;
   spec.space_prefix = SpacePrefix::every;
   spec.remove_extra_whitespaces = true;  // the default of the format
   std::string_view trainer;
@@ -112,7 +112,7 @@ TokenizerSpec parse_sentencepiece_model(std::string_view bytes) {
     if (model.field() == kTrainerSpec) trainer = model.bytes();
     if (model.field() == kNormalizerSpec) normalizer = model.bytes();
   }
-  const ControlNames names = read_trainer(trainer);
+  const ControlNames names = read_trainer(trainer, spec);
   read_normalizer(normalizer, spec);
   spec.bos = find_token(spec, names.bos);
   spec.eos = find_token(spec, names.eos);

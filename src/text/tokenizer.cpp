@@ -73,7 +73,8 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
     normalize_nfc_ = spec.normalize_nfc.value_or(implied != nullptr && implied->normalize_nfc);
     adds_space_prefix_ = false;
   } else {
-    encoder_ = make_sentencepiece_bpe(spec, *vocabulary_);
+    encoder_ = spec.kind == TokenizerKind::spm ? make_sentencepiece_bpe(spec, *vocabulary_)
+                                               : make_sentencepiece_unigram(spec, *vocabulary_);
     add_bos_ = spec.add_bos.value_or(true);
     normalize_nfc_ = spec.normalize_nfc.value_or(false);
     adds_space_prefix_ = spec.space_prefix.value_or(SpacePrefix::every) != SpacePrefix::none;

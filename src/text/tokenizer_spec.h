@@ -14,8 +14,9 @@ namespace hasten::text {
 
 /// How a stretch of ordinary text becomes tokens.
 enum class TokenizerKind {
-  bpe,  // byte-level BPE: words of a pre-tokenizer, bytes written in the GPT-2 alphabet
-  spm,  // SentencePiece BPE: spaces written as U+2581, unknown characters as byte tokens
+  bpe,      // byte-level BPE: words of a pre-tokenizer, bytes written in the GPT-2 alphabet
+  spm,      // SentencePiece BPE: spaces written as U+2581, unknown characters as byte tokens
+  unigram,  // SentencePiece Unigram: the most probable pieces; spaces as in spm
 };
 
 /// Numbered as in SentencePiece models and GGUF's tokenizer.ggml.token_type.
@@ -50,8 +51,8 @@ struct TokenizerSpec {
   std::string pre;                             // bpe: tokenizer.ggml.pre, such as "llama-bpe"
   std::optional<PreTokenizerSteps> pre_steps;  // bpe: how words are cut, where `pre` does not say
   std::vector<std::string> tokens;             // [vocab_size], written as in the file
-  std::vector<float> scores;                   // spm: [vocab_size]; the highest merges first
-  std::vector<int32_t> types;       // [vocab_size] TokenType numbers; empty: all are normal
+  std::vector<float> scores;   // [vocab_size]; spm: the highest merges first; unigram: logarithms
+  std::vector<int32_t> types;  // [vocab_size] TokenType numbers; empty: all are normal
   std::vector<std::string> merges;  // "left right"; the first merges first
   bool merges_by_rank = false;  // no merges are listed: whatever joins to a token, lowest id first
   std::vector<AddedTokenRule> added_token_rules;
@@ -64,9 +65,14 @@ struct TokenizerSpec {
 
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
-  std::optional<SpacePrefix> space_prefix;  // spm only
-  bool single_space_prefix = false;         // spm: no prefix where a space stands already
-  bool remove_extra_whitespaces = false;    // spm: spaces at both ends and repeated ones
+  // What spm and unigram do before they look for pieces; unigram only where pre_steps are not
+  // given.
+  std::string precompiled_charsmap;         // of SentencePiece's normaliser; empty: none
+  std::optional<SpacePrefix> space_prefix;  // every unless given
+  bool single_space_prefix = false;         // no prefix where a space stands already
+  bool remove_extra_whitespaces = false;    // spaces at both ends and repeated ones
+
+  std::optional<bool> fuse_unk;       // one unknown token for a run; unigram: true unless given
   std::optional<bool> ignore_merges;  // bpe: a word that is a token is that token, merges or not
   std::optional<bool> normalize_nfc;  // Unicode composition before anything else
 };
@@ -78,8 +84,8 @@ struct TokenizerSpec {
 TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
                                    std::string_view tokenizer_config_json = {});
 
-/// Reads a SentencePiece tokenizer.model (protobuf) of type BPE. Throws Error{invalid_data}, and
-/// Error{unsupported} for another type or a normaliser with a character map. Any thread.
+/// Reads a SentencePiece tokenizer.model (protobuf) of type BPE or Unigram. Throws
+/// Error{invalid_data}, and Error{unsupported} for another type. Any thread.
 TokenizerSpec parse_sentencepiece_model(std::string_view bytes);
 
 /// Reads a tiktoken rank file ("base64 rank" lines, rank = id). `pre` names its pre-tokenizer and

@@ -130,7 +130,7 @@ void Vocabulary::append(std::string_view piece, TokenType type) {
     }
     bytes_.push_back(static_cast<char>(*byte));
     if (byte_tokens_[*byte] < 0) byte_tokens_[*byte] = id;
-  } else if (kind_ == TokenizerKind::spm) {
+  } else if (kind_ == TokenizerKind::spm || kind_ == TokenizerKind::unigram) {
     ordinary = ordinary || type == TokenType::user_defined;
     bytes_ += replace_space_symbol(piece);
   } else {
