@@ -157,20 +157,24 @@ struct PreTokenizerChain::Step {
   PreTokenizerStep spec;
   std::optional<regex::Regex> expression;  // of a split that is not literal
 
-  void split(Words& words) const {
-    words.scratch.clear();
-    PieceAppender appender(spec, words.scratch);
+  void split(Words& words, regex::Scratch& scratch) const {
+    words.pieces.clear();
+    PieceAppender appender(spec, words.pieces);
     for (const Match& piece : words.words) {
       const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
       words.matches.clear();
       if (expression) {
-        expression->find_all(text, words.matches);
+        expression->find_all(text, scratch, words.matches);
       } else {
         find_literal(text, spec.pattern, words.matches);
       }
-      appender.append(piece.begin, piece.end, words.matches);
+      if (words.matches.empty() && spec.behavior == SplitBehavior::isolated) {
+        words.pieces.push_back(piece);
+      } else {
+        appender.append(piece.begin, piece.end, words.matches);
+      }
     }
-    words.words.swap(words.scratch);
+    words.words.swap(words.pieces);
   }
 
   // Writes all pieces anew, one after the other.
@@ -219,11 +223,12 @@ void PreTokenizerChain::cut(std::string_view text, bool starts_text, Words& word
   words.words.clear();
   if (text.empty()) return;
   words.words.push_back({0, text.size()});
-  for (const Step& step : steps_) {
-    if (step.spec.kind == PreTokenizerStep::Kind::split) {
-      step.split(words);
+  words.scratches.resize(steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].spec.kind == PreTokenizerStep::Kind::split) {
+      steps_[i].split(words, words.scratches[i]);
     } else {
-      step.rewrite(starts_text, words);
+      steps_[i].rewrite(starts_text, words);
     }
   }
 }

@@ -10,7 +10,7 @@
 
 #include "text/pre_tokenizer.h"
 #include "text/pre_tokenizer_steps.h"
-#include "text/regex/match.h"
+#include "text/regex/linear_search.h"
 
 namespace hasten::text {
 
@@ -30,10 +30,14 @@ class PreTokenizerChain {
     std::string_view text;            // what the words are ranges of: the text, or `rewritten`
     std::vector<regex::Match> words;  // in order; none is empty
     std::string rewritten;            // where a step changed the text
-    std::vector<regex::Match> scratch;
+
+    // What the chain works in.
+    std::vector<regex::Match> pieces;
     std::vector<regex::Match> matches;
+    std::vector<regex::Scratch> scratches;  // by step
   };
-  /// Fills `words`, which can be used again for the next text. Time is linear in the text.
+  /// Fills `words`, which can be used again for the next text, but not for another chain. Time is
+  /// linear in the text.
   void cut(std::string_view text, bool starts_text, Words& words) const;
 
  private:

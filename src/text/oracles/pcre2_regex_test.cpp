@@ -107,13 +107,14 @@ TEST(Regex, SameMatchesAsPcre2) {
     const regex::Alphabet alphabet(syntax.sets);
     const regex::Program program = regex::compile(syntax, alphabet);
     const regex::LinearSearch general(program, alphabet);
+    regex::Scratch scratch;
     for (size_t t = 0; t < kTexts; ++t) {
       const std::string text = random.text();
       std::vector<regex::Match> matches;
       ours.find_all(text, matches);
       ASSERT_EQ(matches, theirs.find_all(text)) << pattern << " on \"" << text << "\"";
       std::vector<regex::Match> general_matches;
-      general.find_all(text, 0, std::nullopt, general_matches);
+      general.find_all(text, 0, std::nullopt, scratch, general_matches);
       ASSERT_EQ(general_matches, matches) << pattern << " on \"" << text << "\"";
     }
   }

@@ -3,7 +3,6 @@
 #include "text/regex/linear_search.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -14,35 +13,40 @@ namespace {
 // Positions are worked through in blocks: the backward pass keeps one set per block, and makes the
 // others again when the forward pass comes there. Bounds memory to about the square root of a text.
 constexpr size_t kMinBlock = 1024;
-constexpr size_t kMaxBlock = 65536;
-// Sets kept between blocks; those that occur in a text are few.
-constexpr size_t kMaxCachedSets = 2048;
+constexpr size_t kMaxBlock = 8192;
+// Kept between blocks and texts, in entries of rows and words of sets; what occurs in texts takes a
+// few thousand. 4 MiB each at most, but for one block.
+constexpr size_t kMaxEntries = size_t{1} << 20;
+constexpr size_t kMaxWords = size_t{1} << 19;
+// Wider rows, of expressions that look behind with many symbols, are not kept.
+constexpr size_t kMaxRowWidth = 1024;
 
 }  // namespace
 
 // One call of find_all.
 class LinearSearch::Pass {
  public:
-  Pass(const LinearSearch& search, std::string_view text, size_t at, std::optional<size_t> last_end,
-       std::vector<Match>& matches)
+  Pass(const LinearSearch& search, std::string_view text, std::optional<size_t> last_end,
+       Scratch& scratch, std::vector<Match>& matches)
       : program_(search.program_),
         alphabet_(search.alphabet_),
         search_(search),
         text_(text),
         matches_(matches),
         last_end_(last_end),
-        num_words_((program_.instructions.size() + 63) / 64),
-        visited_(program_.instructions.size()) {
-    run(at);
-  }
-
- private:
-  // Which instructions lead to a match, as bits.
-  using Bits = std::vector<uint64_t>;
-
-  bool has(uint32_t set, int32_t instruction) const {
-    const auto i = static_cast<size_t>(instruction);
-    return (sets_[set * num_words_ + i / 64] >> (i % 64) & 1) != 0;
+        num_words_(search.num_words_),
+        row_width_(search.row_width_),
+        symbols_(scratch.symbols),
+        offsets_(scratch.offsets),
+        viable_(scratch.viable),
+        sets_(scratch.sets),
+        steps_(scratch.steps),
+        numbers_by_hash_(scratch.numbers_by_hash),
+        stack_(scratch.stack),
+        visited_(scratch.visited),
+        stamp_(scratch.stamp) {
+    visited_.resize(program_.instructions.size());
+    stack_.clear();
   }
 
   void run(size_t at) {
@@ -71,6 +75,15 @@ class LinearSearch::Pass {
       previous = last;
       at = end;
     }
+  }
+
+ private:
+  // Which instructions lead to a match, as bits.
+  using Bits = std::vector<uint64_t>;
+
+  bool has(uint32_t set, int32_t instruction) const {
+    const auto i = static_cast<size_t>(instruction);
+    return (sets_[set * num_words_ + i / 64] >> (i % 64) & 1) != 0;
   }
 
   struct Block {
@@ -130,14 +143,15 @@ class LinearSearch::Pass {
     viable_.back() = number_of(block.viable_at_end);
     for (size_t i = symbols_.size(); i-- > 0;) {
       const uint32_t previous = i > 0 ? symbols_[i - 1] : block.previous;
-      const Step step{viable_[i + 1], symbols_[i], program_.looks_behind ? previous : 0};
-      const auto known = steps_.find(step);
-      if (known != steps_.end()) {
-        viable_[i] = known->second;
+      const size_t step =
+          program_.looks_behind ? symbols_[i] * alphabet_.num_symbols() + previous : symbols_[i];
+      const size_t entry = viable_[i + 1] * row_width_ + step;
+      if (row_width_ > 0 && steps_[entry] != Scratch::kUnknown) {
+        viable_[i] = steps_[entry];
         continue;
       }
       viable_[i] = number_of(predecessors_of(bits_of(viable_[i + 1]), symbols_[i], previous));
-      steps_.emplace(step, viable_[i]);
+      if (row_width_ > 0) steps_[entry] = viable_[i];
     }
   }
 
@@ -257,29 +271,18 @@ class LinearSearch::Pass {
     }
     const auto number = static_cast<uint32_t>(sets_.size() / num_words_);
     sets_.insert(sets_.end(), bits.begin(), bits.end());
+    steps_.resize(steps_.size() + row_width_, Scratch::kUnknown);
     candidates.push_back(number);
     return number;
   }
 
   // No number that is in use may be lost: only between blocks.
   void reset_cache_if_full() {
-    if (sets_.size() < kMaxCachedSets * num_words_) return;
+    if (sets_.size() < kMaxWords && steps_.size() < kMaxEntries) return;
     sets_.clear();
     numbers_by_hash_.clear();
     steps_.clear();
   }
-
-  struct Step {
-    uint32_t viable;
-    uint32_t symbol;
-    uint32_t previous;
-    bool operator==(const Step&) const = default;
-  };
-  struct HashStep {
-    size_t operator()(const Step& step) const {
-      return mix64((uint64_t{step.viable} << 32 | step.symbol << 16) ^ step.previous);
-    }
-  };
 
   const Program& program_;
   const Alphabet& alphabet_;
@@ -293,22 +296,28 @@ class LinearSearch::Pass {
   size_t begin_ = 0;
   std::optional<size_t> last_end_;
 
-  // The block that is loaded, by position.
-  std::vector<uint32_t> symbols_;
-  std::vector<size_t> offsets_;
-  std::vector<uint32_t> viable_;  // [positions + 1] numbers of sets
-
   size_t num_words_;
-  std::vector<uint64_t> sets_;  // [number of sets, num_words_]
-  std::unordered_map<uint64_t, std::vector<uint32_t>> numbers_by_hash_;
-  std::unordered_map<Step, uint32_t, HashStep> steps_;
-  std::vector<int32_t> stack_;
-  std::vector<uint64_t> visited_;
-  uint64_t stamp_ = 0;
+  size_t row_width_;
+  // Of the scratch.
+  std::vector<uint32_t>& symbols_;
+  std::vector<size_t>& offsets_;
+  std::vector<uint32_t>& viable_;
+  std::vector<uint64_t>& sets_;
+  std::vector<uint32_t>& steps_;
+  std::unordered_map<uint64_t, std::vector<uint32_t>>& numbers_by_hash_;
+  std::vector<int32_t>& stack_;
+  std::vector<uint64_t>& visited_;
+  uint64_t& stamp_;
 };
 
 LinearSearch::LinearSearch(const Program& program, const Alphabet& alphabet)
-    : program_(program), alphabet_(alphabet), predecessors_(program.instructions.size()) {
+    : program_(program),
+      alphabet_(alphabet),
+      predecessors_(program.instructions.size()),
+      num_words_((program.instructions.size() + 63) / 64),
+      row_width_(program.looks_behind ? size_t{alphabet.num_symbols()} * alphabet.num_symbols()
+                                      : alphabet.num_symbols()) {
+  if (row_width_ > kMaxRowWidth) row_width_ = 0;
   const auto& instructions = program.instructions;
   separates_.assign(alphabet.num_symbols(), 1);
   for (size_t i = 0; i < instructions.size(); ++i) {
@@ -342,7 +351,7 @@ LinearSearch::LinearSearch(const Program& program, const Alphabet& alphabet)
 }
 
 void LinearSearch::find_all(std::string_view text, size_t at, std::optional<size_t> last_end,
-                            std::vector<Match>& matches) const {
+                            Scratch& scratch, std::vector<Match>& matches) const {
   if (!separates_.empty()) {  // most texts hold nothing but separators
     size_t first = at;
     while (first < text.size()) {
@@ -352,7 +361,7 @@ void LinearSearch::find_all(std::string_view text, size_t at, std::optional<size
     }
     if (first >= text.size()) return;
   }
-  Pass(*this, text, at, last_end, matches);
+  Pass(*this, text, last_end, scratch, matches).run(at);
 }
 
 }  // namespace hasten::text::regex

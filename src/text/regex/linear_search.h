@@ -5,12 +5,31 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "text/regex/match.h"
 #include "text/regex/program.h"
 
 namespace hasten::text::regex {
+
+/// What a search works in, so that many short texts need no allocation. One thread at a time.
+struct Scratch {
+  // The block that is loaded, by position.
+  std::vector<uint32_t> symbols;
+  std::vector<size_t> offsets;
+  std::vector<uint32_t> viable;  // [positions + 1] numbers of sets
+  // The sets of instructions seen, as bits, and what each symbol (and the one before, where an
+  // expression looks behind) makes of them; kUnknown: not yet known.
+  static constexpr uint32_t kUnknown = UINT32_MAX;
+  std::vector<uint64_t> sets;   // [number of sets, words of a set]
+  std::vector<uint32_t> steps;  // [number of sets, width of a row]
+  std::unordered_map<uint64_t, std::vector<uint32_t>> numbers_by_hash;
+
+  std::vector<int32_t> stack;
+  std::vector<uint64_t> visited;  // by instruction: the walk that last came by
+  uint64_t stamp = 0;
+};
 
 /// Two passes, after Frisch and Cardelli, "Greedy regular expression matching" (ICALP 2004): from
 /// the end of the text to its front, which instructions lead to a match from each position; then
@@ -22,8 +41,9 @@ class LinearSearch {
   LinearSearch(const Program& program, const Alphabet& alphabet);
 
   /// Appends the matches of `text` from byte `at` on, before which the last match ended at
-  /// `last_end`, if any. Nothing looks behind `at` unless it is 0.
-  void find_all(std::string_view text, size_t at, std::optional<size_t> last_end,
+  /// `last_end`, if any. Nothing looks behind `at` unless it is 0. What `scratch` has learned with
+  /// one expression serves the next text, but no other expression.
+  void find_all(std::string_view text, size_t at, std::optional<size_t> last_end, Scratch& scratch,
                 std::vector<Match>& matches) const;
 
  private:
@@ -35,6 +55,8 @@ class LinearSearch {
   // By symbol: no instruction takes it and no match begins at it, so that nothing before it depends
   // on what follows. Empty: some match is empty, or all symbols are taken.
   std::vector<uint8_t> separates_;
+  size_t num_words_;  // of a set
+  size_t row_width_;  // of Scratch::steps; 0: too wide to keep
 };
 
 }  // namespace hasten::text::regex

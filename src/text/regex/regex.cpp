@@ -25,16 +25,25 @@ struct Regex::Compiled {
         program(compile(syntax, alphabet)),
         dfa(Dfa::build(program, alphabet)),
         general(program, alphabet) {
-    for (size_t byte = 0; dfa && byte < skips.size(); ++byte) {
+    if (!dfa) return;
+    for (size_t byte = 0; byte < skips.size(); ++byte) {
       skips[byte] = dfa->step(dfa->start(), alphabet.ascii_symbol(static_cast<uint8_t>(byte))) == 0;
     }
+    matches_nothing = Dfa::matches(dfa->step(dfa->start(), alphabet.edge()));
   }
 
-  // From `at` past the ASCII characters at which no match begins.
+  // From `at` past the characters at which no match begins.
   size_t skip(std::string_view text, size_t at) const {
-    while (at < text.size() && static_cast<uint8_t>(text[at]) < skips.size() &&
-           skips[static_cast<uint8_t>(text[at])]) {
-      ++at;
+    while (at < text.size()) {
+      const auto byte = static_cast<uint8_t>(text[at]);
+      if (byte < skips.size()) {
+        if (!skips[byte]) return at;
+        ++at;
+        continue;
+      }
+      const Alphabet::Step step = alphabet.step(text, at);
+      if (dfa->step(dfa->start(), step.symbol) != 0) return at;
+      at += step.length;
     }
     return at;
   }
@@ -81,6 +90,7 @@ struct Regex::Compiled {
   std::optional<Dfa> dfa;
   LinearSearch general;
   std::array<bool, 128> skips{};
+  bool matches_nothing = false;  // an empty text, or the end of one
 };
 
 Regex::Regex(std::string_view pattern, Dialect dialect)
@@ -90,6 +100,11 @@ Regex& Regex::operator=(Regex&&) noexcept = default;
 Regex::~Regex() = default;
 
 void Regex::find_all(std::string_view text, std::vector<Match>& matches) const {
+  Scratch scratch;
+  find_all(text, scratch, matches);
+}
+
+void Regex::find_all(std::string_view text, Scratch& scratch, std::vector<Match>& matches) const {
   size_t at = 0;
   std::optional<size_t> last_end;
   if (compiled_->dfa) {
@@ -97,6 +112,7 @@ void Regex::find_all(std::string_view text, std::vector<Match>& matches) const {
     const size_t max_rereads = kFreeRereads + kMaxRereads * text.size();
     while (at <= text.size() && rereads <= max_rereads) {
       at = compiled_->skip(text, at);
+      if (at == text.size() && !compiled_->matches_nothing) return;
       const Compiled::Attempt attempt = compiled_->attempt(text, at);
       const size_t stop = static_cast<size_t>(attempt.stop - text.data());
       const size_t end =
@@ -112,7 +128,7 @@ void Regex::find_all(std::string_view text, std::vector<Match>& matches) const {
     }
     if (at > text.size()) return;
   }
-  compiled_->general.find_all(text, at, last_end, matches);
+  compiled_->general.find_all(text, at, last_end, scratch, matches);
 }
 
 Regex::Size Regex::size() const {

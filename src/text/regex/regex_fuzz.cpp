@@ -31,7 +31,8 @@ void check(std::string_view pattern, std::string_view text, Dialect dialect) {
   const Alphabet alphabet(syntax.sets);
   const Program program = compile(syntax, alphabet);
   std::vector<Match> general;
-  LinearSearch(program, alphabet).find_all(text, 0, std::nullopt, general);
+  Scratch scratch;
+  LinearSearch(program, alphabet).find_all(text, 0, std::nullopt, scratch, general);
   if (general != matches) std::abort();
 }
 

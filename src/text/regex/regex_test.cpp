@@ -196,7 +196,8 @@ TEST(Regex, SwitchesToTheGeneralSearchUnnoticed) {
     const Alphabet alphabet(syntax.sets);
     const Program program = compile(syntax, alphabet);
     std::vector<Match> general;
-    LinearSearch(program, alphabet).find_all(text, 0, std::nullopt, general);
+    Scratch scratch;
+    LinearSearch(program, alphabet).find_all(text, 0, std::nullopt, scratch, general);
     EXPECT_GT(found.size(), 1000U);
     EXPECT_EQ(found, general) << pattern;
   }
