@@ -188,6 +188,10 @@ struct CasedChar {
 
 CasedChar classify_case(std::string_view text, size_t at) {
   if (at >= text.size()) return {};
+  const auto byte = static_cast<uint8_t>(text[at]);
+  if (byte < 0x80) {
+    return {.upper = byte >= 'A' && byte <= 'Z', .lower = byte >= 'a' && byte <= 'z', .length = 1};
+  }
   const Utf8Char next = decode_utf8(text.substr(at));
   const Category category = char_properties(next.code_point).category;
   const bool both = category == Category::lm || category == Category::lo || is_mark(category);
