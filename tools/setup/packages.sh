@@ -61,35 +61,3 @@ install_missing() {
     return 1
   fi
 }
-
-# configure_preset PRESET [-DNAME=VALUE]: configures unless that was done here, with that value (or
-# any, when none is asked for) and the presets as they are now: a rebuild alone would not see them.
-configure_preset() {
-  local preset=$1 setting=${2:-} mark
-  for mark in "build/$preset/configured$setting"*; do
-    [ "$mark" -nt CMakePresets.json ] && [ "$(cat "$mark")" = "$PWD" ] && return 0
-  done
-  mkdir -p "build/$preset"
-  rm -f "build/$preset/CMakeCache.txt" "build/$preset"/configured*
-  cmake --preset "$preset" $setting >"build/$preset/configure.log" 2>&1 || {
-    tail -n 30 "build/$preset/configure.log" >&2
-    echo "hasten: cmake failed; whole log: $PWD/build/$preset/configure.log" >&2
-    return 1
-  }
-  printf '%s' "$PWD" >"build/$preset/configured$setting"
-}
-
-# build_preset PRESET TARGET…: builds what was configured; quiet unless something fails.
-build_preset() {
-  local preset=$1
-  shift
-  if [ -t 2 ]; then
-    NINJA_STATUS='building hasten [%f/%t] ' ninja -C "build/$preset" "$@" >&2
-  else
-    ninja -C "build/$preset" "$@" >"build/$preset/build.log" 2>&1 || {
-      tail -n 60 "build/$preset/build.log" >&2
-      echo "hasten: the build failed; whole log: $PWD/build/$preset/build.log" >&2
-      return 1
-    }
-  fi
-}
