@@ -56,6 +56,19 @@ test('greets and names the model', async () => {
   await picture('welcome');
 });
 
+test('fits on a phone', async () => {
+  for (const width of [360, 390, 480]) {
+    await page.setViewportSize({width, height: 700});
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width);
+    for (const name of ['Settings', 'New chat', 'Send']) {
+      const box = await page.getByRole('button', {name}).boundingBox();
+      assert.ok(box.x >= 0 && box.x + box.width <= width, `${name} at ${width}: ${JSON.stringify(box)}`);
+    }
+    await picture(`phone-${width}`);
+  }
+  await page.setViewportSize({width: 1100, height: 800});
+});
+
 test('streams an answer', async () => {
   await say('Tell me a story about a fox.');
   await lastAnswer().locator('.text > *').first().waitFor();
