@@ -92,6 +92,32 @@ function scrollDown() {
   page.scroll.scrollTop = page.scroll.scrollHeight;
 }
 
+// As most models write a call that they want made; the last one may still be on its way.
+const TOOL_CALL = /<tool_call>([^]*?)(?:<\/tool_call>|$)/g;
+
+/** A call in words: this page offers no functions, but some models call one nevertheless. */
+function callBox(text) {
+  let call = text.trim();
+  try {
+    const {name, arguments: values} = JSON.parse(text);
+    if (typeof name === 'string') call = `${name}(${JSON.stringify(values ?? {})})`;
+  } catch {
+    // Not complete yet, or not JSON: as it is.
+  }
+  return make('p', 'call', 'Function call', make('code', '', call));
+}
+
+/** The blocks of an answer: Markdown, with a box for each call. */
+function blocks(content) {
+  const nodes = [];
+  let end = 0;
+  for (const match of content.matchAll(TOOL_CALL)) {
+    nodes.push(...markdown(content.slice(end, match.index)), callBox(match[1]));
+    end = match.index + match[0].length;
+  }
+  return [...nodes, ...markdown(content.slice(end))];
+}
+
 /** One answer on the page, while it grows and after. */
 class AnswerView {
   constructor() {
@@ -120,7 +146,7 @@ class AnswerView {
   draw() {
     this.frame = undefined;
     const follow = atBottom();
-    this.text.replaceChildren(...markdown(this.content));
+    this.text.replaceChildren(...blocks(this.content));
     if (this.reasoning) this.drawReasoning();
     this.footer.replaceChildren(this.speed());
     if (follow) scrollDown();

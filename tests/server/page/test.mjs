@@ -109,6 +109,22 @@ test('shows reasoning apart', {skip: !isFake && 'needs the fake engine\'s answer
   await lastAnswer().getByText('Hmm, so.').waitFor();
 });
 
+test('shows a function call as a box', async () => {
+  const content = 'Well.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>\n<tool_call>\n{"na';
+  await page.route('**/v1/chat/completions', (route) => route.fulfill({
+    contentType: 'text/event-stream',
+    body: `data: ${JSON.stringify({choices: [{delta: {content}, finish_reason: 'stop'}]})}\n\ndata: [DONE]\n\n`,
+  }));
+  await say('What is the weather?');
+  await answered();
+  await page.unroute('**/v1/chat/completions');
+  assert.equal(await lastAnswer().locator('.text').innerHTML(),
+      '<p>Well.</p>' +
+      '<p class="call">Function call<code class="">get_weather({"city":"Rome"})</code></p>' +
+      '<p class="call">Function call<code class="">{"na</code></p>');
+  await picture('call');
+});
+
 test('keeps what is written as text, and draws Markdown as nodes', async () => {
   await say('<img src=x onerror="document.title=\'broken\'">');
   await answered();
