@@ -5,6 +5,7 @@
 usage: jinja_oracle.py cases < IN > OUT   IN: a JSON list of {"template", "context"}; OUT: a list of
                                           {"text"} or {"error"}, in the same order
        jinja_oracle.py conversations      prints a JSON list of conversations: contexts for any template
+       jinja_oracle.py random SEED COUNT  prints a JSON list of {"template", "context", and "text" or "error"}
 
 Exits with 77 when jinja2 is absent.
 """
@@ -155,6 +156,10 @@ def main():
         json.dump(conversations(), sys.stdout)
     elif sys.argv[1:] == ["cases"]:
         json.dump([render(case) for case in json.load(sys.stdin)], sys.stdout)
+    elif len(sys.argv) == 4 and sys.argv[1] == "random":
+        import jinja_random
+        cases = [{"template": jinja_random.template(int(sys.argv[2]) + i), "context": jinja_random.CONTEXT} for i in range(int(sys.argv[3]))]
+        json.dump({"context": jinja_random.CONTEXT, "cases": [{"template": case["template"], **render(case)} for case in cases]}, sys.stdout)
     else:
         sys.exit(__doc__)
 

@@ -99,13 +99,15 @@ Value slice_text(Runtime& rt, const Text& text, const SliceBounds& bounds) {
     const size_t size = char_offset(text.bytes.substr(begin), bounds.count);
     return rt.slice(text, begin, begin + size);
   }
-  std::vector<size_t> offsets;
-  for (size_t at = 0; at < text.bytes.size(); at += char_length(text.bytes, at))
-    offsets.push_back(at);
   TextBuilder out(rt);
+  if (bounds.count == 0) return out.finish();
+  // Characters are passed one by one, forwards or backwards: no table of where they begin.
+  size_t begin = char_offset(text.bytes, bounds.first);
   for (int64_t i = 0; i < bounds.count; ++i) {
-    const size_t begin = offsets[static_cast<size_t>(bounds.first + i * bounds.step)];
     out.append(text, begin, begin + char_length(text.bytes, begin));
+    if (i + 1 == bounds.count) break;
+    for (int64_t step = bounds.step; step > 0; --step) begin += char_length(text.bytes, begin);
+    for (int64_t step = bounds.step; step < 0; ++step) begin = previous_char(text.bytes, begin);
   }
   return out.finish();
 }
@@ -134,9 +136,11 @@ std::span<const Value> iterate(Runtime& rt, const Value& value) {
       const std::string_view bytes = value.text->bytes;
       const auto characters = rt.arena().array<Value>(static_cast<size_t>(*length(rt, value)));
       size_t at = 0;
+      Text plain = *value.text;
+      plain.markup = false;
       for (Value& character : characters) {
         const size_t end = at + char_length(bytes, at);
-        character = rt.slice(*value.text, at, end);
+        character = rt.slice(plain, at, end);
         at = end;
       }
       return characters;
@@ -186,8 +190,13 @@ Value get_slice(Runtime& rt, const Value& object, const Value& start, const Valu
   return Value::of(rt.arena().make(list), object.kind == Kind::tuple ? Kind::tuple : Kind::list);
 }
 
-Value get_path(Runtime& rt, const Value& object, const Value& path) {
-  if (!path.is_string()) return get_item(rt, object, path);
+Value get_path(Runtime& rt, const Value& object, const Value& path, const Value* otherwise) {
+  const auto item = [&](const Value& from, const Value& key) {
+    const Value value = get_item(rt, from, key);
+    const bool replaces = value.is_undefined() && otherwise != nullptr && !otherwise->is_none();
+    return replaces ? *otherwise : value;
+  };
+  if (!path.is_string()) return item(object, path);
   Value at = object;
   std::string_view rest = path.text->bytes;
   while (true) {
@@ -197,7 +206,7 @@ Value get_path(Runtime& rt, const Value& object, const Value& path) {
     const auto [end, code] = std::from_chars(part.data(), part.data() + part.size(), index);
     const bool is_index =
         !part.empty() && part[0] != '-' && code == std::errc() && end == part.data() + part.size();
-    at = get_item(rt, at, is_index ? Value::of(index) : rt.borrowed_text(part));
+    at = item(at, is_index ? Value::of(index) : rt.borrowed_text(part));
     if (dot == rest.size()) return at;
     rest.remove_prefix(dot + 1);
   }

@@ -21,8 +21,20 @@ namespace hasten::text::jinja {
 /// One thread at a time. Memory is returned when the arena is destroyed.
 class Arena {
  public:
-  /// `limit`: bytes that it may hand out. `purpose` names them in the error.
+  /// `limit`: bytes that it may hold. `purpose` names them in the error.
   Arena(int64_t limit, const char* purpose) : limit_(limit), purpose_(purpose) {}
+
+  /// Counts memory outside of the arena against its limit, until it is released.
+  void charge(size_t bytes) {
+    if (bytes > static_cast<size_t>(limit_)) exhausted();
+    used_ += static_cast<int64_t>(bytes);
+    if (used_ <= limit_) return;
+    used_ -= static_cast<int64_t>(bytes);
+    exhausted();
+  }
+  void release(size_t bytes) { used_ -= static_cast<int64_t>(bytes); }
+  void set_limit(int64_t bytes) { limit_ = bytes; }
+  int64_t used() const { return used_; }
 
   /// Throws Error{resource_exhausted} past the limit.
   void* allocate(size_t bytes) {
@@ -73,8 +85,7 @@ class Arena {
   void grow(size_t bytes) {
     // Chunks double from 4 KiB to 256 KiB: small templates stay small, large ones need few chunks.
     const size_t chunk = std::max(bytes, size_t{4096} << std::min<size_t>(chunks_.size(), 6));
-    used_ += static_cast<int64_t>(chunk);
-    if (used_ > limit_) exhausted();
+    charge(chunk);
     chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(chunk));
     next_ = chunks_.back().get();
     end_ = next_ + chunk;

@@ -44,6 +44,7 @@ Value Interpreter::evaluate(const Expression& expression, Scope& scope) {
 
 Value Interpreter::look_up(std::string_view name, Scope& scope) {
   for (const Scope* at = &scope; at != nullptr; at = at->parent) {
+    rt_.step(at->num_bindings * sizeof(Scope::Binding));
     if (const Value* found = at->find(name)) return *found;
   }
   if (const Native native = find_function(name))
@@ -178,6 +179,10 @@ Arguments Interpreter::arguments(const CallArguments& call, Scope& scope, const 
   for (size_t i = 0; i < num_more; ++i) {
     const Dict::Entry& entry = more.dict->entries[i];
     if (!entry.key.is_string()) rt_.error("keywords must be strings");
+    for (const CallArguments::Keyword& keyword : call.named) {
+      if (keyword.name == entry.key.text->bytes)
+        rt_.error("got multiple values for keyword argument '{}'", keyword.name);
+    }
     named[at++] = {*entry.key.text, entry.value};
   }
   if (caller != nullptr) named[at] = {Text{.bytes = "caller"}, *caller};
@@ -203,7 +208,6 @@ Value Interpreter::call_macro(const Function& function, const Arguments& argumen
 }
 
 void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments, Scope& scope) {
-  Arena& arena = rt_.arena();
   const size_t num_parameters = macro.parameters.size();
   const size_t num_positional = std::min(arguments.positional.size(), num_parameters);
   if (arguments.positional.size() > num_parameters && !macro.uses_varargs) {
@@ -212,7 +216,7 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
   const Value more_named = rt_.dict();
   Value caller = rt_.missing("caller");
   for (size_t i = 0; i < num_positional; ++i)
-    scope.set(arena, macro.parameters[i].name, arguments.positional[i]);
+    scope.set(rt_, macro.parameters[i].name, arguments.positional[i]);
   for (const NamedValue& named : arguments.named) {
     const std::string_view name = named.name.bytes;
     const bool is_parameter =
@@ -221,7 +225,7 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
     if (is_parameter) {
       if (scope.find(name) != nullptr)
         rt_.error("macro '{}' got two values for argument '{}'", macro.name, name);
-      scope.set(arena, name, named.value);
+      scope.set(rt_, name, named.value);
     } else if (name == "caller" && macro.uses_caller) {
       caller = named.value;
     } else if (macro.uses_kwargs) {
@@ -231,14 +235,13 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
     }
   }
   if (macro.uses_varargs) {
-    scope.set(arena, "varargs",
-              rt_.list(arguments.positional.subspan(num_positional), Kind::tuple));
+    scope.set(rt_, "varargs", rt_.list(arguments.positional.subspan(num_positional), Kind::tuple));
   }
-  if (macro.uses_kwargs) scope.set(arena, "kwargs", more_named);
-  if (macro.uses_caller && scope.find("caller") == nullptr) scope.set(arena, "caller", caller);
+  if (macro.uses_kwargs) scope.set(rt_, "kwargs", more_named);
+  if (macro.uses_caller && scope.find("caller") == nullptr) scope.set(rt_, "caller", caller);
   for (const Parameter& parameter : macro.parameters) {
     if (scope.find(parameter.name) != nullptr) continue;
-    scope.set(arena, parameter.name,
+    scope.set(rt_, parameter.name,
               parameter.default_value != nullptr ? evaluate(*parameter.default_value, scope)
                                                  : rt_.missing(parameter.name));
   }

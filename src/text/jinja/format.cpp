@@ -9,6 +9,7 @@
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/strings.h"
+#include "text/utf8.h"
 
 namespace hasten::text::jinja {
 namespace {
@@ -21,6 +22,7 @@ struct Spec {
   char fill = ' ';
   char align = 0;  // one of < > ^ =, or 0 for the type's own
   char sign = '-';
+  bool sign_given = false;
   bool alternate = false;
   bool group = false;  // thousands with commas
   int32_t width = 0;
@@ -40,7 +42,8 @@ std::optional<int32_t> read_number(Runtime& rt, std::string_view text, size_t& a
 }
 
 std::string digits_of(Runtime& rt, const Spec& spec, const Value& value) {
-  const char type = spec.type == 0 || spec.type == 'n' ? 'd' : spec.type;
+  const bool of_type = spec.type == 0 || spec.type == 'n';
+  const char type = !of_type ? spec.type : value.kind == Kind::real ? 'g' : 'd';
   const bool integral = std::string_view("dxXobiuc").find(type) != std::string_view::npos;
   if (integral) {
     if (value.kind == Kind::real && type != 'x' && type != 'X' && type != 'o') {
@@ -49,6 +52,14 @@ std::string digits_of(Runtime& rt, const Spec& spec, const Value& value) {
     }
     if (!value.is_integral()) rt.error("format '{}' needs an integer", type);
     const int64_t number = value.as_integer();
+    if (type == 'c') {
+      const bool surrogate = number >= 0xD800 && number < 0xE000;
+      if (number < 0 || number > 0x10FFFF || surrogate)
+        rt.error("format 'c' needs the number of a character");
+      std::string character;
+      append_utf8(character, static_cast<uint32_t>(number));
+      return character;
+    }
     const char* prefix = !spec.alternate ? "" : type == 'o' ? "0o" : type == 'b' ? "0b" : "0x";
     const uint64_t magnitude =
         number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
@@ -203,6 +214,8 @@ class PercentFormatter {
     if (spec.fill == '0') spec.align = spec.align == '<' ? '<' : '=';
     if (spec.align == '<') spec.fill = ' ';
     const bool text_type = spec.type == 's' || spec.type == 'r' || spec.type == 'a';
+    if (spec.type == 'c' && value.is_string() && count_chars(value.text->bytes) == 1)
+      return format_text(out_, spec, *value.text);
     if (!text_type) {
       if (!value.is_number())
         rt_.error("%{} format: a number is required, not {}", spec.type, type_name(value));
@@ -270,13 +283,20 @@ class BraceFormatter {
     Value value = look_up(name);
     if (conversion == 'r' || conversion == 'a') value = repr(rt_, value);
     if (conversion == 's') value = to_text(rt_, value);
-    const Spec spec = parse_spec(spec_text);
+    const Spec spec = parse_spec(spec_text, value.is_string());
+    const bool to_integer = std::string_view("bcdoxX").find(spec.type) != std::string_view::npos;
+    if (value.kind == Kind::real && to_integer)
+      rt_.error("unknown format code '{}' for object of type 'float'", spec.type);
+    if (value.is_integral() && spec.precision && (spec.type == 0 || to_integer))
+      rt_.error("precision not allowed in integer format specifier");
     if (value.is_number() && !(value.kind == Kind::boolean && spec_text.empty()))
       return format_number(out_, spec, value);
     if (!spec_text.empty() && !value.is_string())
       rt_.error("unsupported format string passed to {}.__format__", type_name(value));
     if (spec.type != 0 && spec.type != 's')
       rt_.error("unknown format code '{}' for object of type 'str'", spec.type);
+    if (spec.group || spec.alternate || spec.sign_given || spec.align == '=')
+      rt_.error("sign, '=', '#' and ',' are not allowed in the format of a string");
     format_text(out_, spec, *to_text(rt_, value).text);
   }
 
@@ -297,6 +317,12 @@ class BraceFormatter {
 
   Value argument(std::string_view name) {
     size_t index = next_;
+    const bool numbered = !name.empty() && name[0] >= '0' && name[0] <= '9';
+    if (numbered || name.empty()) {
+      if (numbering_ != 0 && numbering_ != (numbered ? 'm' : 'a'))
+        rt_.error("cannot switch between manual and automatic field numbering");
+      numbering_ = numbered ? 'm' : 'a';
+    }
     if (!name.empty()) {
       const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), index);
       if (code != std::errc() || end != name.data() + name.size()) {
@@ -313,7 +339,8 @@ class BraceFormatter {
     return arguments_.positional[index];
   }
 
-  Spec parse_spec(std::string_view text) {
+  /// `of_text`: the zero before a width means no sign-aware padding.
+  Spec parse_spec(std::string_view text, bool of_text) {
     Spec spec;
     size_t at = 0;
     const auto peek = [&] { return at < text.size() ? text[at] : '\0'; };
@@ -325,12 +352,15 @@ class BraceFormatter {
     } else if (is_align(peek())) {
       spec.align = text[at++];
     }
-    if (peek() == '+' || peek() == '-' || peek() == ' ') spec.sign = text[at++];
+    if (peek() == '+' || peek() == '-' || peek() == ' ') {
+      spec.sign = text[at++];
+      spec.sign_given = true;
+    }
     if (peek() == '#') spec.alternate = ++at > 0;
     if (peek() == '0') {
       ++at;
       spec.fill = '0';
-      if (spec.align == 0) spec.align = '=';
+      if (spec.align == 0) spec.align = of_text ? '<' : '=';
     }
     if (at < text.size()) spec.width = read_number(rt_, text, at).value_or(0);
     if (peek() == ',') spec.group = ++at > 0;
@@ -349,7 +379,8 @@ class BraceFormatter {
   const Text& format_;
   const Arguments& arguments_;
   TextBuilder out_;
-  size_t next_ = 0;  // positional argument
+  size_t next_ = 0;     // positional argument
+  char numbering_ = 0;  // of fields: by hand, automatic, or neither yet
 };
 
 }  // namespace

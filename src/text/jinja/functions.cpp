@@ -53,7 +53,7 @@ Value name_space(Runtime& rt, Self self, Given arguments) {
 
 Value raise_exception(Runtime& rt, Self, Given arguments) {
   const auto [message] = bind(rt, arguments, {"message"}, 1);
-  throw Error(ErrorCode::invalid_argument, std::string(text_of(rt, *message).bytes), "messages");
+  throw Error(ErrorCode::invalid_argument, shortened(text_of(rt, *message).bytes), "messages");
 }
 
 Value strftime_now(Runtime& rt, Self, Given arguments) {

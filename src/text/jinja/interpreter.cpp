@@ -14,11 +14,13 @@ Value* Scope::find(std::string_view name) const {
   return nullptr;
 }
 
-void Scope::set(Arena& arena, std::string_view name, const Value& value) {
+void Scope::set(Runtime& rt, std::string_view name, const Value& value) {
+  rt.step(num_bindings * sizeof(Binding));
   if (Value* found = find(name)) {
     *found = value;
   } else {
-    first = arena.make(Binding{name, value, first});
+    first = rt.arena().make(Binding{name, value, first});
+    ++num_bindings;
   }
 }
 
@@ -54,7 +56,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, Scope& scope,
       for_loop(statement, scope, evaluate(*statement.value, scope), 0, out);
       return Flow::next;
     case Node::macro:
-      scope.set(rt_.arena(), statement.macro->name,
+      scope.set(rt_, statement.macro->name,
                 Value::of(rt_.arena().make(Function{
                     .name = statement.macro->name, .macro = statement.macro, .scope = &scope})));
       return Flow::next;
@@ -106,15 +108,17 @@ Interpreter::Flow Interpreter::for_loop(const Statement& statement, Scope& scope
                                                 .depth = depth,
                                                 .statement = &statement,
                                                 .scope = &scope});
-  if (loop.items.empty()) return execute(statement.otherwise, scope, out);
+  bool any_whole = false;  // Jinja's else is for loops none of whose rounds reached their end
   for (; loop.index < loop.items.size(); ++loop.index) {
     rt_.step();
     Scope& inner = make_scope(scope);
-    inner.set(rt_.arena(), "loop", Value::of(&loop));
+    inner.set(rt_, "loop", Value::of(&loop));
     assign(statement.target, inner, loop.items[loop.index]);
-    if (execute(statement.body, inner, out) == Flow::break_) break;
+    const Flow flow = execute(statement.body, inner, out);
+    any_whole = any_whole || flow == Flow::next;
+    if (flow == Flow::break_) break;
   }
-  return Flow::next;
+  return any_whole ? Flow::next : execute(statement.otherwise, scope, out);
 }
 
 Value Interpreter::filtered_block(const Statement& statement, Scope& scope) {
@@ -141,7 +145,7 @@ void Interpreter::call_block(const Statement& statement, Scope& scope, TextBuild
 void Interpreter::assign(const Target& target, Scope& scope, const Value& value) {
   if (target.is_tuple) return assign_tuple(target, scope, value);
   if (!target.attribute.empty()) return assign_attribute(target, scope, value);
-  scope.set(rt_.arena(), target.name, value);
+  scope.set(rt_, target.name, value);
 }
 
 void Interpreter::assign_tuple(const Target& target, Scope& scope, const Value& value) {

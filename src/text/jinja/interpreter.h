@@ -20,10 +20,11 @@ struct Scope {
   };
   Scope* parent = nullptr;
   Binding* first = nullptr;
+  size_t num_bindings = 0;
 
   /// Looks in this scope only.
   Value* find(std::string_view name) const;
-  void set(Arena& arena, std::string_view name, const Value& value);
+  void set(Runtime& rt, std::string_view name, const Value& value);
 };
 
 /// One thread, one render.

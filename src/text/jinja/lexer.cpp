@@ -150,7 +150,14 @@ class Scanner {
   /// {% raw %} … {% endraw %}, after its opening brace; false if the tag is another one.
   bool raw_block() {
     char sign = '\0';
+    const size_t before = at_;
+    const int32_t line = line_;
     if (!tag_of("raw", sign)) return false;
+    if (sign == '+') {  // which Jinja does not know here
+      at_ = before;
+      line_ = line;
+      return false;
+    }
     if (sign == '-') skip_space();
     const size_t begin = at_;
     for (size_t tag = source_.find("{%", at_); tag != std::string_view::npos;

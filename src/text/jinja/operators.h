@@ -49,8 +49,10 @@ Value get_item(Runtime& rt, const Value& object, const Value& key);
 /// object[start:stop:step]; absent parts are none.
 Value get_slice(Runtime& rt, const Value& object, const Value& start, const Value& stop,
                 const Value& step);
-/// "user.address.0" and whole numbers, as `map` and `sort` take them.
-Value get_path(Runtime& rt, const Value& object, const Value& path);
+/// "user.address.0" and whole numbers, as `map` and `sort` take them. `otherwise`, where given,
+/// stands for each part that is undefined.
+Value get_path(Runtime& rt, const Value& object, const Value& path,
+               const Value* otherwise = nullptr);
 
 /// The string with <>&'" escaped, as markup; markup is left alone.
 Value escape(Runtime& rt, const Text& text);

@@ -156,13 +156,16 @@ Value to_json(Runtime& rt, Self self, Given arguments) {
   JsonStyle style{.indent = std::nullopt,
                   .ensure_ascii = boolean_or(ensure_ascii, false),
                   .sort_keys = boolean_or(sort_keys, false)};
+  Runtime::Lease lease(rt);
   if (given(indent)) {
     style.item_separator = ",";
     if (indent->is_string()) {
+      lease.grow(indent->text->bytes.size());
       style.indent = std::string(indent->text->bytes);
     } else {
       const int64_t width = std::max<int64_t>(0, integer_or(rt, indent, 0));
       rt.check_text_size(static_cast<size_t>(width));
+      lease.grow(static_cast<size_t>(width));
       style.indent = std::string(static_cast<size_t>(width), ' ');
     }
   }
@@ -171,6 +174,7 @@ Value to_json(Runtime& rt, Self self, Given arguments) {
     if (parts.size() != 2) rt.error("separators must be a pair of strings");
     style.item_separator = text_of(rt, parts[0]).bytes;
     style.key_separator = text_of(rt, parts[1]).bytes;
+    lease.grow(style.item_separator.size() + style.key_separator.size());
   }
   TextBuilder out(rt);
   print_json(out, self, style);

@@ -13,23 +13,6 @@
 namespace hasten::text::jinja {
 namespace {
 
-bool is_printable(uint32_t c) {
-  switch (char_properties(c).category) {
-    case Category::cc:
-    case Category::cf:
-    case Category::cs:
-    case Category::co:
-    case Category::cn:
-    case Category::zl:
-    case Category::zp:
-      return false;
-    case Category::zs:
-      return c == ' ';
-    default:
-      return true;
-  }
-}
-
 void print_quoted(TextBuilder& out, const Text& text) {
   const bool has_single = text.bytes.find('\'') != std::string_view::npos;
   const bool has_double = text.bytes.find('"') != std::string_view::npos;
@@ -60,6 +43,7 @@ void print_quoted(TextBuilder& out, const Text& text) {
         escaped += fmt::format("\\U{:08x}", c);
       }
       at += length;
+      flush_long(out, escaped, literal);
     }
     out.append(escaped, literal);
   });
@@ -101,6 +85,7 @@ void print_json_string(TextBuilder& out, const Text& text, bool ensure_ascii) {
                                : fmt::format("\\u{:04x}\\u{:04x}", 0xD7C0 + (c >> 10),
                                              0xDC00 + (c & 0x3FF));
         at += character.valid ? character.length : 1;
+        flush_long(out, escaped, literal);
         continue;
       }
       constexpr std::string_view kSpecial = "\"\\\n\r\t\b\f", kLetters = "\"\\nrtbf";
@@ -113,6 +98,7 @@ void print_json_string(TextBuilder& out, const Text& text, bool ensure_ascii) {
         escaped += byte;
       }
       ++at;
+      flush_long(out, escaped, literal);
     }
     out.append(escaped, literal);
   });
@@ -178,8 +164,12 @@ class JsonPrinter {
 
   void print_dict(const Dict& dict, int32_t level) {
     if (dict.size == 0) return out_.append("{}");
-    std::vector<Dict::Entry> entries(dict.entries, dict.entries + dict.size);
+    std::span<Dict::Entry> entries = dict.view();
     if (style_.sort_keys) {
+      Runtime& rt = out_.runtime();
+      const Runtime::Lease lease(rt, entries.size_bytes());  // std::stable_sort's buffer
+      entries = rt.arena().array<Dict::Entry>(dict.size);
+      std::copy_n(dict.entries, dict.size, entries.begin());
       std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
         return order(out_.runtime(), a.key, b.key) < 0;
       });
@@ -208,6 +198,23 @@ class JsonPrinter {
 
 }  // namespace
 
+bool is_printable(uint32_t c) {
+  switch (char_properties(c).category) {
+    case Category::cc:
+    case Category::cf:
+    case Category::cs:
+    case Category::co:
+    case Category::cn:
+    case Category::zl:
+    case Category::zp:
+      return false;
+    case Category::zs:
+      return c == ' ';
+    default:
+      return true;
+  }
+}
+
 std::string format_real(double value) {
   if (std::isnan(value)) return "nan";
   std::string digits = fmt::format("{}", value);
@@ -235,7 +242,10 @@ void print_repr(TextBuilder& out, const Value& value) {
     case Kind::real:
       return out.append(format_real(value.real));
     case Kind::string:
-      return print_quoted(out, *value.text);
+      if (!value.text->markup) return print_quoted(out, *value.text);
+      out.append("Markup(");
+      print_quoted(out, *value.text);
+      return out.append(")");
     case Kind::list:
     case Kind::tuple:
     case Kind::generator:

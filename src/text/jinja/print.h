@@ -16,6 +16,8 @@ void print(TextBuilder& out, const Value& value);
 void print_repr(TextBuilder& out, const Value& value);
 /// str(value); a string is returned as it is.
 Value to_text(Runtime& rt, const Value& value);
+/// Whether repr shows the character as it is.
+bool is_printable(uint32_t code_point);
 /// repr of a float: the shortest digits that read back equal.
 std::string format_real(double value);
 

@@ -4,6 +4,7 @@
 
 #include <ctime>
 
+#include "base/checked.h"
 #include "text/jinja/operators.h"
 
 namespace hasten::text::jinja {
@@ -19,25 +20,46 @@ int64_t thread_time_us() {
 // Work units between looks at the clock: about 0.1 ms of work.
 constexpr int64_t kUnitsPerCheck = 1024;
 
+// What a string holds without asking the heap.
+const size_t kInline = std::string().capacity();
+
 }  // namespace
 
 Runtime::Runtime(const Options& options)
     : options_(options),
-      arena_(options.limits.memory_bytes, "values"),
-      start_us_(thread_time_us()) {}
+      arena_(INT64_MAX, "values and strings"),
+      start_us_(thread_time_us()),
+      max_steps_(options.limits.steps),
+      max_output_bytes_(options.limits.output_bytes),
+      max_time_us_(options.limits.time_us) {}
+
+void Runtime::begin() {
+  const Limits& limits = options_.limits;
+  const int64_t given = given_bytes_ + arena_.used();
+  const auto with_given = [&](int64_t limit, int64_t per_byte) {
+    const auto more = checked_mul(given, per_byte);
+    return more ? checked_add(limit, *more).value_or(INT64_MAX) : INT64_MAX;
+  };
+  max_steps_ = with_given(limits.steps, limits.steps_per_byte);
+  max_output_bytes_ = with_given(limits.output_bytes, limits.output_per_byte);
+  max_time_us_ =
+      checked_add(limits.time_us, given * limits.time_ns_per_byte / 1000).value_or(INT64_MAX);
+  const int64_t memory = with_given(limits.memory_bytes, limits.memory_per_byte);
+  arena_.set_limit(checked_add(arena_.used(), memory).value_or(INT64_MAX));
+  start_us_ = thread_time_us();
+  steps_ = next_check_ = 0;
+}
 
 void Runtime::check_budget() {
-  const Limits& limits = options_.limits;
-  if (steps_ > limits.steps) {
+  if (steps_ > max_steps_) {
     fail(ErrorCode::resource_exhausted, "the chat template exceeds the limit of {} steps (line {})",
-         limits.steps, line_);
+         max_steps_, line_);
   }
-  if (thread_time_us() - start_us_ > limits.time_us) {
+  if (thread_time_us() - start_us_ > max_time_us_) {
     fail(ErrorCode::resource_exhausted,
-         "the chat template exceeds the time limit of {} ms (line {})", limits.time_us / 1000,
-         line_);
+         "the chat template exceeds the time limit of {} ms (line {})", max_time_us_ / 1000, line_);
   }
-  next_check_ = std::min(steps_ + kUnitsPerCheck, limits.steps);
+  next_check_ = std::min(steps_ + kUnitsPerCheck, max_steps_);
 }
 
 void Runtime::too_deep() const {
@@ -47,7 +69,16 @@ void Runtime::too_deep() const {
 }
 
 void Runtime::fail_at_line(const std::string& message) const {
-  fail(ErrorCode::invalid_argument, "the chat template failed in line {}: {}", line_, message);
+  fail(ErrorCode::invalid_argument, "the chat template failed in line {}: {}", line_,
+       shortened(message));
+}
+
+std::string shortened(std::string_view text) {
+  constexpr size_t kLongest = 1000;  // bytes: more than any published template's refusals
+  if (text.size() <= kLongest) return std::string(text);
+  size_t end = kLongest;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;  // whole characters
+  return fmt::format("{}…", text.substr(0, end));
 }
 
 void Runtime::undefined_error(const Value& value) const {
@@ -58,10 +89,10 @@ void Runtime::undefined_error(const Value& value) const {
 }
 
 void Runtime::check_text_size(size_t bytes) const {
-  if (bytes > static_cast<size_t>(options_.limits.output_bytes)) {
+  if (bytes > static_cast<size_t>(max_output_bytes_)) {
     fail(ErrorCode::resource_exhausted,
-         "the chat template exceeds the output limit of {} bytes (line {})",
-         options_.limits.output_bytes, line_);
+         "the chat template exceeds the output limit of {} bytes (line {})", max_output_bytes_,
+         line_);
   }
 }
 
@@ -125,10 +156,17 @@ const Value* Runtime::find(const Dict& dict, std::string_view key) {
   return nullptr;
 }
 
-const Value* Runtime::find(const Dict& dict, const Value& key) {
-  if (key.is_string()) return find(dict, key.text->bytes);
+void Runtime::require_hashable(const Value& key) {
+  const Depth depth(*this);
   if (key.kind == Kind::list || key.kind == Kind::dict)
     error("unhashable type: '{}'", type_name(key));
+  if (key.kind != Kind::tuple) return;
+  for (const Value& item : key.list->view()) require_hashable(item);
+}
+
+const Value* Runtime::find(const Dict& dict, const Value& key) {
+  if (key.is_string()) return find(dict, key.text->bytes);
+  require_hashable(key);
   step(dict.size * 16);
   for (const Dict::Entry& entry : dict.view()) {
     if (equal(*this, entry.key, key)) return &entry.value;
@@ -142,6 +180,7 @@ Value Runtime::from_object(const json::Object& object, const Trust& trust) {
   for (const auto& [key, value] : object) {
     const bool trusted = trust.whole || (trust.of_entry != nullptr && value.is_string() &&
                                          trust.of_entry(key, value.get_string()));
+    given_bytes_ += static_cast<int64_t>(key.size());
     entries[at++] = {borrowed_text(key, !trust.whole),
                      from_json(value, trusted ? Trust{.whole = true} : trust)};
   }
@@ -164,6 +203,7 @@ Value Runtime::from_json(const json::Value& value, const Trust& trust) {
     case boost::json::kind::double_:
       return Value::of(value.get_double());
     case boost::json::kind::string:
+      given_bytes_ += static_cast<int64_t>(value.get_string().size());
       return borrowed_text(value.get_string(), !trust.whole);
     case boost::json::kind::object:
       return from_object(value.get_object(), trust);
@@ -240,24 +280,43 @@ Value Runtime::concat(const Text& a, const Text& b) {
                                     .buffer = buffer}));
 }
 
+/// Doubles the room when `bytes` more do not fit: paid before it is taken.
+void TextBuilder::make_room(size_t bytes) {
+  const size_t size = bytes_.size() + bytes;
+  runtime_.check_text_size(size);
+  const size_t before = bytes_.capacity();
+  if (size <= before) return;
+  const size_t after = std::max(size, before * 2);
+  lease_.grow(after);
+  bytes_.reserve(after);
+  if (before > kInline) lease_.shrink(before);
+}
+
 void TextBuilder::mark(size_t begin, size_t end) {
   if (begin == end) return;
   if (!literal_.empty() && literal_.back().end == static_cast<int64_t>(begin)) {
     literal_.back().end = static_cast<int64_t>(end);
   } else {
+    const size_t before = literal_.capacity();
+    if (literal_.size() == before) {
+      const size_t after = std::max<size_t>(4, before * 2);
+      lease_.grow(after * sizeof(TextRange));
+      literal_.reserve(after);
+      lease_.shrink(before * sizeof(TextRange));
+    }
     literal_.push_back({static_cast<int64_t>(begin), static_cast<int64_t>(end)});
   }
 }
 
 void TextBuilder::append(std::string_view bytes, bool literal) {
-  runtime_.check_text_size(bytes_.size() + bytes.size());
+  make_room(bytes.size());
   runtime_.step(bytes.size());
   if (literal) mark(bytes_.size(), bytes_.size() + bytes.size());
   bytes_ += bytes;
 }
 
 void TextBuilder::append(const Text& text, size_t begin, size_t end) {
-  runtime_.check_text_size(bytes_.size() + end - begin);
+  make_room(end - begin);
   runtime_.step(end - begin + text.literal.size() * sizeof(TextRange));
   for (const TextRange& range : text.literal) {
     const size_t from = std::max(static_cast<size_t>(range.begin), begin);

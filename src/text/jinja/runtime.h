@@ -23,6 +23,9 @@ struct Trust {
   bool (*of_entry)(std::string_view key, std::string_view text) = nullptr;
 };
 
+/// What an error says of a text: its first few hundred characters.
+std::string shortened(std::string_view text);
+
 /// One thread, one render.
 class Runtime {
  public:
@@ -78,6 +81,9 @@ class Runtime {
   /// A JSON value. Its strings, keys included, are literal unless `trust` is whole or says so of
   /// one. Bytes are borrowed.
   Value from_json(const json::Value& value, const Trust& trust);
+  /// Ends the conversion of what was given: it does not count against the budgets, but adds to
+  /// them.
+  void begin();
 
   /// Bytes [begin, end) of a string.
   Value slice(const Text& text, size_t begin, size_t end);
@@ -88,8 +94,30 @@ class Runtime {
 
   void check_text_size(size_t bytes) const;
 
+  /// Counts memory outside of the arena against the limit while it lives.
+  class Lease {
+   public:
+    explicit Lease(Runtime& runtime, size_t bytes = 0) : arena_(runtime.arena_) { grow(bytes); }
+    ~Lease() { arena_.release(bytes_); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    void grow(size_t bytes) {
+      arena_.charge(bytes);
+      bytes_ += bytes;
+    }
+    void shrink(size_t bytes) {
+      arena_.release(bytes);
+      bytes_ -= bytes;
+    }
+
+   private:
+    Arena& arena_;
+    size_t bytes_ = 0;
+  };
+
  private:
   Value from_object(const json::Object& object, const Trust& trust);
+  void require_hashable(const Value& key);
   void check_budget();
   [[noreturn]] void too_deep() const;
   [[noreturn]] void fail_at_line(const std::string& message) const;
@@ -99,6 +127,10 @@ class Runtime {
   int64_t steps_ = 0;
   int64_t next_check_ = 0;
   int64_t start_us_;
+  int64_t given_bytes_ = 0;  // of the strings that were given
+  int64_t max_steps_;
+  int64_t max_output_bytes_;
+  int64_t max_time_us_;
   int32_t depth_ = 0;
   int32_t line_ = 0;
 };
@@ -106,7 +138,7 @@ class Runtime {
 /// Builds a string piece by piece, keeping track of what is literal.
 class TextBuilder {
  public:
-  explicit TextBuilder(Runtime& runtime) : runtime_(runtime) {}
+  explicit TextBuilder(Runtime& runtime) : runtime_(runtime), lease_(runtime) {}
 
   void append(std::string_view bytes, bool literal = false);
   void append(const Text& text) { append(text, 0, text.bytes.size()); }
@@ -119,11 +151,13 @@ class TextBuilder {
   Rendered release() { return {std::move(bytes_), std::move(literal_)}; }
 
  private:
+  void make_room(size_t bytes);
   void mark(size_t begin, size_t end);
 
   Runtime& runtime_;
   std::string bytes_;
   std::vector<TextRange> literal_;
+  Runtime::Lease lease_;  // on the capacities of both
 };
 
 /// Calls `piece(bytes, literal)` for each maximal part of one provenance, in order.

@@ -19,8 +19,7 @@ Value generator(const Value& list) { return Value::of(list.list, Kind::generator
 /// The value at a path, or the default where it is undefined.
 Value attribute_of(Runtime& rt, const Value& item, const Value* path, const Value* otherwise) {
   if (!given(path)) return item;
-  const Value value = get_path(rt, item, *path);
-  return value.is_undefined() && given(otherwise) ? *otherwise : value;
+  return get_path(rt, item, *path, otherwise);
 }
 
 /// What sorting compares: strings in lower case, unless case matters.
@@ -35,19 +34,21 @@ struct Keyed {
 };
 
 /// Sorts by key; equal keys keep their order, and need none ("sort" of several None).
-void sort_keyed(Runtime& rt, std::vector<Keyed>& items, bool reverse) {
+void sort_keyed(Runtime& rt, std::span<Keyed> items, bool reverse) {
+  const Runtime::Lease lease(rt, items.size_bytes());  // std::stable_sort's buffer
   std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
     if (equal(rt, a.key, b.key)) return false;
     return reverse ? order(rt, b.key, a.key) < 0 : order(rt, a.key, b.key) < 0;
   });
 }
 
-std::vector<Keyed> keyed(Runtime& rt, const Value& sequence, const Value* path,
-                         const Value* otherwise, bool case_sensitive) {
-  std::vector<Keyed> result;
-  for (const Value& item : iterate(rt, sequence)) {
-    const Value key = attribute_of(rt, item, path, otherwise);
-    result.push_back({sort_key(rt, key, case_sensitive), item});
+std::span<Keyed> keyed(Runtime& rt, const Value& sequence, const Value* path,
+                       const Value* otherwise, bool case_sensitive) {
+  const auto items = iterate(rt, sequence);
+  const std::span<Keyed> result = rt.arena().array<Keyed>(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Value key = attribute_of(rt, items[i], path, otherwise);
+    result[i] = {sort_key(rt, key, case_sensitive), items[i]};
   }
   return result;
 }
@@ -95,20 +96,22 @@ Value sort(Runtime& rt, Self self, Given arguments) {
       bind(rt, arguments, {"reverse", "case_sensitive", "attribute"});
   const bool exact = boolean_or(case_sensitive, false);
   // "a,b" sorts by several attributes: their values make a tuple.
-  std::vector<Value> paths;
+  std::span<const Value> paths;
   if (given(path) && path->is_string()) {
     const Value comma = rt.borrowed_text(",");
     const Value parts =
         find_method(Kind::string, "split")(rt, *path, {.positional = {&comma, 1}, .named = {}});
-    paths.assign(parts.list->items, parts.list->items + parts.list->size);
+    paths = parts.list->view();
   }
-  std::vector<Keyed> items;
+  std::span<Keyed> items;
   if (paths.size() > 1) {
-    for (const Value& item : iterate(rt, self)) {
+    const auto all = iterate(rt, self);
+    items = rt.arena().array<Keyed>(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
       const Value key = rt.list({}, Kind::tuple);
       for (const Value& part : paths)
-        rt.append(*key.list, sort_key(rt, get_path(rt, item, part), exact));
-      items.push_back({key, item});
+        rt.append(*key.list, sort_key(rt, get_path(rt, all[i], part), exact));
+      items[i] = {key, all[i]};
     }
   } else {
     items = keyed(rt, self, path, nullptr, exact);
@@ -157,6 +160,9 @@ Value group_by(Runtime& rt, Self self, Given arguments) {
   const auto [path, otherwise, case_sensitive] =
       bind(rt, arguments, {"attribute", "default", "case_sensitive"}, 1);
   auto items = keyed(rt, self, path, otherwise, boolean_or(case_sensitive, false));
+  for (const Keyed& entry : items) {
+    if (entry.key.is_undefined() && items.size() > 1) rt.undefined_error(entry.key);
+  }
   sort_keyed(rt, items, false);
   const Value result = rt.list({});
   for (size_t i = 0; i < items.size();) {
@@ -172,16 +178,17 @@ Value group_by(Runtime& rt, Self self, Given arguments) {
 Value batch(Runtime& rt, Self self, Given arguments) {
   const auto [size_value, fill] = bind(rt, arguments, {"linecount", "fill_with"}, 1);
   const int64_t size = integer_or(rt, size_value, 0);
-  if (size < 1) rt.error("batch: the size must be positive");
   const Value result = rt.list({});
   for (const Value& item : iterate(rt, self)) {
-    const bool full =
-        result.list->size == 0 ||
-        result.list->items[result.list->size - 1].list->size == static_cast<size_t>(size);
+    rt.step();
+    const bool first = result.list->size == 0;
+    if (first && size == 0) rt.append(*result.list, rt.list({}));  // as Jinja's has it
+    const bool full = first || (size > 0 && result.list->items[result.list->size - 1].list->size ==
+                                                static_cast<size_t>(size));
     if (full) rt.append(*result.list, rt.list({}));
     rt.append(*result.list->items[result.list->size - 1].list, item);
   }
-  if (given(fill) && result.list->size > 0) {
+  if (given(fill) && result.list->size > 0 && size > 0) {
     List& last_row = *result.list->items[result.list->size - 1].list;
     while (last_row.size < static_cast<size_t>(size)) {
       rt.step();
@@ -194,7 +201,7 @@ Value batch(Runtime& rt, Self self, Given arguments) {
 Value slice(Runtime& rt, Self self, Given arguments) {
   const auto [slices_value, fill] = bind(rt, arguments, {"slices", "fill_with"}, 1);
   const int64_t slices = integer_or(rt, slices_value, 0);
-  if (slices < 1) rt.error("slice: the number of slices must be positive");
+  if (slices == 0) rt.error("division by zero");
   const auto items = iterate(rt, self);
   const auto size = static_cast<int64_t>(items.size());
   const int64_t per_slice = size / slices, with_extra = size % slices;
@@ -224,11 +231,12 @@ Value dict_sort(Runtime& rt, Self self, Given arguments) {
   if (self.kind != Kind::dict) rt.error("'{}' object has no items to sort", type_name(self));
   const std::string_view field = string_or(rt, by, "key");
   if (field != "key" && field != "value") rt.error("you can only sort by either 'key' or 'value'");
-  std::vector<Keyed> entries;
   const Value pairs = find_method(Kind::dict, "items")(rt, self, {});
-  for (const Value& pair : pairs.list->view()) {
+  const std::span<Keyed> entries = rt.arena().array<Keyed>(pairs.list->size);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Value& pair = pairs.list->items[i];
     const Value& key = pair.list->items[field == "key" ? 0 : 1];
-    entries.push_back({sort_key(rt, key, boolean_or(case_sensitive, false)), pair});
+    entries[i] = {sort_key(rt, key, boolean_or(case_sensitive, false)), pair};
   }
   sort_keyed(rt, entries, boolean_or(descending, false));
   const Value result = rt.list({});

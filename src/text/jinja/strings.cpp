@@ -6,7 +6,7 @@
 #include <bitset>
 #include <cstring>
 #include <string>
-#include <unordered_set>
+#include <vector>
 
 #include "text/jinja/case.h"
 #include "text/unicode.h"
@@ -14,13 +14,6 @@
 
 namespace hasten::text::jinja {
 namespace {
-
-/// The character that ends at `end`.
-size_t previous_char(std::string_view text, size_t end) {
-  size_t at = end - 1;
-  while (at > 0 && end - at < 4 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
-  return at + char_length(text, at) == end ? at : end - 1;
-}
 
 bool is_cased(Category category) {
   return category == Category::lu || category == Category::ll || category == Category::lt;
@@ -47,16 +40,18 @@ class StripSet {
       if (key < ascii_.size()) {
         ascii_.set(key);
       } else {
-        others_.insert(key);
+        others_.push_back(key);
       }
       at += length;
     }
+    std::sort(others_.begin(), others_.end());
   }
 
   bool contains(std::string_view character) const {
     if (is_space_) return is_space(decode_utf8(character).code_point);
     const uint32_t key = key_of(character);
-    return key < ascii_.size() ? ascii_.test(key) : others_.contains(key);
+    return key < ascii_.size() ? ascii_.test(key)
+                               : std::binary_search(others_.begin(), others_.end(), key);
   }
 
  private:
@@ -68,7 +63,7 @@ class StripSet {
 
   bool is_space_;
   std::bitset<128> ascii_;
-  std::unordered_set<uint32_t> others_;
+  std::vector<uint32_t> others_;  // sorted
 };
 
 // Up to here a search that starts anew at each place costs little: as many comparisons per byte.
@@ -80,6 +75,12 @@ size_t char_length(std::string_view text, size_t at) {
   if (static_cast<uint8_t>(text[at]) < 0x80) return 1;
   const Utf8Char character = decode_utf8(text.substr(at));
   return character.valid ? character.length : 1;
+}
+
+size_t previous_char(std::string_view text, size_t end) {
+  size_t at = end - 1;
+  while (at > 0 && end - at < 4 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
+  return at + char_length(text, at) == end ? at : end - 1;
 }
 
 int64_t count_chars(std::string_view text) {
@@ -112,6 +113,7 @@ size_t find_text(std::string_view text, std::string_view needle, size_t from) {
 size_t find_last_text(Runtime& rt, std::string_view text, std::string_view needle) {
   if (needle.size() <= kShortNeedle || needle.size() > text.size()) return text.rfind(needle);
   rt.step(text.size() * 2);
+  const Runtime::Lease lease(rt, text.size() + needle.size());
   const std::string reversed(text.rbegin(), text.rend());
   const size_t at = find_text(reversed, std::string(needle.rbegin(), needle.rend()));
   return at == std::string_view::npos ? at : text.size() - at - needle.size();
@@ -166,6 +168,7 @@ Value change_case(Runtime& rt, const Text& text, Case to) {
       after_cased = character.valid && is_cased(category);
       first = false;
       at += length;
+      flush_long(out, changed, literal);
     }
     out.append(changed, literal);
   });
@@ -219,7 +222,7 @@ Value pad_text(Runtime& rt, const Text& text, int64_t width, int left_share,
   for (int64_t i = 0; i < left; ++i) out.append(fill);
   out.append(text);
   for (int64_t i = left; i < missing; ++i) out.append(fill);
-  return out.finish();
+  return text.markup ? rt.as_markup(*out.finish().text) : out.finish();
 }
 
 }  // namespace hasten::text::jinja

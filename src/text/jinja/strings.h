@@ -13,6 +13,8 @@ namespace hasten::text::jinja {
 /// Bytes of the character at `at`; a byte that begins none counts as one character.
 size_t char_length(std::string_view text, size_t at);
 int64_t count_chars(std::string_view text);
+/// The byte at which the character that ends at byte `end` begins.
+size_t previous_char(std::string_view text, size_t end);
 /// The byte at which character number `index` begins; text.size() if there are fewer.
 size_t char_offset(std::string_view text, int64_t index);
 
@@ -36,6 +38,13 @@ bool has_case(Runtime& rt, const Text& text, bool upper);
 
 /// str.replace; `count` < 0 replaces all.
 Value replace_text(Runtime& rt, const Text& text, const Text& from, const Text& to, int64_t count);
+/// Moves text that is being made into `out` once it is long: what is made on the way stays small.
+inline void flush_long(TextBuilder& out, std::string& text, bool literal) {
+  constexpr size_t kLong = 4096;
+  if (text.size() < kLong) return;
+  out.append(text, literal);
+  text.clear();
+}
 /// Padded to `width` characters; the left side gets `left_share` halves of the padding, the odd
 /// character as str.center places it.
 Value pad_text(Runtime& rt, const Text& text, int64_t width, int left_share, std::string_view fill);

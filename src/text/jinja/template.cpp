@@ -12,8 +12,7 @@ namespace {
 
 void add_variables(Runtime& rt, Scope& scope, const json::Object* variables, const Trust& trust) {
   if (variables == nullptr) return;
-  for (const auto& [name, value] : *variables)
-    scope.set(rt.arena(), name, rt.from_json(value, trust));
+  for (const auto& [name, value] : *variables) scope.set(rt, name, rt.from_json(value, trust));
 }
 
 }  // namespace
@@ -49,6 +48,7 @@ Rendered Template::render(const Variables& variables) const {
   Scope scope;
   add_variables(rt, scope, variables.untrusted, {.of_entry = variables.is_trusted});
   add_variables(rt, scope, variables.trusted, {.whole = true});
+  rt.begin();
   TextBuilder out(rt);
   Interpreter(rt).run(parsed_->block, scope, out);
   return out.release();

@@ -14,15 +14,22 @@
 namespace hasten::text::jinja {
 
 /// What one parse or render may use. Each exceeded limit is an Error{resource_exhausted} that
-/// names it.
+/// names it. Those of a render are what a template may do by itself: it gets more for each byte
+/// that it is given, so that long conversations render and no template can run away.
 struct Limits {
-  int64_t source_bytes = int64_t{256} << 10;  // of a template
-  int64_t parse_bytes = int64_t{32} << 20;    // of memory for its tree
+  int64_t source_bytes = int64_t{256} << 10;  // of a template; the longest published has 24 KiB
+  int64_t parse_bytes = int64_t{32} << 20;    // of memory for its tokens and its tree
   int64_t steps = 1'000'000;                  // statements, operators and calls of one render
-  int64_t output_bytes = int64_t{4} << 20;    // of any one string, the result included
-  int64_t memory_bytes = int64_t{64} << 20;   // of values that one render makes
-  int64_t time_us = 50'000;                   // of one render
+  int64_t output_bytes = int64_t{1} << 20;    // of any one string, the result included
+  int64_t memory_bytes = int64_t{4} << 20;    // of values and strings, also while they are built
+  int64_t time_us = 50'000;                   // of the processor, for one render
   int32_t depth = 200;                        // of nested statements, expressions, calls and values
+  // For each byte of the variables, whose smallest message takes some 400 as values. Published
+  // templates need less than 1 step and 3 bytes for one, and print it at most twice.
+  int64_t steps_per_byte = 2;
+  int64_t output_per_byte = 2;
+  int64_t memory_per_byte = 8;
+  int64_t time_ns_per_byte = 50;
 };
 
 struct Options {

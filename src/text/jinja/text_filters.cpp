@@ -55,6 +55,7 @@ Value trim(Runtime& rt, Self self, Given arguments) {
   rt.step(text.bytes.size());
   const std::string_view set = string_or(rt, characters, "");
   rt.step(set.size());
+  const Runtime::Lease lease(rt, set.size() * sizeof(uint32_t));  // of a set of characters
   const TextRange kept = stripped(text.bytes, given(characters) ? &set : nullptr, true, true);
   return rt.slice(text, static_cast<size_t>(kept.begin), static_cast<size_t>(kept.end));
 }
@@ -95,16 +96,20 @@ Value format(Runtime& rt, Self self, Given arguments) {
 Value indent(Runtime& rt, Self self, Given arguments) {
   const auto [width, first, blank] = bind(rt, arguments, {"width", "first", "blank"});
   std::string spaces;
+  Runtime::Lease lease(rt);
   const Text* indention = nullptr;
   if (width != nullptr && width->is_string()) {
     indention = width->text;
   } else {
     const int64_t count = std::max<int64_t>(0, integer_or(rt, width, 4));
     rt.check_text_size(static_cast<size_t>(count));
+    lease.grow(static_cast<size_t>(count));
     spaces.assign(static_cast<size_t>(count), ' ');
     indention = rt.text(spaces).text;
   }
   const bool indent_blank = boolean_or(blank, false);
+  if (self.is_undefined()) rt.undefined_error(self);
+  if (!self.is_string()) rt.error("'{}' object has no lines to indent", type_name(self));
   const Value lines = find_method(Kind::string, "splitlines")(
       rt, rt.concat(text_of(rt, self), Text{.bytes = "\n"}), {});
   TextBuilder out(rt);
@@ -190,6 +195,7 @@ Value url_encode(Runtime& rt, Self self, Given) {
         } else {
           quoted += fmt::format("%{:02X}", static_cast<uint8_t>(c));
         }
+        flush_long(out, quoted, literal);
       }
       out.append(quoted, literal);
     });

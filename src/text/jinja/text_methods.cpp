@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The methods of strings.
 #include <algorithm>
+#include <utility>
 
 #include "text/jinja/format.h"
 #include "text/jinja/library.h"
 #include "text/jinja/operators.h"
+#include "text/jinja/print.h"
 #include "text/jinja/strings.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -36,6 +38,7 @@ Value strip(Runtime& rt, Self self, Given arguments) {
   std::string_view set;
   if (given(characters)) set = string_argument(rt, *characters).bytes;
   rt.step(set.size());
+  const Runtime::Lease lease(rt, set.size() * sizeof(uint32_t));  // of a set of characters
   const TextRange kept =
       stripped(self.text->bytes, given(characters) ? &set : nullptr, kLeft, kRight);
   return rt.slice(*self.text, static_cast<size_t>(kept.begin), static_cast<size_t>(kept.end));
@@ -308,6 +311,67 @@ Value is_space_text(Runtime& rt, Self self, Given) {
   return all_characters(rt, *self.text, [](uint32_t c) { return is_space(c); });
 }
 
+Value is_ascii(Runtime& rt, Self self, Given) {
+  rt.step(self.text->bytes.size());
+  return Value::of(std::all_of(self.text->bytes.begin(), self.text->bytes.end(),
+                               [](char c) { return static_cast<uint8_t>(c) < 0x80; }));
+}
+
+Value is_printable_text(Runtime& rt, Self self, Given) {
+  if (self.text->bytes.empty()) return Value::of(true);
+  return all_characters(rt, *self.text, is_printable);
+}
+
+Value is_identifier(Runtime& rt, Self self, Given) {
+  bool first = true;
+  return all_characters(rt, *self.text, [&](uint32_t c) {
+    const Category kind = category(c);
+    const bool begins = c == '_' || is_letter(kind) || kind == Category::nl;
+    const bool goes_on = kind == Category::nd || kind == Category::mn || kind == Category::mc ||
+                         kind == Category::pc;
+    return begins || (!std::exchange(first, false) && goes_on) ? (first = false, true) : false;
+  });
+}
+
+/// Every word begins with a capital, and no other letter is one.
+Value is_title(Runtime& rt, Self self, Given) {
+  const std::string_view bytes = self.text->bytes;
+  rt.step(bytes.size());
+  bool found = false, inside = false;
+  for (size_t at = 0; at < bytes.size(); at += char_length(bytes, at)) {
+    const Category kind = category(decode_utf8(bytes.substr(at)).code_point);
+    const bool capital = kind == Category::lu || kind == Category::lt;
+    if (capital ? inside : kind == Category::ll && !inside) return Value::of(false);
+    inside = capital || kind == Category::ll;
+    found = found || inside;
+  }
+  return Value::of(found);
+}
+
+Value expand_tabs(Runtime& rt, Self self, Given arguments) {
+  const auto [size] = bind(rt, arguments, {"tabsize"});
+  const int64_t width = integer_or(rt, size, 8);
+  const Text& text = *self.text;
+  TextBuilder out(rt);
+  int64_t column = 0;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.bytes.size(); at += char_length(text.bytes, at)) {
+    const char c = text.bytes[at];
+    if (c != '\t') {
+      column = c == '\n' || c == '\r' ? 0 : column + 1;
+      continue;
+    }
+    out.append(text, begin, at);
+    begin = at + 1;
+    const int64_t spaces = width > 0 ? width - column % width : 0;
+    rt.check_text_size(static_cast<size_t>(spaces));
+    for (int64_t i = 0; i < spaces; ++i) out.append(" ");
+    column += spaces;
+  }
+  out.append(text, begin, text.bytes.size());
+  return out.finish();
+}
+
 template <bool kUpper>
 Value is_case(Runtime& rt, Self self, Given) {
   return Value::of(has_case(rt, *self.text, kUpper));
@@ -319,16 +383,21 @@ constexpr NamedNative kTable[] = {
     {"center", pad<1>},
     {"count", count},
     {"endswith", has_affix<true>},
+    {"expandtabs", expand_tabs},
     {"find", find<false, false>},
     {"format", format},
     {"index", find<false, true>},
     {"isalnum", is_alnum},
     {"isalpha", is_alpha},
+    {"isascii", is_ascii},
     {"isdecimal", is_digit},
     {"isdigit", is_digit},
+    {"isidentifier", is_identifier},
     {"islower", is_case<false>},
     {"isnumeric", is_numeric},
+    {"isprintable", is_printable_text},
     {"isspace", is_space_text},
+    {"istitle", is_title},
     {"isupper", is_case<true>},
     {"join", join},
     {"ljust", pad<0>},
