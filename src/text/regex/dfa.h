@@ -24,6 +24,8 @@ class Dfa {
   uint32_t step(uint32_t row, uint32_t symbol) const { return table_[row + symbol]; }
   static bool matches(uint32_t entry) { return (entry & 1) != 0; }
   static uint32_t row(uint32_t entry) { return entry >> 1; }
+  /// The entry that matches and stays in `row`.
+  static uint32_t longer_match(uint32_t row) { return row << 1 | 1; }
   uint32_t start() const { return start_; }
   size_t num_states() const { return table_.size() / num_symbols_; }
 

@@ -59,26 +59,27 @@ struct Regex::Compiled {
     const char* position = text.data() + at;
     const char* const end = text.data() + text.size();
     uint32_t row = dfa->start();
-    while (position < end) {
-      const auto byte = static_cast<uint8_t>(*position);
-      uint32_t symbol = 0;
-      uint32_t length = 1;
-      if (byte < 0x80) {
-        symbol = alphabet.ascii_symbol(byte);
-      } else {
-        const Alphabet::Step step =
-            alphabet.step(text, static_cast<size_t>(position - text.data()));
-        symbol = step.symbol;
-        length = step.length;
+    for (;;) {
+      // Most characters leave a match as it is, one longer. Where none of them waits for the
+      // look-up of the one before, they pass several times as fast.
+      const char* const begin = position;
+      while (position < end && static_cast<uint8_t>(*position) < 0x80 &&
+             dfa->step(row, alphabet.ascii_symbol(static_cast<uint8_t>(*position))) ==
+                 Dfa::longer_match(row)) {
+        ++position;
       }
-      const uint32_t entry = dfa->step(row, symbol);
+      if (position > begin) result.end = position - 1;
+      if (position == end) break;
+
+      const Alphabet::Step step = alphabet.step(text, static_cast<size_t>(position - text.data()));
+      const uint32_t entry = dfa->step(row, step.symbol);
       if (Dfa::matches(entry)) result.end = position;
       row = Dfa::row(entry);
       if (row == 0) {
         result.stop = position;
         return result;
       }
-      position += length;
+      position += step.length;
     }
     if (Dfa::matches(dfa->step(row, alphabet.edge()))) result.end = end;
     result.stop = end;
