@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "text/pre_tokenizer_expressions.h"
 #include "text/regex/regex.h"
+#include "text/vocabulary.h"
 
 namespace hasten::text {
 namespace {
@@ -154,6 +155,8 @@ class PieceAppender {
 }  // namespace
 
 struct PreTokenizerChain::Step {
+  using Kind = PreTokenizerStep::Kind;
+
   PreTokenizerStep spec;
   std::optional<regex::Regex> expression;  // of a split that is not literal
 
@@ -179,35 +182,71 @@ struct PreTokenizerChain::Step {
 
   // Writes all pieces anew, one after the other.
   void rewrite(bool starts_text, Words& words) const {
-    const bool metaspace = spec.kind == PreTokenizerStep::Kind::metaspace;
-    const std::string_view space = metaspace ? std::string_view(spec.pattern) : " ";
     std::string out;
-    out.reserve(words.text.size() + space.size() * words.words.size());
+    out.reserve(words.text.size() + words.words.size());
     for (Match& piece : words.words) {
       const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
       const size_t begin = out.size();
       const bool first = starts_text && &piece == words.words.data() && piece.begin == 0;
-      const bool wanted = !metaspace || spec.prepend == PrependScheme::always ||
-                          (spec.prepend == PrependScheme::first && first);
-      const bool there = text.starts_with(' ') || (metaspace && text.starts_with(space));
-      if (wanted && !there) out += space;
-      for (const char c : text) {
-        if (metaspace && c == ' ') {
-          out += space;
-        } else {
-          out.push_back(c);
-        }
+      switch (spec.kind) {
+        case Kind::split:
+          HASTEN_CHECK(false);
+        case Kind::add_prefix_space:
+          if (!text.starts_with(' ')) out.push_back(' ');
+          out += text;
+          break;
+        case Kind::metaspace:
+          append_metaspace(text, first, out);
+          break;
+        case Kind::byte_alphabet:
+          out += to_gpt2_alphabet(text);
+          break;
       }
       piece = {begin, out.size()};
     }
     words.rewritten = std::move(out);
     words.text = words.rewritten;
   }
+
+  // The bytes of pieces that are written in GPT-2's alphabet.
+  static void write_bytes(Words& words) {
+    std::string out;
+    for (Match& piece : words.words) {
+      const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
+      const size_t begin = out.size();
+      const std::optional<std::string> bytes = from_gpt2_alphabet(text);
+      out += bytes ? std::string_view(*bytes) : text;  // a step may have put other characters there
+      piece = {begin, out.size()};
+    }
+    words.rewritten = std::move(out);
+    words.text = words.rewritten;
+  }
+
+  void append_metaspace(std::string_view text, bool first, std::string& out) const {
+    const bool wanted =
+        spec.prepend == PrependScheme::always || (spec.prepend == PrependScheme::first && first);
+    if (wanted && !text.starts_with(' ') && !text.starts_with(spec.pattern)) out += spec.pattern;
+    for (const char c : text) {
+      if (c == ' ') {
+        out += spec.pattern;
+      } else {
+        out.push_back(c);
+      }
+    }
+  }
 };
 
-PreTokenizerChain::PreTokenizerChain(const PreTokenizerSteps& steps)
-    : scanner_(find_scanner(steps)) {
-  for (const PreTokenizerStep& step : steps) {
+PreTokenizerChain::PreTokenizerChain(const PreTokenizerSteps& steps) {
+  // The alphabet is written only where a step sees it.
+  PreTokenizerSteps needed = steps;
+  while (!needed.empty() && needed.back().kind == PreTokenizerStep::Kind::byte_alphabet) {
+    needed.pop_back();
+  }
+  scanner_ = find_scanner(needed);
+  for (const PreTokenizerStep& step : needed) {
+    const bool alphabet = step.kind == PreTokenizerStep::Kind::byte_alphabet;
+    if (alphabet && in_alphabet_) continue;
+    in_alphabet_ = in_alphabet_ || alphabet;
     steps_.push_back({.spec = step, .expression = std::nullopt});
     if (step.kind == PreTokenizerStep::Kind::split && !step.literal) {
       steps_.back().expression.emplace(step.pattern, step.dialect);
@@ -231,12 +270,14 @@ void PreTokenizerChain::cut(std::string_view text, bool starts_text, Words& word
       steps_[i].rewrite(starts_text, words);
     }
   }
+  if (in_alphabet_) Step::write_bytes(words);
 }
 
 PreTokenizerSteps byte_level_steps(bool add_prefix_space, bool use_regex) {
   PreTokenizerSteps steps;
   if (add_prefix_space) steps.push_back({.kind = PreTokenizerStep::Kind::add_prefix_space});
   if (use_regex) steps.push_back(split(expressions::kGpt2, SplitBehavior::isolated));
+  steps.push_back({.kind = PreTokenizerStep::Kind::byte_alphabet});
   return steps;
 }
 

@@ -45,6 +45,7 @@ class PreTokenizerChain {
 
   std::optional<WordScanner> scanner_;
   std::vector<Step> steps_;
+  bool in_alphabet_ = false;  // the last step sees bytes in GPT-2's alphabet
 };
 
 }  // namespace hasten::text

@@ -122,6 +122,24 @@ TEST(PreTokenizerChain, Sequence) {
   EXPECT_EQ(words(joined(whitespace_steps(), byte_level_steps(true, false)), "a b"), " a| b");
 }
 
+// What follows ByteLevel sees its alphabet: no spaces, and the second byte of ü as a fraction.
+TEST(PreTokenizerChain, AlphabetOfBytes) {
+  const PreTokenizerSteps bytes = byte_level_steps(false, false);
+  EXPECT_EQ(words(bytes, "a \u00fc"), "a \u00fc");
+  EXPECT_EQ(words(joined(bytes, digits_steps(true)), "a 1\u00fc"), "a |1|\xc3|\xbc");
+  EXPECT_EQ(words(joined(digits_steps(true), bytes), "a 1\u00fc"), "a |1|\u00fc");
+  EXPECT_EQ(words(joined(bytes, whitespace_split_steps()), "a b\xff"), "a b\xff");
+  EXPECT_EQ(words(joined(joined(bytes, bytes), digits_steps(true)), "\u00fc"), "\xc3|\xbc");
+}
+
+// As published: punctuation, GPT-2's words, runs of digits, threes of them.
+TEST(PreTokenizerChain, Falcon) {
+  PreTokenizerSteps steps = punctuation_steps(SplitBehavior::contiguous);
+  steps = joined(joined(steps, byte_level_steps(false, true)), digits_steps(false));
+  steps.push_back({.pattern = "[0-9][0-9][0-9]"});
+  EXPECT_EQ(words(steps, "It's 12345, (\u00e9)!"), "It|'|s| |123|45|,| |(|\u00e9|)!");
+}
+
 TEST(PreTokenizerChain, FindsScanners) {
   const auto scanner = [](const PreTokenizerSteps& steps) {
     return PreTokenizerChain(steps).scanner();

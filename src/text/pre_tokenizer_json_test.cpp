@@ -30,7 +30,10 @@ std::string before_byte_level(const std::string& components) {
 
 TEST(TokenizerJson, ReadsPreTokenizers) {
   const auto steps = [](const std::string& components) {
-    return *spec_of(before_byte_level(components)).pre_steps;
+    PreTokenizerSteps read = *spec_of(before_byte_level(components)).pre_steps;
+    EXPECT_EQ(read.back().kind, Kind::byte_alphabet);
+    read.pop_back();
+    return read;
   };
   EXPECT_EQ(steps(R"({"type": "Digits", "individual_digits": true})"), digits_steps(true));
   EXPECT_EQ(steps(R"({"type": "Digits", "individual_digits": false})"), digits_steps(false));

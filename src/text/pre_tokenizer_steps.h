@@ -30,6 +30,7 @@ struct PreTokenizerStep {
     split,             // cuts at the matches of `pattern`
     add_prefix_space,  // puts a space before a piece that does not begin with one
     metaspace,         // writes spaces as `pattern`, and puts one before
+    byte_alphabet,     // what ByteLevel ends with: later steps see bytes in GPT-2's alphabet
   };
   Kind kind = Kind::split;
   std::string pattern = {};
@@ -43,7 +44,8 @@ struct PreTokenizerStep {
 
 using PreTokenizerSteps = std::vector<PreTokenizerStep>;
 
-/// The steps that tokenizer.json's other pre-tokenizers amount to.
+/// The steps that tokenizer.json's other pre-tokenizers amount to. Whatever steps saw, words are
+/// given back as the bytes of the text.
 PreTokenizerSteps byte_level_steps(bool add_prefix_space, bool use_regex);
 PreTokenizerSteps digits_steps(bool individual_digits);
 PreTokenizerSteps punctuation_steps(SplitBehavior behavior);
