@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "text/regex/decode.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace hasten::text {
 namespace {
@@ -51,7 +51,7 @@ constexpr std::array<CharClass, 128> kAsciiClasses = [] {
 }();
 
 ClassifiedChar classify_beyond_ascii(std::string_view text, size_t at) {
-  const Utf8Char next = decode_utf8(text.substr(at));
+  const Utf8Char next = decode_character(text, at);
   return {classify_code_point(next.code_point), next.length};
 }
 
@@ -192,7 +192,7 @@ CasedChar classify_case(std::string_view text, size_t at) {
   if (byte < 0x80) {
     return {.upper = byte >= 'A' && byte <= 'Z', .lower = byte >= 'a' && byte <= 'z', .length = 1};
   }
-  const Utf8Char next = decode_utf8(text.substr(at));
+  const Utf8Char next = decode_character(text, at);
   const Category category = char_properties(next.code_point).category;
   const bool both = category == Category::lm || category == Category::lo || is_mark(category);
   return {.upper = both || category == Category::lu || category == Category::lt,

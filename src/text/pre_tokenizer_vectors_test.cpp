@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -10,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "text/pre_tokenizer.h"
+#include "text/pre_tokenizer_chain.h"
 #include "text/shared_vocabularies.h"
 #include "text/vocabulary.h"
 
@@ -124,6 +125,33 @@ TEST(PreTokenizerVectors, EveryNameMakesATokenizer) {
     std::string bytes;
     for (const int32_t id : tokenizer->encode(text)) bytes += tokenizer->token_bytes(id);
     EXPECT_EQ(bytes, text) << known.name;
+  }
+}
+
+// A run of one kind of character, however long, is cut in time linear in it. Reading it anew from
+// every position would take some 20 s.
+TEST(PreTokenizerVectors, LongRunsOfAnything) {
+  constexpr size_t kLength = 200000;
+  for (const PreTokenizer& known : known_pre_tokenizers()) {
+    const bool seen = &known != known_pre_tokenizers().data() &&
+                      std::prev(&known)->expressions.data() == known.expressions.data();
+    if (seen) continue;
+    const PreTokenizerChain chain(known.steps());
+    for (const char* part :
+         {"a", "A", "1", "!", " ", "\n", "\t", "'", "\u4e2d", "\u0301", "1a", " \n", "\xff"}) {
+      std::string text;
+      while (text.size() < kLength) text += part;
+      text += 'x';
+      PreTokenizerChain::Words cut;
+      const auto start = std::chrono::steady_clock::now();
+      chain.cut(text, /*starts_text=*/true, cut);
+      for (size_t at = 0; chain.scanner() && at < text.size();) {
+        at += first_word_length(*chain.scanner(), std::string_view(text).substr(at));
+      }
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3))
+          << known.name << ": " << part;
+      EXPECT_EQ(cut.words.back().end, text.size());
+    }
   }
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "text/regex/code_point_set.h"
-#include "text/utf8.h"
+#include "text/regex/decode.h"
 
 namespace hasten::text::regex {
 
@@ -40,7 +40,7 @@ class Alphabet {
   Step step(std::string_view text, size_t at) const {
     const auto byte = static_cast<uint8_t>(text[at]);
     if (byte < 0x80) return {ascii_[byte], 1};
-    const Utf8Char next = decode_utf8(text.substr(at));
+    const Utf8Char next = decode_character(text, at);
     return {symbol(next.code_point), next.length};
   }
 
