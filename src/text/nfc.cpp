@@ -59,6 +59,21 @@ void decompose(uint32_t code_point, std::vector<Ordered>& out) {
   if (found->second != 0) decompose(found->second, out);
 }
 
+// False if the character has no compatibility decomposition of its own.
+bool decompose_compatibly(uint32_t code_point, std::vector<Ordered>& out) {
+  const auto* end = tables::kCompatibilityDecompositions + tables::kNumCompatibilityDecompositions;
+  const auto* found = std::lower_bound(tables::kCompatibilityDecompositions, end, code_point,
+                                       [](const tables::CompatibilityDecomposition& entry,
+                                          uint32_t key) { return entry.code_point < key; });
+  if (found == end || found->code_point != code_point) return false;
+  for (std::string_view to = found->to; !to.empty();) {
+    const Utf8Char next = decode_utf8(to);
+    out.push_back({static_cast<int32_t>(next.code_point), combining_class(next.code_point)});
+    to.remove_prefix(next.length);
+  }
+  return true;
+}
+
 // The primary composite of two characters, or 0.
 uint32_t compose(uint32_t first, uint32_t second) {
   if (first - kLeadBase < kNumLeads && second - kVowelBase < kNumVowels) {
@@ -135,12 +150,20 @@ bool is_nfc_stable(std::string_view text) {
 }
 
 std::string to_nfc(std::string_view text) {
+  return to_normalization_form(text, NormalizationForm::nfc);
+}
+
+std::string to_normalization_form(std::string_view text, NormalizationForm form) {
+  const bool compatible = form == NormalizationForm::nfkc || form == NormalizationForm::nfkd;
+  const bool composed = form == NormalizationForm::nfc || form == NormalizationForm::nfkc;
   std::vector<Ordered> characters;
   characters.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     const Utf8Char next = decode_utf8(text.substr(i));
     if (next.valid) {
-      decompose(next.code_point, characters);
+      if (!compatible || !decompose_compatibly(next.code_point, characters)) {
+        decompose(next.code_point, characters);
+      }
     } else {
       for (size_t k = 0; k < next.length; ++k) {
         characters.push_back({-1 - static_cast<uint8_t>(text[i + k]), 0});
@@ -149,7 +172,7 @@ std::string to_nfc(std::string_view text) {
     i += next.length;
   }
   order_marks(characters);
-  compose_all(characters);
+  if (composed) compose_all(characters);
 
   std::string out;
   out.reserve(text.size());

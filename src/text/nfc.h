@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode Normalization Form C, which the tokenizers of some models ask for.
+// The Unicode Normalization Forms, which the tokenizers of some models ask for.
 #pragma once
 
 #include <string>
@@ -13,5 +13,10 @@ namespace hasten::text {
 
 /// `text` in NFC (Unicode Standard Annex #15). Malformed UTF-8 is kept as it is. Near-linear.
 [[nodiscard]] std::string to_nfc(std::string_view text);
+
+enum class NormalizationForm { nfc, nfd, nfkc, nfkd };
+
+/// `text` in any form, as to_nfc.
+[[nodiscard]] std::string to_normalization_form(std::string_view text, NormalizationForm form);
 
 }  // namespace hasten::text

@@ -44,5 +44,20 @@ TEST(Nfc, KnowsStableText) {
   EXPECT_FALSE(is_nfc_stable("\u0958"));
 }
 
+TEST(NormalizationForms, DecomposeAndCompose) {
+  const auto form = [](const char* text, NormalizationForm wanted) {
+    return to_normalization_form(text, wanted);
+  };
+  using enum NormalizationForm;
+  EXPECT_EQ(form("\u1e9b\u0323", nfc), "\u1e9b\u0323");
+  EXPECT_EQ(form("\u1e9b\u0323", nfd), "\u017f\u0323\u0307");
+  EXPECT_EQ(form("\u1e9b\u0323", nfkc), "\u1e69");
+  EXPECT_EQ(form("\u1e9b\u0323", nfkd), "s\u0323\u0307");
+  EXPECT_EQ(form("\uac01", nfd), "\u1100\u1161\u11a8");
+  EXPECT_EQ(form("\ufb01\u2460\uff21\u3392", nfkc), "fi1AMHz");
+  EXPECT_EQ(form("\u3131\u314f", nfkc), "\uac00");  // compatibility jamo compose
+  EXPECT_EQ(form("a\xff\u00bd", nfkd), "a\xff\u0031\u2044\u0032");
+}
+
 }  // namespace
 }  // namespace hasten::text

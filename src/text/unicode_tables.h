@@ -24,6 +24,12 @@ struct Composition {
   uint32_t composed;
 };
 
+// What NFKD makes of a character where NFD makes something else, whole and in order, as UTF-8.
+struct CompatibilityDecomposition {
+  uint32_t code_point;
+  const char* to;
+};
+
 struct CombiningClass {
   uint32_t code_point;
   uint8_t value;
@@ -39,6 +45,8 @@ extern const Decomposition kDecompositions[];
 extern const size_t kNumDecompositions;
 extern const Composition kCompositions[];
 extern const size_t kNumCompositions;
+extern const CompatibilityDecomposition kCompatibilityDecompositions[];
+extern const size_t kNumCompatibilityDecompositions;
 extern const CombiningClass kCombiningClasses[];
 extern const size_t kNumCombiningClasses;
 

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each normaliser of a tokenizer.json as a function from text to text.
+#include "text/text_normalizer.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "text/jinja/case.h"
+#include "text/nfc.h"
+#include "text/precompiled_charsmap.h"
+#include "text/regex/regex.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+#include "text/vocabulary.h"
+
+namespace hasten::text {
+namespace {
+
+using Kind = NormalizerStep::Kind;
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+}
+
+// `text` with each character as change(code_point, out) appends it; malformed bytes stay.
+template <class Change>
+std::string map_characters(std::string_view text, const Change& change) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Char next = decode_utf8(text);
+    if (next.valid) {
+      change(next.code_point, out);
+    } else {
+      out.append(text.substr(0, next.length));
+    }
+    text.remove_prefix(next.length);
+  }
+  return out;
+}
+
+template <class Keep>
+std::string filter(std::string_view text, const Keep& keep) {
+  return map_characters(text, [&](uint32_t c, std::string& out) {
+    if (keep(c)) append_utf8(out, c);
+  });
+}
+
+std::string normalize_form(std::string_view text, NormalizationForm form) {
+  if (is_ascii(text)) return std::string(text);
+  return to_normalization_form(text, form);
+}
+
+std::string lowercase(std::string_view text) {
+  return map_characters(text, [](uint32_t c, std::string& out) {
+    jinja::append_case(out, c, jinja::CaseMapping::lower);
+  });
+}
+
+std::string strip(std::string_view text, const NormalizerStep& step) {
+  const auto is_white = [](const Utf8Char& c) {
+    return c.valid && char_properties(c.code_point).white_space;
+  };
+  size_t begin = 0;
+  size_t end = 0;  // of the last character to keep
+  bool at_start = step.left;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char next = decode_utf8(text.substr(at));
+    at += next.length;
+    if (!is_white(next)) {
+      at_start = false;
+      end = at;
+    }
+    if (at_start) begin = at;
+  }
+  if (!step.right) end = text.size();
+  return std::string(text.substr(begin, std::max(begin, end) - begin));
+}
+
+// The characters of SentencePiece's nmt rules.
+std::string nmt(std::string_view text) {
+  const auto is_dropped = [](uint32_t c) {
+    return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
+           c == 0x8F || c == 0x9F;
+  };
+  const auto is_space = [](uint32_t c) {
+    return c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+           (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+           c == 0xFEFF || c == 0xFFFD;
+  };
+  return map_characters(text, [&](uint32_t c, std::string& out) {
+    if (!is_dropped(c)) append_utf8(out, is_space(c) ? ' ' : c);
+  });
+}
+
+std::string clean_text(std::string_view text) {
+  return map_characters(text, [](uint32_t c, std::string& out) {
+    const CharProperties properties = char_properties(c);
+    const bool is_control =
+        properties.category >= Category::cc || properties.category == Category::cn;
+    if (c == '\t' || c == '\n' || c == '\r') {
+      out.push_back(' ');
+    } else if (c != 0 && c != kReplacementChar && !is_control) {
+      append_utf8(out, properties.white_space ? ' ' : c);
+    }
+  });
+}
+
+std::string part_ideographs(std::string_view text) {
+  const auto is_ideograph = [](uint32_t c) {
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+  };
+  return map_characters(text, [&](uint32_t c, std::string& out) {
+    const bool parted = is_ideograph(c);
+    if (parted) out.push_back(' ');
+    append_utf8(out, c);
+    if (parted) out.push_back(' ');
+  });
+}
+
+std::string bert(std::string_view text, const NormalizerStep& step) {
+  std::string out = step.clean_text ? clean_text(text) : std::string(text);
+  if (step.handle_chinese_chars) out = part_ideographs(out);
+  if (step.strip_accents) {
+    out = filter(normalize_form(out, NormalizationForm::nfd),
+                 [](uint32_t c) { return char_properties(c).category != Category::mn; });
+  }
+  return step.lowercase ? lowercase(out) : out;
+}
+
+std::string map_precompiled(std::string_view text, const PrecompiledCharsMap& map) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const PrecompiledCharsMap::Mapping mapping = map.find(text);
+    const size_t length = mapping.length > 0 ? mapping.length : decode_utf8(text).length;
+    out.append(mapping.length > 0 ? mapping.to : text.substr(0, length));
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+std::vector<regex::Match> find_literal(std::string_view text, std::string_view wanted) {
+  std::vector<regex::Match> matches;
+  if (wanted.empty()) return matches;
+  for (size_t at = 0; (at = text.find(wanted, at)) != std::string_view::npos; at += wanted.size()) {
+    matches.push_back({at, at + wanted.size()});
+  }
+  return matches;
+}
+
+}  // namespace
+
+struct TextNormalizer::Step {
+  NormalizerStep rule;
+  std::optional<regex::Regex> expression = {};
+  std::optional<PrecompiledCharsMap> map = {};
+
+  std::string replace(std::string_view text, size_t max_bytes) const {
+    std::vector<regex::Match> matches;
+    if (expression) {
+      expression->find_all(text, matches);
+    } else {
+      matches = find_literal(text, rule.pattern);
+    }
+    if (matches.size() > max_bytes / std::max<size_t>(rule.content.size(), 1)) {
+      fail(ErrorCode::invalid_argument,
+           "the tokenizer's normalizer would make more than {} bytes of a text", max_bytes);
+    }
+    std::string out;
+    size_t at = 0;
+    for (const regex::Match& match : matches) {
+      out.append(text.substr(at, match.begin - at)).append(rule.content);
+      at = match.end;
+    }
+    return out.append(text.substr(at));
+  }
+
+  std::string apply(std::string_view text, size_t max_bytes) const {
+    switch (rule.kind) {
+      case Kind::nfc:
+        return is_nfc_stable(text) ? std::string(text) : to_nfc(text);
+      case Kind::nfd:
+        return normalize_form(text, NormalizationForm::nfd);
+      case Kind::nfkc:
+        return normalize_form(text, NormalizationForm::nfkc);
+      case Kind::nfkd:
+        return normalize_form(text, NormalizationForm::nfkd);
+      case Kind::lowercase:
+        return lowercase(text);
+      case Kind::strip_accents:
+        return filter(text, [](uint32_t c) { return !is_mark(char_properties(c).category); });
+      case Kind::strip:
+        return strip(text, rule);
+      case Kind::replace:
+        return replace(text, max_bytes);
+      case Kind::prepend:
+        return text.empty() ? std::string() : rule.content + std::string(text);
+      case Kind::nmt:
+        return nmt(text);
+      case Kind::bert:
+        return bert(text, rule);
+      case Kind::precompiled:
+        return map_precompiled(text, *map);
+      case Kind::byte_level:
+        return to_gpt2_alphabet(text);
+    }
+    return std::string(text);
+  }
+};
+
+TextNormalizer::TextNormalizer(const NormalizerSteps& steps) {
+  constexpr size_t kMaxSteps = 64;  // published files have up to 10
+  if (steps.size() > kMaxSteps) {
+    fail(ErrorCode::unsupported, "the tokenizer has {} normalizers; the limit is {}", steps.size(),
+         kMaxSteps);
+  }
+  for (const NormalizerStep& rule : steps) {
+    Step step{.rule = rule};
+    if (rule.kind == Kind::replace && !rule.literal) step.expression.emplace(rule.pattern);
+    if (rule.kind == Kind::precompiled) step.map.emplace(rule.content);
+    steps_.push_back(std::move(step));
+  }
+}
+
+TextNormalizer::TextNormalizer(TextNormalizer&&) noexcept = default;
+TextNormalizer& TextNormalizer::operator=(TextNormalizer&&) noexcept = default;
+TextNormalizer::~TextNormalizer() = default;
+
+bool TextNormalizer::leaves_alone(std::string_view text) const {
+  return std::all_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.rule.kind == Kind::nfc; }) &&
+         (steps_.empty() || is_nfc_stable(text));
+}
+
+std::string TextNormalizer::apply(std::string_view text) const {
+  // Short texts may grow by whole prefixes.
+  constexpr size_t kMinLimit = 65536;
+  const size_t max_bytes = std::max(kMinLimit, text.size() * kMaxGrowth);
+  std::string out(text);
+  for (const Step& step : steps_) {
+    out = step.apply(out, max_bytes);
+    if (out.size() > max_bytes) {
+      fail(ErrorCode::invalid_argument,
+           "the tokenizer's normalizer makes {} bytes of a text of {}; the limit is {}", out.size(),
+           text.size(), max_bytes);
+    }
+  }
+  return out;
+}
+
+}  // namespace hasten::text

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each normaliser on what it is there for, and on malformed text.
+#include "text/text_normalizer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "text/tiny_charsmap.h"
+
+namespace hasten::text {
+namespace {
+
+using Kind = NormalizerStep::Kind;
+
+std::string normalized(const NormalizerSteps& steps, std::string_view text) {
+  return TextNormalizer(steps).apply(text);
+}
+
+TEST(TextNormalizer, Forms) {
+  EXPECT_EQ(normalized({{.kind = Kind::nfc}}, "e\u0301"), "é");
+  EXPECT_EQ(normalized({{.kind = Kind::nfd}}, "é"), "e\u0301");
+  EXPECT_EQ(normalized({{.kind = Kind::nfkc}}, "ﬁé"), "fié");
+  EXPECT_EQ(normalized({{.kind = Kind::nfkd}}, "ﬁé"), "fie\u0301");
+  EXPECT_TRUE(TextNormalizer({{.kind = Kind::nfc}}).leaves_alone("plain é"));
+  EXPECT_FALSE(TextNormalizer({{.kind = Kind::nfc}}).leaves_alone("e\u0301"));
+  EXPECT_FALSE(TextNormalizer({{.kind = Kind::lowercase}}).leaves_alone("plain"));
+}
+
+TEST(TextNormalizer, CaseAndAccents) {
+  EXPECT_EQ(normalized({{.kind = Kind::lowercase}}, "AÉİΣ\xff"), "aéi\u0307σ\xff");
+  EXPECT_EQ(normalized({{.kind = Kind::strip_accents}}, "e\u0301\u0903é"), "eé");
+  EXPECT_EQ(normalized({{.kind = Kind::nfd}, {.kind = Kind::strip_accents}}, "é"), "e");
+}
+
+TEST(TextNormalizer, Strips) {
+  NormalizerStep step{.kind = Kind::strip};
+  EXPECT_EQ(normalized({step}, " \t\u00a0a b\u3000\n"), "a b");
+  EXPECT_EQ(normalized({step}, " \n"), "");
+  step.right = false;
+  EXPECT_EQ(normalized({step}, " a "), "a ");
+  step.left = false;
+  step.right = true;
+  EXPECT_EQ(normalized({step}, " a "), " a");
+  EXPECT_EQ(normalized({step}, "  "), "");
+}
+
+TEST(TextNormalizer, ReplacesAndPrepends) {
+  EXPECT_EQ(normalized({{.kind = Kind::replace, .pattern = "aa", .content = "b"}}, "aaa aa"),
+            "ba b");
+  EXPECT_EQ(normalized({{.kind = Kind::replace, .pattern = "", .content = "b"}}, "aa"), "aa");
+  EXPECT_EQ(
+      normalized({{.kind = Kind::replace, .pattern = " {2,}", .literal = false, .content = "_"}},
+                 "a   b c"),
+      "a_b c");
+  EXPECT_EQ(normalized({{.kind = Kind::prepend, .content = "_"}}, "a"), "_a");
+  EXPECT_EQ(normalized({{.kind = Kind::prepend, .content = "_"}}, ""), "");
+}
+
+TEST(TextNormalizer, BertRules) {
+  NormalizerStep step{.kind = Kind::bert};
+  EXPECT_EQ(normalized({step}, "Héllo\t中文\u200b\x01 \uFFFD!"), "hello  中  文  !");
+  step.strip_accents = false;
+  EXPECT_EQ(normalized({step}, "HÉ"), "hé");
+  step.lowercase = false;
+  step.handle_chinese_chars = false;
+  step.clean_text = false;
+  EXPECT_EQ(normalized({step}, "HÉ\t中"), "HÉ\t中");
+}
+
+TEST(TextNormalizer, MapsNmtAndBytes) {
+  EXPECT_EQ(normalized({{.kind = Kind::nmt}}, "a\u200b\x02\tb\u2581"), "a  b ");
+  EXPECT_EQ(normalized({{.kind = Kind::byte_level}}, "a é"), "aĠÃ©");
+  EXPECT_EQ(
+      normalized({{.kind = Kind::precompiled, .content = testing::tiny_charsmap({{"a", "xy"}})}},
+                 "aba\xff"),
+      "xybxy\xff");
+}
+
+TEST(TextNormalizer, BoundsWhatATextBecomes) {
+  NormalizerSteps doubling;
+  for (int i = 0; i < 40; ++i) {
+    doubling.push_back({.kind = Kind::replace, .pattern = "a", .content = "aaaa"});
+  }
+  EXPECT_THROW((void)normalized(doubling, "aaaa"), Error);
+  EXPECT_THROW((void)TextNormalizer(NormalizerSteps(65, {.kind = Kind::nfc})), Error);
+  EXPECT_THROW((void)TextNormalizer({{.kind = Kind::replace, .pattern = "(", .literal = false}}),
+               Error);
+}
+
+}  // namespace
+}  // namespace hasten::text
