@@ -11,7 +11,9 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options)
 
 void Detokenizer::append(int32_t id, std::string& out) {
   std::string_view bytes = tokenizer_.token_bytes(id);
-  if (!options_.show_special && tokenizer_.is_special(id)) return;
+  const bool repeats = tokenizer_.drops_repeats() && id == last_;
+  last_ = id;
+  if (repeats || (!options_.show_special && tokenizer_.is_special(id))) return;
   if (strip_space_ && !bytes.empty()) {
     if (bytes.front() == ' ') bytes.remove_prefix(1);
     strip_space_ = false;

@@ -35,7 +35,8 @@ class Detokenizer {
  private:
   const Tokenizer& tokenizer_;
   DetokenizerOptions options_;
-  bool strip_space_;  // the next byte is the first of the text
+  bool strip_space_;   // the next byte is the first of the text
+  int32_t last_ = -1;  // token
   Utf8Assembler assembler_;
 };
 

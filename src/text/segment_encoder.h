@@ -34,5 +34,11 @@ std::unique_ptr<const SegmentEncoder> make_sentencepiece_bpe(const TokenizerSpec
                                                              const Vocabulary& vocabulary);
 std::unique_ptr<const SegmentEncoder> make_sentencepiece_unigram(const TokenizerSpec& spec,
                                                                  const Vocabulary& vocabulary);
+std::unique_ptr<const SegmentEncoder> make_word_piece(const TokenizerSpec& spec,
+                                                      const Vocabulary& vocabulary);
+std::unique_ptr<const SegmentEncoder> make_rwkv_world(const TokenizerSpec& spec,
+                                                      const Vocabulary& vocabulary);
+std::unique_ptr<const SegmentEncoder> make_character_bpe(const TokenizerSpec& spec,
+                                                         const Vocabulary& vocabulary);
 
 }  // namespace hasten::text

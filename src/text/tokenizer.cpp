@@ -7,9 +7,10 @@
 
 #include "base/error.h"
 #include "text/added_tokens.h"
-#include "text/nfc.h"
 #include "text/pre_tokenizer.h"
 #include "text/segment_encoder.h"
+#include "text/text_normalizer.h"
+#include "text/token_texts.h"
 #include "text/utf8.h"
 #include "text/vocabulary.h"
 
@@ -60,27 +61,68 @@ void check_and_type_roles(TokenizerSpec& spec) {
   }
 }
 
+std::unique_ptr<const SegmentEncoder> make_encoder(const TokenizerSpec& spec,
+                                                   const Vocabulary& vocabulary) {
+  switch (spec.kind) {
+    case TokenizerKind::bpe:
+      return make_byte_level_bpe(spec, vocabulary);
+    case TokenizerKind::spm:
+      return make_sentencepiece_bpe(spec, vocabulary);
+    case TokenizerKind::unigram:
+      return make_sentencepiece_unigram(spec, vocabulary);
+    case TokenizerKind::word_piece:
+      return make_word_piece(spec, vocabulary);
+    case TokenizerKind::rwkv:
+      return make_rwkv_world(spec, vocabulary);
+    case TokenizerKind::character_bpe:
+      return make_character_bpe(spec, vocabulary);
+  }
+  fail(ErrorCode::internal, "tokenizer kind {} is not known", static_cast<int>(spec.kind));
+}
+
+NormalizerSteps normalizers_of(const TokenizerSpec& spec, const PreTokenizer* implied) {
+  if (spec.normalizers) return *spec.normalizers;
+  if (spec.kind == TokenizerKind::word_piece) return {{.kind = NormalizerStep::Kind::bert}};
+  if (spec.normalize_nfc.value_or(implied != nullptr && implied->normalize_nfc)) {
+    return {{.kind = NormalizerStep::Kind::nfc}};
+  }
+  return {};
+}
+
+std::vector<int32_t> around_text(const std::vector<int32_t>& given, bool add_one, int32_t one,
+                                 const Vocabulary& vocabulary) {
+  for (const int32_t id : given) {
+    check_id("template's", id, static_cast<size_t>(vocabulary.size()));
+    if (id < 0) fail(ErrorCode::invalid_data, "the template of the tokenizer names token {}", id);
+  }
+  if (!given.empty()) return given;
+  return add_one ? std::vector<int32_t>{one} : std::vector<int32_t>{};
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
   check_and_type_roles(spec);
   vocabulary_ = std::make_unique<Vocabulary>(spec);
   added_tokens_ = std::make_unique<AddedTokens>(spec, *vocabulary_);
-  if (spec.kind == TokenizerKind::bpe) {
-    encoder_ = make_byte_level_bpe(spec, *vocabulary_);
-    const PreTokenizer* implied = spec.pre_steps ? nullptr : &find_pre_tokenizer(spec.pre);
-    add_bos_ = spec.add_bos.value_or(implied != nullptr && implied->add_bos);
-    normalize_nfc_ = spec.normalize_nfc.value_or(implied != nullptr && implied->normalize_nfc);
-    adds_space_prefix_ = false;
-  } else {
-    encoder_ = spec.kind == TokenizerKind::spm ? make_sentencepiece_bpe(spec, *vocabulary_)
-                                               : make_sentencepiece_unigram(spec, *vocabulary_);
-    add_bos_ = spec.add_bos.value_or(true);
-    normalize_nfc_ = spec.normalize_nfc.value_or(false);
-    adds_space_prefix_ = spec.space_prefix.value_or(SpacePrefix::every) != SpacePrefix::none;
+  encoder_ = make_encoder(spec, *vocabulary_);
+  const PreTokenizer* implied =
+      spec.kind == TokenizerKind::bpe && !spec.pre_steps ? &find_pre_tokenizer(spec.pre) : nullptr;
+  const bool sentencepiece = spec.kind == TokenizerKind::spm || spec.kind == TokenizerKind::unigram;
+  add_bos_ = spec.add_bos.value_or(implied != nullptr ? implied->add_bos
+                                                      : spec.kind == TokenizerKind::spm);
+  adds_space_prefix_ = spec.kind == TokenizerKind::word_piece ||
+                       (sentencepiece && spec.space_prefix != SpacePrefix::none);
+  if (spec.decoders) {
+    texts_ = std::make_unique<TokenTexts>(*spec.decoders, spec, *vocabulary_);
+    adds_space_prefix_ = texts_->strips_first_space();
   }
+  auto normalizer = std::make_unique<TextNormalizer>(normalizers_of(spec, implied));
+  if (!normalizer->empty()) normalizer_ = std::move(normalizer);
   add_bos_ = add_bos_ && bos_ >= 0;
   add_eos_ = spec.add_eos.value_or(false) && eos_ >= 0;
+  tokens_before_ = around_text(spec.tokens_before, add_bos_, bos_, *vocabulary_);
+  tokens_after_ = around_text(spec.tokens_after, add_eos_, eos_, *vocabulary_);
 
   end_of_generation_.resize(static_cast<size_t>(vocab_size()));
   for (const int32_t id : {spec.eos, spec.eot}) {
@@ -101,7 +143,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   }
   const ControlFilter filter(options.parse_special, options.literal, text.size());
   std::vector<int32_t> tokens;
-  if (options.add_special && add_bos_) tokens.push_back(bos_);
+  if (options.add_special) tokens = tokens_before_;
   for (size_t at = 0; at < text.size();) {
     const std::optional<AddedTokens::Match> added = added_tokens_->next(text, at, filter);
     const size_t segment_end = added ? added->begin : text.size();
@@ -111,15 +153,17 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
     if (added) tokens.push_back(added->id);
     at = added ? added->end : text.size();
   }
-  if (options.add_special && add_eos_) tokens.push_back(eos_);
+  if (options.add_special) {
+    tokens.insert(tokens.end(), tokens_after_.begin(), tokens_after_.end());
+  }
   return tokens;
 }
 
 void Tokenizer::encode_segment(std::string_view segment, bool starts_text,
                                std::vector<int32_t>& tokens) const {
   std::string normalized;
-  if (normalize_nfc_ && !is_nfc_stable(segment)) {
-    normalized = to_nfc(segment);
+  if (normalizer_ && !normalizer_->leaves_alone(segment)) {
+    normalized = normalizer_->apply(segment);
     segment = normalized;
   }
   encoder_->encode({.text = segment, .starts_text = starts_text}, tokens);
@@ -130,16 +174,20 @@ std::string Tokenizer::decode(std::span<const int32_t> tokens, bool keep_special
   std::string bytes;
   bytes.reserve(8 * tokens.size());
   bool strip_space = adds_space_prefix_;
+  int32_t last = -1;
   for (const int32_t token : tokens) {
     vocabulary_->check(token);
-    if (!keep_special && vocabulary_->is_special(token)) continue;
-    std::string_view piece = vocabulary_->bytes(token);
+    const bool repeats = drops_repeats() && token == last;
+    last = token;
+    if (repeats || (!keep_special && vocabulary_->is_special(token))) continue;
+    std::string_view piece = texts_ ? texts_->bytes(token) : vocabulary_->bytes(token);
     if (strip_space && !piece.empty()) {
       if (piece.front() == ' ') piece.remove_prefix(1);
       strip_space = false;
     }
     bytes.append(piece);
   }
+  if (texts_ && texts_->strips_last_space() && bytes.ends_with(' ')) bytes.pop_back();
   Utf8Assembler assembler;
   std::string text;
   text.reserve(bytes.size());
@@ -150,7 +198,7 @@ std::string Tokenizer::decode(std::span<const int32_t> tokens, bool keep_special
 
 std::string_view Tokenizer::token_bytes(int32_t id) const {
   vocabulary_->check(id);
-  return vocabulary_->bytes(id);
+  return texts_ ? texts_->bytes(id) : vocabulary_->bytes(id);
 }
 
 bool Tokenizer::is_special(int32_t id) const {
@@ -162,6 +210,8 @@ bool Tokenizer::is_end_of_generation(int32_t id) const {
   vocabulary_->check(id);
   return end_of_generation_[static_cast<size_t>(id)];
 }
+
+bool Tokenizer::drops_repeats() const { return texts_ && texts_->drops_repeats(); }
 
 std::optional<int32_t> Tokenizer::find(std::string_view piece) const {
   const std::optional<int32_t> added = added_tokens_->find(piece);

@@ -25,6 +25,8 @@ struct EncodeOptions {
 
 class AddedTokens;
 class SegmentEncoder;
+class TextNormalizer;
+class TokenTexts;
 class Vocabulary;
 
 /// The vocabulary and how text is cut into it. Const after construction: any thread.
@@ -66,6 +68,8 @@ class Tokenizer {
   [[nodiscard]] bool adds_bos() const { return add_bos_; }
   /// Whether encode puts a space before a text, which decode takes away.
   [[nodiscard]] bool adds_space_prefix() const { return adds_space_prefix_; }
+  /// Whether a token says nothing right behind itself (CTC).
+  [[nodiscard]] bool drops_repeats() const;
 
  private:
   void encode_segment(std::string_view segment, bool starts_text,
@@ -76,8 +80,11 @@ class Tokenizer {
   bool add_bos_;
   bool add_eos_;
   bool adds_space_prefix_;
-  bool normalize_nfc_;
+  std::vector<int32_t> tokens_before_;  // around every text
+  std::vector<int32_t> tokens_after_;
   std::unique_ptr<const Vocabulary> vocabulary_;
+  std::unique_ptr<const TokenTexts> texts_;  // none: tokens say what the vocabulary spells
+  std::unique_ptr<const TextNormalizer> normalizer_;
   std::unique_ptr<const AddedTokens> added_tokens_;
   std::unique_ptr<const SegmentEncoder> encoder_;
   std::vector<bool> end_of_generation_;  // [vocab_size]

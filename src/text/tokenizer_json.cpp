@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads Hugging Face tokenizer.json files whose model is BPE.
+// Reads Hugging Face tokenizer.json files.
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -23,17 +23,21 @@ class VocabularyReader {
       : spec_(spec), max_id_(file_bytes / kMinEntryBytes) {}
 
   void read_model(const json::Object& model) {
-    for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const auto text_of = [&](const char* name) {
       const json::Value& value = field(model, name);
-      if (!value.is_null() && !as_string(value, name).empty()) {
-        fail(ErrorCode::unsupported, "tokenizer.json: a model with \"{}\" is not supported", name);
-      }
-    }
+      return value.is_null() ? std::string() : std::string(as_string(value, name));
+    };
+    const json::Value& fuse_unk = field(model, "fuse_unk");
+    if (!fuse_unk.is_null()) spec_.fuse_unk = as_bool(fuse_unk, "fuse_unk", false);
+    spec_.continuing_subword_prefix = text_of("continuing_subword_prefix");
+    spec_.byte_fallback = as_bool(field(model, "byte_fallback"), "byte_fallback", false);
+    if (spec_.kind == TokenizerKind::unigram) return read_pieces(model);
     for (const auto& [text, id] : as_object(field(model, "vocab"), "model.vocab")) {
       const std::string_view piece(text.data(), text.size());
       put(as_id(id, piece, max_id_), piece, TokenType::normal);
     }
-    byte_fallback_ = as_bool(field(model, "byte_fallback"), "byte_fallback", false);
+    if (spec_.kind == TokenizerKind::word_piece) return read_word_piece(model);
+    spec_.end_of_word_suffix = text_of("end_of_word_suffix");
     spec_.ignore_merges = as_bool(field(model, "ignore_merges"), "ignore_merges", false);
     for (const json::Value& merge : as_array(field(model, "merges"), "model.merges")) {
       spec_.merges.push_back(read_merge(merge));
@@ -76,7 +80,7 @@ class VocabularyReader {
   }
 
   void type_byte_tokens() {
-    if (!byte_fallback_) return;
+    if (!spec_.byte_fallback) return;
     for (size_t i = 0; i < spec_.tokens.size(); ++i) {
       const std::string_view text = spec_.tokens[i];
       if (text.size() == 6 && text.starts_with("<0x") && text.ends_with('>') &&
@@ -108,6 +112,30 @@ class VocabularyReader {
     spec_.types[i] = static_cast<int32_t>(type);
   }
 
+  // [["piece", score], …]
+  void read_pieces(const json::Object& model) {
+    const json::Array& pieces = as_array(field(model, "vocab"), "model.vocab");
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const json::Array& pair = as_array(pieces[i], "model.vocab");
+      if (pair.size() != 2 || !pair[1].is_number()) fail_field("model.vocab", "a list of scores");
+      put(static_cast<int32_t>(i), as_string(pair[0], "model.vocab"), TokenType::normal);
+      spec_.scores.push_back(pair[1].to_number<float>());
+    }
+    const json::Value& unk = field(model, "unk_id");
+    if (!unk.is_null()) spec_.unk = as_id(unk, "unk_id", static_cast<int64_t>(pieces.size()));
+  }
+
+  void read_word_piece(const json::Object& model) {
+    if (spec_.continuing_subword_prefix.empty()) {
+      fail(ErrorCode::unsupported,
+           "tokenizer.json: a WordPiece model without \"continuing_subword_prefix\" is not "
+           "supported");
+    }
+    const json::Value& longest = field(model, "max_input_chars_per_word");
+    spec_.max_input_chars_per_word =
+        longest.is_null() ? 100 : as_id(longest, "max_input_chars_per_word", INT32_MAX);
+  }
+
   // "left right", or since 2024 ["left", "right"].
   static std::string read_merge(const json::Value& merge) {
     if (merge.is_string()) return std::string(as_string(merge, "model.merges"));
@@ -122,7 +150,6 @@ class VocabularyReader {
   TokenizerSpec& spec_;
   int64_t max_id_;
   std::vector<bool> present_;  // by id
-  bool byte_fallback_ = false;
 };
 
 // The id of a token that is given by its text, as a string or as {"content": …}; -1 without one.
@@ -150,6 +177,20 @@ void read_config(const json::Object& config, TokenizerSpec& spec) {
   if (!add_eos.is_null()) spec.add_eos = as_bool(add_eos, "add_eos_token", false);
 }
 
+// Old files do not name the type.
+TokenizerKind kind_of(const json::Object& model) {
+  const json::Value& given = field(model, "type");
+  const std::string_view type = !given.is_null()                   ? as_string(given, "model.type")
+                                : model.contains("merges")         ? "BPE"
+                                : field(model, "vocab").is_array() ? "Unigram"
+                                                                   : "WordPiece";
+  if (type == "BPE") return TokenizerKind::character_bpe;
+  if (type == "Unigram") return TokenizerKind::unigram;
+  if (type == "WordPiece") return TokenizerKind::word_piece;
+  fail(ErrorCode::unsupported, "tokenizer.json: models of type {} are not supported",
+       printable(type));
+}
+
 }  // namespace
 
 TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
@@ -157,11 +198,6 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   const json::Value file = json::parse(tokenizer_json, "tokenizer.json", kLimits);
   const json::Object& root = as_object(file, "tokenizer.json");
   const json::Object& model = as_object(field(root, "model"), "model");
-  const json::Value& type = field(model, "type");
-  if (!type.is_null() && as_string(type, "model.type") != "BPE") {
-    fail(ErrorCode::unsupported, "tokenizer.json: models of type {} are not supported",
-         printable(as_string(type, "model.type")));
-  }
   json::Value config_file = json::Object();
   if (!tokenizer_config_json.empty()) {
     config_file = json::parse(tokenizer_config_json, "tokenizer_config.json", kLimits);
@@ -169,14 +205,17 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   const json::Object& config = as_object(config_file, "tokenizer_config.json");
 
   TokenizerSpec spec;
-  read_segmentation(root, spec);
+  spec.kind = kind_of(model);
   VocabularyReader reader(spec, static_cast<int64_t>(tokenizer_json.size()));
   reader.read_model(model);
+  read_segmentation(root, spec);
   reader.read_added_tokens(field(root, "added_tokens"));
   reader.read_added_tokens_decoder(field(config, "added_tokens_decoder"));
   reader.type_byte_tokens();
   read_post_processor(root, spec);
-  spec.unk = id_of_role(spec, field(model, "unk_token"), "model.unk_token");
+  // Added tokens have no score: none is an ordinary piece.
+  if (spec.kind == TokenizerKind::unigram) spec.scores.resize(spec.tokens.size());
+  if (spec.unk < 0) spec.unk = id_of_role(spec, field(model, "unk_token"), "model.unk_token");
   read_config(config, spec);
   spec.add_bos = spec.add_bos.value_or(false);
   spec.add_eos = spec.add_eos.value_or(false);

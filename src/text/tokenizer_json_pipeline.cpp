@@ -2,12 +2,15 @@
 // Recognises the component chains of published tokenizer.json files.
 #include "text/tokenizer_json_pipeline.h"
 
+#include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
+#include "text/tokenizer_json_steps.h"
 
 namespace hasten::text {
 namespace {
@@ -18,19 +21,6 @@ constexpr std::string_view kSpaceSymbol = "\u2581";
   constexpr size_t kLongest = 400;  // an expression whole
   fail(ErrorCode::unsupported, "tokenizer.json: {} {} is not supported", what,
        printable(value, kLongest));
-}
-
-// The components of one that may be absent, single, or a Sequence, in order.
-std::vector<const json::Object*> components(const json::Value& value, std::string_view name,
-                                            std::string_view list_name) {
-  std::vector<const json::Object*> list;
-  if (value.is_null()) return list;
-  const json::Object& object = as_object(value, name);
-  if (type_of(object) != "Sequence") return {&object};
-  for (const json::Value& item : as_array(field(object, list_name), list_name)) {
-    list.push_back(&as_object(item, list_name));
-  }
-  return list;
 }
 
 // {"String": …} or {"Regex": …}; the one that is wanted, or empty.
@@ -56,39 +46,35 @@ SplitBehavior behavior_of(const json::Object& component) {
 
 // What the components found so far do.
 struct Segmentation {
-  bool replaces_spaces = false;  // by U+2581
+  bool replaces_spaces = false;  // by U+2581, before the pre-tokenizer
   bool byte_level = false;
+  std::optional<PrependScheme> metaspace;
+  bool metaspace_only = false;  // and it writes U+2581 and cuts nothing
   PreTokenizerSteps steps;
 };
 
-void read_normalizer(const json::Object& component, Segmentation& found, TokenizerSpec& spec) {
-  const std::string_view type = type_of(component);
-  if (type == "NFC") {
-    spec.normalize_nfc = true;
-  } else if (type == "Prepend" &&
-             as_string(field(component, "prepend"), "prepend") == kSpaceSymbol) {
-    spec.space_prefix = SpacePrefix::every;
-  } else if (type == "Replace" && pattern(component, "String") == " " &&
-             as_string(field(component, "content"), "content") == kSpaceSymbol) {
-    found.replaces_spaces = true;
-  } else {
-    fail_unsupported("the normalizer", json::serialize(component));
-  }
+bool is_space_symbol_step(const NormalizerStep& step) {
+  return (step.kind == NormalizerStep::Kind::prepend && step.content == kSpaceSymbol) ||
+         (step.kind == NormalizerStep::Kind::replace && step.literal && step.pattern == " " &&
+          step.content == kSpaceSymbol);
 }
 
-void read_metaspace(const json::Object& component, TokenizerSpec& spec) {
-  if (as_string(field(component, "replacement"), "replacement") != kSpaceSymbol ||
-      as_bool(field(component, "split"), "split", true)) {
-    fail_unsupported("the pre-tokenizer", json::serialize(component));
-  }
+void read_metaspace(const json::Object& component, Segmentation& found) {
+  const std::string_view replacement = as_string(field(component, "replacement"), "replacement");
   const json::Value& given = field(component, "prepend_scheme");
   const bool add_prefix = as_bool(field(component, "add_prefix_space"), "add_prefix_space", true);
   const std::string_view scheme =
       given.is_null() ? (add_prefix ? "always" : "never") : as_string(given, "prepend_scheme");
-  spec.space_prefix = scheme == "always"  ? SpacePrefix::every
-                      : scheme == "first" ? SpacePrefix::first
-                                          : SpacePrefix::none;
-  spec.single_space_prefix = true;
+  const PrependScheme prepend = scheme == "always"  ? PrependScheme::always
+                                : scheme == "first" ? PrependScheme::first
+                                                    : PrependScheme::never;
+  const bool split = as_bool(field(component, "split"), "split", true);
+  found.metaspace_only =
+      found.steps.empty() && !split && replacement == kSpaceSymbol && !found.metaspace;
+  found.metaspace = prepend;
+  for (PreTokenizerStep& step : metaspace_steps(replacement, prepend, split)) {
+    found.steps.push_back(std::move(step));
+  }
 }
 
 PreTokenizerStep read_split(const json::Object& split) {
@@ -99,7 +85,7 @@ PreTokenizerStep read_split(const json::Object& split) {
           .invert = as_bool(field(split, "invert"), "invert", false)};
 }
 
-void read_pre_tokenizer(const json::Object& component, Segmentation& found, TokenizerSpec& spec) {
+void read_pre_tokenizer(const json::Object& component, Segmentation& found) {
   const auto flag = [&](const char* name, bool when_absent) {
     return as_bool(field(component, name), name, when_absent);
   };
@@ -127,61 +113,132 @@ void read_pre_tokenizer(const json::Object& component, Segmentation& found, Toke
   } else if (type == "CharDelimiterSplit") {
     append(char_delimiter_steps(as_string(field(component, "delimiter"), "delimiter")));
   } else if (type == "Metaspace") {
-    read_metaspace(component, spec);
-    found.replaces_spaces = true;
+    read_metaspace(component, found);
   } else {
     fail_unsupported("the pre-tokenizer", json::serialize(component));
   }
+}
+
+SpacePrefix space_prefix_of(PrependScheme scheme) {
+  return scheme == PrependScheme::always  ? SpacePrefix::every
+         : scheme == PrependScheme::first ? SpacePrefix::first
+                                          : SpacePrefix::none;
+}
+
+// Where the steps are no more than SentencePiece's own, `spec` says so in its terms, which are
+// faster: spaces as U+2581, one before the text, nothing cut.
+bool is_sentencepiece(const Segmentation& found, TokenizerSpec& spec) {
+  NormalizerSteps& steps = *spec.normalizers;
+  const auto first = std::find_if(steps.begin(), steps.end(), is_space_symbol_step);
+  if (!std::all_of(first, steps.end(), is_space_symbol_step)) return false;
+  if (found.metaspace) {
+    if (!found.metaspace_only || found.steps.size() != 1 || first != steps.end()) return false;
+    spec.space_prefix = space_prefix_of(*found.metaspace);
+    spec.single_space_prefix = true;
+    return true;
+  }
+  if (!found.replaces_spaces || !found.steps.empty()) return false;
+  const bool prefix = std::any_of(first, steps.end(), [](const NormalizerStep& step) {
+    return step.kind == NormalizerStep::Kind::prepend;
+  });
+  spec.space_prefix = prefix ? SpacePrefix::every : SpacePrefix::none;
+  steps.erase(first, steps.end());
+  return true;
+}
+
+bool has_marks(const TokenizerSpec& spec) {
+  return !spec.continuing_subword_prefix.empty() || !spec.end_of_word_suffix.empty();
 }
 
 }  // namespace
 
 void read_segmentation(const json::Object& root, TokenizerSpec& spec) {
   Segmentation found;
-  spec.normalize_nfc = false;
   spec.space_prefix = SpacePrefix::none;
-  for (const json::Object* component :
-       components(field(root, "normalizer"), "normalizer", "normalizers")) {
-    read_normalizer(*component, found, spec);
+  spec.normalizers = read_normalizers(field(root, "normalizer"));
+  for (const NormalizerStep& step : *spec.normalizers) {
+    found.replaces_spaces =
+        found.replaces_spaces || (is_space_symbol_step(step) && !step.pattern.empty());
   }
   for (const json::Object* component :
-       components(field(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers")) {
-    read_pre_tokenizer(*component, found, spec);
+       json_components(field(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers")) {
+    read_pre_tokenizer(*component, found);
   }
-  if (found.byte_level == found.replaces_spaces || (!found.byte_level && !found.steps.empty())) {
-    fail(ErrorCode::unsupported,
-         "tokenizer.json: neither byte-level nor SentencePiece-style BPE (pre_tokenizer {})",
-         printable(json::serialize(field(root, "pre_tokenizer")), 200));
-  }
-  spec.kind = found.byte_level ? TokenizerKind::bpe : TokenizerKind::spm;
-  if (found.byte_level) spec.pre_steps = std::move(found.steps);
-}
-
-void read_post_processor(const json::Object& root, TokenizerSpec& spec) {
-  for (const json::Object* component :
-       components(field(root, "post_processor"), "post_processor", "processors")) {
-    const std::string_view type = type_of(*component);
-    if (type == "ByteLevel") continue;
-    if (type != "TemplateProcessing") fail_unsupported("the post-processor", type);
-    const json::Object& specials = as_object(field(*component, "special_tokens"), "special_tokens");
-    bool after_text = false;
-    for (const json::Value& item : as_array(field(*component, "single"), "single")) {
-      const json::Object& entry = as_object(item, "single");
-      if (entry.contains("Sequence")) {
-        after_text = true;
-        continue;
-      }
-      const json::Object& special = as_object(field(entry, "SpecialToken"), "SpecialToken");
-      const std::string_view name = as_string(field(special, "id"), "SpecialToken.id");
-      const json::Array& ids =
-          as_array(field(as_object(field(specials, name), name), "ids"), "ids");
-      std::optional<bool>& add = after_text ? spec.add_eos : spec.add_bos;
-      if (ids.size() != 1 || add.has_value()) fail_unsupported("the post-processor token", name);
-      int32_t& id = after_text ? spec.eos : spec.bos;
-      id = as_id(ids[0], name, static_cast<int64_t>(spec.tokens.size()));
-      add = true;
+  if (spec.kind == TokenizerKind::character_bpe && !has_marks(spec)) {
+    if (found.byte_level) {
+      spec.kind = TokenizerKind::bpe;
+    } else if (is_sentencepiece(found, spec)) {
+      spec.kind = TokenizerKind::spm;
     }
   }
+  spec.words_in_gpt2_alphabet = found.byte_level;
+  if (spec.kind != TokenizerKind::spm) spec.pre_steps = std::move(found.steps);
+  if (spec.kind != TokenizerKind::bpe && spec.kind != TokenizerKind::spm && found.byte_level &&
+      spec.kind != TokenizerKind::character_bpe) {
+    fail(ErrorCode::unsupported,
+         "tokenizer.json: a byte-level pre-tokenizer is supported with models of type BPE only");
+  }
+  // What the decoder of a byte-level vocabulary does is part of the vocabulary.
+  if (spec.kind != TokenizerKind::bpe && !field(root, "decoder").is_null()) {
+    spec.decoders = read_decoders(field(root, "decoder"));
+  }
+}
+
+namespace {
+
+// ["[CLS]", 101]
+int32_t read_named_token(const json::Object& processor, const char* name, int64_t num_tokens) {
+  const json::Array& pair = as_array(field(processor, name), name);
+  if (pair.size() != 2) fail_field(name, "a token and its id");
+  return as_id(pair[1], as_string(pair[0], name), num_tokens);
+}
+
+void read_template(const json::Object& processor, TokenizerSpec& spec) {
+  const auto num_tokens = static_cast<int64_t>(spec.tokens.size());
+  const json::Object& specials = as_object(field(processor, "special_tokens"), "special_tokens");
+  bool after_text = false;
+  for (const json::Value& item : as_array(field(processor, "single"), "single")) {
+    const json::Object& entry = as_object(item, "single");
+    if (entry.contains("Sequence")) {
+      after_text = true;
+      continue;
+    }
+    const json::Object& special = as_object(field(entry, "SpecialToken"), "SpecialToken");
+    const std::string_view name = as_string(field(special, "id"), "SpecialToken.id");
+    const json::Array& ids = as_array(field(as_object(field(specials, name), name), "ids"), "ids");
+    for (const json::Value& id : ids) {
+      (after_text ? spec.tokens_after : spec.tokens_before).push_back(as_id(id, name, num_tokens));
+    }
+  }
+}
+
+// One token is bos or eos, which tokenizer_config.json may take away again.
+void move_single(std::vector<int32_t>& tokens, int32_t& role, std::optional<bool>& add) {
+  if (tokens.size() != 1) return;
+  role = tokens.front();
+  add = true;
+  tokens.clear();
+}
+
+}  // namespace
+
+void read_post_processor(const json::Object& root, TokenizerSpec& spec) {
+  const auto num_tokens = static_cast<int64_t>(spec.tokens.size());
+  for (const json::Object* component :
+       json_components(field(root, "post_processor"), "post_processor", "processors")) {
+    const std::string_view type = type_of(*component);
+    if (type == "ByteLevel") continue;  // says what offsets are, which nothing here asks
+    if (type == "TemplateProcessing") {
+      read_template(*component, spec);
+    } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+      spec.tokens_before.push_back(read_named_token(*component, "cls", num_tokens));
+      spec.tokens_after.push_back(read_named_token(*component, "sep", num_tokens));
+    } else {
+      fail_unsupported("the post-processor", type);
+    }
+  }
+  move_single(spec.tokens_before, spec.bos, spec.add_bos);
+  move_single(spec.tokens_after, spec.eos, spec.add_eos);
 }
 
 }  // namespace hasten::text

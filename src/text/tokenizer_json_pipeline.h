@@ -7,12 +7,14 @@
 
 namespace hasten::text {
 
-/// Sets kind, pre_steps, normalize_nfc, space_prefix and single_space_prefix of `spec` from
-/// "normalizer" and "pre_tokenizer". Throws Error{invalid_data, unsupported}.
+/// Sets normalizers, pre_steps and decoders of `spec` from "normalizer", "pre_tokenizer" and
+/// "decoder". A kind of character_bpe becomes bpe or spm where these say the same in the terms of
+/// such a kind. Throws Error{invalid_data, unsupported}.
 void read_segmentation(const json::Object& root, TokenizerSpec& spec);
 
-/// Sets bos, eos, add_bos and add_eos of `spec` from "post_processor", when it puts tokens around a
-/// text. Throws Error{invalid_data, unsupported}.
+/// Sets bos, eos, add_bos and add_eos of `spec` from "post_processor", when it puts a token before
+/// or behind a text, and tokens_before and tokens_after when it puts several there. Throws
+/// Error{invalid_data, unsupported}.
 void read_post_processor(const json::Object& root, TokenizerSpec& spec);
 
 }  // namespace hasten::text

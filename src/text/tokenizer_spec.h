@@ -8,15 +8,20 @@
 #include <string_view>
 #include <vector>
 
+#include "text/decoder_steps.h"
+#include "text/normalizer_steps.h"
 #include "text/pre_tokenizer_steps.h"
 
 namespace hasten::text {
 
 /// How a stretch of ordinary text becomes tokens.
 enum class TokenizerKind {
-  bpe,      // byte-level BPE: words of a pre-tokenizer, bytes written in the GPT-2 alphabet
-  spm,      // SentencePiece BPE: spaces written as U+2581, unknown characters as byte tokens
-  unigram,  // SentencePiece Unigram: the most probable pieces; spaces as in spm
+  bpe,            // byte-level BPE: words of a pre-tokenizer, bytes written in the GPT-2 alphabet
+  spm,            // SentencePiece BPE: spaces written as U+2581, unknown characters as byte tokens
+  unigram,        // SentencePiece Unigram: the most probable pieces; spaces as in spm
+  word_piece,     // BERT: the longest pieces of each word, from its front
+  rwkv,           // the longest token, from the front of the text; tokens written as Python does
+  character_bpe,  // words of a pre-tokenizer, merged from characters; tokens written as they are
 };
 
 /// Numbered as in SentencePiece models and GGUF's tokenizer.ggml.token_type.
@@ -72,9 +77,23 @@ struct TokenizerSpec {
   bool single_space_prefix = false;         // no prefix where a space stands already
   bool remove_extra_whitespaces = false;    // spaces at both ends and repeated ones
 
-  std::optional<bool> fuse_unk;       // one unknown token for a run; unigram: true unless given
-  std::optional<bool> ignore_merges;  // bpe: a word that is a token is that token, merges or not
-  std::optional<bool> normalize_nfc;  // Unicode composition before anything else
+  // word_piece: what continues a word is written with this before it ("##"). Empty: as GGUF has it,
+  // what begins a word is written with U+2581. character_bpe: put before characters inside a word.
+  std::string continuing_subword_prefix;
+  std::string end_of_word_suffix;        // character_bpe: put behind the last character of a word
+  int32_t max_input_chars_per_word = 0;  // word_piece: longer words are unknown; 0: none is
+  bool words_in_gpt2_alphabet = false;   // character_bpe
+  bool byte_fallback = false;            // character_bpe: byte tokens before the unknown one
+  std::optional<bool> fuse_unk;          // one unknown token for a run; unigram: true unless given
+  std::optional<bool> ignore_merges;     // bpe: a word that is a token is that token, merges or not
+  std::optional<bool> normalize_nfc;     // Unicode composition before anything else
+  std::optional<DecoderSteps> decoders;  // tokens to text, where it is not what the kind implies
+  // Tokens around every text, where bos and eos are not enough.
+  std::vector<int32_t> tokens_before;
+  std::vector<int32_t> tokens_after;
+  // What is done to the text, where it is not what the kind implies. word_piece: BERT's four rules
+  // unless given.
+  std::optional<NormalizerSteps> normalizers;
 };
 
 /// Reads a Hugging Face tokenizer.json: byte-level BPE with any chain of pre-tokenizers, or
@@ -93,5 +112,13 @@ TokenizerSpec parse_sentencepiece_model(std::string_view bytes);
 /// thread.
 TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
                                    const std::vector<std::string>& specials = {});
+
+/// Reads RWKV's vocabulary file ("id 'token' bytes" lines, the token a Python literal). Throws
+/// Error{invalid_data}. Any thread.
+TokenizerSpec parse_rwkv_vocabulary(std::string_view lines);
+
+/// Reads BERT's vocab.txt, a WordPiece on each line, for text in lower case or as it is. Throws
+/// Error{invalid_data}. Any thread.
+TokenizerSpec parse_word_piece_vocabulary(std::string_view lines, bool lowercase = true);
 
 }  // namespace hasten::text

@@ -27,14 +27,13 @@ class UnknownFallback {
     const bool has_bytes = std::all_of(character.begin(), character.end(), [&](char c) {
       return vocabulary_.byte_token(static_cast<uint8_t>(c)) >= 0;
     });
-    if (has_bytes) {
-      for (const char c : character) {
-        out_.push_back(vocabulary_.byte_token(static_cast<uint8_t>(c)));
-      }
-    } else if (unk_ >= 0 && !(fuse_ && after_unknown_)) {
-      out_.push_back(unk_);
-    }
-    after_unknown_ = !has_bytes;
+    if (!has_bytes) return append_unknown_token();
+    for (const char c : character) append_token(vocabulary_.byte_token(static_cast<uint8_t>(c)));
+  }
+
+  void append_unknown_token() {
+    if (unk_ >= 0 && !(fuse_ && after_unknown_)) out_.push_back(unk_);
+    after_unknown_ = true;
   }
 
  private:

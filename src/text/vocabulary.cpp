@@ -13,31 +13,6 @@
 namespace hasten::text {
 namespace {
 
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581, SentencePiece's space
-
-// GPT-2 writes each byte as a printable character: itself where it is one, and the characters from
-// U+0100 on, in order, for the 68 bytes that are not.
-constexpr bool is_printable_latin1(uint32_t byte) {
-  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
-}
-
-struct Gpt2Alphabet {
-  std::array<uint16_t, 256> character_of{};
-  std::array<int16_t, 324> byte_of{};  // -1: not in the alphabet
-};
-
-constexpr Gpt2Alphabet kGpt2Alphabet = [] {
-  Gpt2Alphabet alphabet;
-  for (int16_t& byte : alphabet.byte_of) byte = -1;
-  uint32_t next = 0x100;
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    const uint32_t character = is_printable_latin1(byte) ? byte : next++;
-    alphabet.character_of[byte] = static_cast<uint16_t>(character);
-    alphabet.byte_of[character] = static_cast<int16_t>(byte);
-  }
-  return alphabet;
-}();
-
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
@@ -58,39 +33,7 @@ bool known_type(int32_t type) { return type >= 1 && type <= 6; }
 
 }  // namespace
 
-std::optional<std::string> from_gpt2_alphabet(std::string_view piece) {
-  std::string bytes;
-  bytes.reserve(piece.size());
-  while (!piece.empty()) {
-    const Utf8Char next = decode_utf8(piece);
-    if (!next.valid || next.code_point >= kGpt2Alphabet.byte_of.size()) return std::nullopt;
-    const int16_t byte = kGpt2Alphabet.byte_of[next.code_point];
-    if (byte < 0) return std::nullopt;
-    bytes.push_back(static_cast<char>(byte));
-    piece.remove_prefix(next.length);
-  }
-  return bytes;
-}
-
-std::string to_gpt2_alphabet(std::string_view bytes) {
-  std::string piece;
-  for (const char byte : bytes) {
-    append_utf8(piece, kGpt2Alphabet.character_of[static_cast<uint8_t>(byte)]);
-  }
-  return piece;
-}
-
-std::string replace_space_symbol(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t at; (at = text.find(kSpaceSymbol)) != std::string_view::npos;) {
-    out.append(text.substr(0, at)).push_back(' ');
-    text.remove_prefix(at + kSpaceSymbol.size());
-  }
-  return out.append(text);
-}
-
-Vocabulary::Vocabulary(const TokenizerSpec& spec) : kind_(spec.kind) {
+Vocabulary::Vocabulary(const TokenizerSpec& spec) : kind_(spec.kind), spelling_(spec) {
   const size_t size = spec.tokens.size();
   if (size == 0) fail(ErrorCode::invalid_data, "the tokenizer has no tokens");
   if (size > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
@@ -130,15 +73,14 @@ void Vocabulary::append(std::string_view piece, TokenType type) {
     }
     bytes_.push_back(static_cast<char>(*byte));
     if (byte_tokens_[*byte] < 0) byte_tokens_[*byte] = id;
-  } else if (kind_ == TokenizerKind::spm || kind_ == TokenizerKind::unigram) {
-    ordinary = ordinary || type == TokenType::user_defined;
-    bytes_ += replace_space_symbol(piece);
   } else {
-    const std::optional<std::string> bytes =
-        ordinary ? from_gpt2_alphabet(piece) : std::optional<std::string>();
-    ordinary = bytes.has_value();
+    const bool sentencepiece = kind_ == TokenizerKind::spm || kind_ == TokenizerKind::unigram;
+    ordinary = ordinary || (sentencepiece && type == TokenType::user_defined);
+    std::optional<std::string> bytes;
+    if (ordinary || sentencepiece) bytes = spelling_.bytes_of(piece);
+    ordinary = ordinary && bytes.has_value();
     bytes_ += bytes ? std::string_view(*bytes) : piece;
-    if (bytes && bytes->size() == 1) {
+    if (kind_ == TokenizerKind::bpe && bytes && bytes->size() == 1) {
       int32_t& token = byte_tokens_[static_cast<uint8_t>(bytes->front())];
       if (token < 0) token = id;
     }
@@ -179,13 +121,12 @@ void Vocabulary::refuse(int32_t id) const {
 
 std::optional<int32_t> Vocabulary::find_spelling(std::string_view piece) const {
   int32_t id = -1;
-  if (kind_ == TokenizerKind::bpe) {
-    const std::optional<std::string> bytes = from_gpt2_alphabet(piece);
+  const std::optional<uint8_t> byte =
+      kind_ == TokenizerKind::bpe ? std::nullopt : parse_byte_spelling(piece);
+  if (byte) id = byte_token(*byte);
+  if (id < 0) {
+    const std::optional<std::string> bytes = spelling_.bytes_of(piece);
     if (bytes) id = find_ordinary(*bytes);
-  } else {
-    const std::optional<uint8_t> byte = parse_byte_spelling(piece);
-    if (byte) id = byte_token(*byte);
-    if (id < 0) id = find_ordinary(replace_space_symbol(piece));
   }
   return id < 0 ? std::nullopt : std::optional(id);
 }

@@ -10,22 +10,17 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "text/token_spelling.h"
 #include "text/tokenizer_spec.h"
 
 namespace hasten::text {
-
-/// The byte that a character of GPT-2's printable alphabet stands for ("Ġ" is the space), and back.
-[[nodiscard]] std::optional<std::string> from_gpt2_alphabet(std::string_view piece);
-[[nodiscard]] std::string to_gpt2_alphabet(std::string_view bytes);
-
-/// `text` with SentencePiece's space symbol U+2581 as a space.
-[[nodiscard]] std::string replace_space_symbol(std::string_view text);
 
 /// Every token as the bytes that it stands for, and the way back for ordinary tokens.
 ///
 /// Ordinary tokens are those that merging makes: not control, unknown or byte tokens, and in
 /// byte-level vocabularies not user-defined ones, which are matched as they are written. In
-/// SentencePiece vocabularies U+2581 is a space, here and in the text that is encoded.
+/// SentencePiece vocabularies U+2581 is a space, here and in the text that is encoded. WordPieces
+/// that begin a word begin with a space.
 /// Const after construction: any thread.
 class Vocabulary {
  public:
@@ -82,6 +77,7 @@ class Vocabulary {
   size_t slot_of(std::string_view bytes, uint64_t hash) const;
 
   TokenizerKind kind_;
+  TokenSpelling spelling_;
   std::string bytes_;              // all tokens, one after the other
   std::vector<uint32_t> offsets_;  // [size + 1] into bytes_
   std::vector<TokenType> types_;

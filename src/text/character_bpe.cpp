@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// BPE over characters (Sennrich et al. 2016, arXiv:1508.07909), with marks inside and at the end of
+// words: what tokenizer.json's BPE is where it is neither byte-level nor SentencePiece's.
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/printable.h"
+#include "text/merge_table.h"
+#include "text/pre_tokenizer_chain.h"
+#include "text/segment_encoder.h"
+#include "text/unknown_fallback.h"
+#include "text/utf8.h"
+
+namespace hasten::text {
+namespace {
+
+// The token that two make; the right one sheds the mark of what continues a word.
+MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+  uint64_t seed = 0;
+  for (const std::string& merge : spec.merges) seed = hash_bytes(merge, seed);
+  MergeTable table(spec.merges.size(), seed);
+  const std::string_view mark = spec.continuing_subword_prefix;
+  std::string joined;
+  for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const std::string_view merge = spec.merges[rank];
+    if (merge.size() > 2 * Vocabulary::kMaxTokenBytes || merge.find(' ', 1) >= merge.size() - 1) {
+      fail(ErrorCode::invalid_data, "merge {} is not two pieces with a space between them: {}",
+           rank, printable(merge));
+    }
+    // Pieces may hold spaces themselves: the first cut that makes sense of the line is meant.
+    for (size_t cut = merge.find(' ', 1); cut < merge.size() - 1; cut = merge.find(' ', cut + 1)) {
+      const int32_t left = vocabulary.find_ordinary(merge.substr(0, cut));
+      std::string_view rest = merge.substr(cut + 1);
+      const int32_t right = vocabulary.find_ordinary(rest);
+      if (left < 0 || right < 0) continue;
+      if (rest.starts_with(mark)) rest.remove_prefix(mark.size());
+      joined.assign(vocabulary.bytes(left)).append(rest);
+      const int32_t merged = vocabulary.find_ordinary(joined);
+      if (merged < 0) continue;
+      table.add(left, right, merged, static_cast<int32_t>(rank));
+      break;
+    }
+  }
+  return table;
+}
+
+class CharacterBpe final : public SegmentEncoder {
+ public:
+  CharacterBpe(const TokenizerSpec& spec, const Vocabulary& vocabulary)
+      : vocabulary_(vocabulary),
+        continuing_prefix_(spec.continuing_subword_prefix),
+        end_suffix_(spec.end_of_word_suffix),
+        in_gpt2_alphabet_(spec.words_in_gpt2_alphabet),
+        byte_fallback_(spec.byte_fallback),
+        ignore_merges_(spec.ignore_merges.value_or(false)),
+        unk_(spec.unk),
+        fuse_unk_(spec.fuse_unk.value_or(false)),
+        merges_(make_merges(spec, vocabulary)) {
+    if (spec.pre_steps && !spec.pre_steps->empty()) words_.emplace(*spec.pre_steps);
+  }
+
+  void encode(const Segment& segment, std::vector<int32_t>& out) const override {
+    Work work{.symbols = {}, .scratch = {}, .spelled = {}, .out = out};
+    if (!words_) return encode_word(segment.text, work);
+    PreTokenizerChain::Words cut;
+    words_->cut(segment.text, segment.starts_text, cut);
+    for (const regex::Match& word : cut.words) {
+      encode_word(cut.text.substr(word.begin, word.end - word.begin), work);
+    }
+  }
+
+ private:
+  struct Work {
+    std::vector<int32_t> symbols;
+    MergeTable::Scratch scratch;
+    std::string spelled;  // one symbol with its marks
+    std::vector<int32_t>& out;
+  };
+
+  void encode_word(std::string_view word, Work& work) const {
+    std::string respelled;
+    if (in_gpt2_alphabet_) {
+      respelled = to_gpt2_alphabet(word);
+      word = respelled;
+    }
+    const int32_t whole = ignore_merges_ ? vocabulary_.find_ordinary(word) : -1;
+    if (whole >= 0) {
+      work.out.push_back(whole);
+      return;
+    }
+    work.symbols.clear();
+    UnknownFallback symbols(vocabulary_, unk_, fuse_unk_, work.symbols);
+    for (size_t at = 0; at < word.size();) {
+      const std::string_view character = word.substr(at, decode_utf8(word.substr(at)).length);
+      work.spelled.clear();
+      if (at > 0) work.spelled += continuing_prefix_;
+      work.spelled += character;
+      at += character.size();
+      if (at == word.size()) work.spelled += end_suffix_;
+      const int32_t token = vocabulary_.find_ordinary(work.spelled);
+      if (token >= 0) {
+        symbols.append_token(token);
+      } else if (byte_fallback_) {
+        symbols.append_unknown(work.spelled);
+      } else {
+        symbols.append_unknown_token();
+      }
+    }
+    merges_.merge(work.symbols, work.scratch);
+    work.out.insert(work.out.end(), work.symbols.begin(), work.symbols.end());
+  }
+
+  const Vocabulary& vocabulary_;
+  std::optional<PreTokenizerChain> words_;  // none: the text is one word
+  std::string continuing_prefix_;
+  std::string end_suffix_;
+  bool in_gpt2_alphabet_;
+  bool byte_fallback_;
+  bool ignore_merges_;
+  int32_t unk_;
+  bool fuse_unk_;
+  MergeTable merges_;
+};
+
+}  // namespace
+
+std::unique_ptr<const SegmentEncoder> make_character_bpe(const TokenizerSpec& spec,
+                                                         const Vocabulary& vocabulary) {
+  return std::make_unique<CharacterBpe>(spec, vocabulary);
+}
+
+}  // namespace hasten::text

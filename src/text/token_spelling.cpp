@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Alphabets, symbols, prefixes and escapes, each to bytes.
+#include "text/token_spelling.h"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+
+#include "text/utf8.h"
+
+namespace hasten::text {
+namespace {
+
+constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581, SentencePiece's space
+
+// GPT-2 writes each byte as a printable character: itself where it is one, and the characters from
+// U+0100 on, in order, for the 68 bytes that are not.
+constexpr bool is_printable_latin1(uint32_t byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+}
+
+struct Gpt2Alphabet {
+  std::array<uint16_t, 256> character_of{};
+  std::array<int16_t, 324> byte_of{};  // -1: not in the alphabet
+};
+
+constexpr Gpt2Alphabet kGpt2Alphabet = [] {
+  Gpt2Alphabet alphabet;
+  for (int16_t& byte : alphabet.byte_of) byte = -1;
+  uint32_t next = 0x100;
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    const uint32_t character = is_printable_latin1(byte) ? byte : next++;
+    alphabet.character_of[byte] = static_cast<uint16_t>(character);
+    alphabet.byte_of[character] = static_cast<int16_t>(byte);
+  }
+  return alphabet;
+}();
+
+// The number that the `count` hexadecimal digits at the front of `text` write.
+std::optional<uint32_t> hex_number(std::string_view text, size_t count) {
+  if (text.size() < count) return std::nullopt;
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + count, value, 16);
+  if (error != std::errc() || end != text.data() + count) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<std::string> from_gpt2_alphabet(std::string_view piece) {
+  std::string bytes;
+  bytes.reserve(piece.size());
+  while (!piece.empty()) {
+    const Utf8Char next = decode_utf8(piece);
+    if (!next.valid || next.code_point >= kGpt2Alphabet.byte_of.size()) return std::nullopt;
+    const int16_t byte = kGpt2Alphabet.byte_of[next.code_point];
+    if (byte < 0) return std::nullopt;
+    bytes.push_back(static_cast<char>(byte));
+    piece.remove_prefix(next.length);
+  }
+  return bytes;
+}
+
+std::string to_gpt2_alphabet(std::string_view bytes) {
+  std::string piece;
+  for (const char byte : bytes) {
+    append_utf8(piece, kGpt2Alphabet.character_of[static_cast<uint8_t>(byte)]);
+  }
+  return piece;
+}
+
+std::string replace_space_symbol(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at; (at = text.find(kSpaceSymbol)) != std::string_view::npos;) {
+    out.append(text.substr(0, at)).push_back(' ');
+    text.remove_prefix(at + kSpaceSymbol.size());
+  }
+  return out.append(text);
+}
+
+std::optional<std::string> from_python_bytes(std::string_view literal) {
+  static constexpr std::string_view kNames = "abfnrtv\\'\"";
+  static constexpr std::string_view kBytes = "\a\b\f\n\r\t\v\\'\"";
+  std::string bytes;
+  while (!literal.empty()) {
+    const char c = literal.front();
+    literal.remove_prefix(1);
+    if (c != '\\') {
+      bytes.push_back(c);
+      continue;
+    }
+    if (literal.empty()) return std::nullopt;
+    const char name = literal.front();
+    literal.remove_prefix(1);
+    if (name == 'x') {
+      const std::optional<uint32_t> byte = hex_number(literal, 2);
+      if (!byte) return std::nullopt;
+      bytes.push_back(static_cast<char>(*byte));
+      literal.remove_prefix(2);
+      continue;
+    }
+    const size_t known = kNames.find(name);
+    if (known >= kNames.size()) return std::nullopt;
+    bytes.push_back(kBytes[known]);
+  }
+  return bytes;
+}
+
+std::string to_python_bytes(std::string_view bytes) {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string literal;
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (c == '\n' || c == '\r' || c == '\t') {
+      literal.append(c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
+    } else if (c == '\\') {
+      literal.append("\\\\");
+    } else if (byte >= 0x20 && byte < 0x7F) {
+      literal.push_back(c);
+    } else {
+      literal.append("\\x");
+      literal.push_back(kDigits[byte / 16]);
+      literal.push_back(kDigits[byte % 16]);
+    }
+  }
+  return literal;
+}
+
+std::optional<std::string> TokenSpelling::bytes_of(std::string_view piece) const {
+  switch (kind_) {
+    case TokenizerKind::bpe:
+      return from_gpt2_alphabet(piece);
+    case TokenizerKind::spm:
+    case TokenizerKind::unigram:
+      return replace_space_symbol(piece);
+    case TokenizerKind::word_piece:
+      if (continuing_prefix_.empty()) return replace_space_symbol(piece);
+      if (piece.starts_with(continuing_prefix_)) {
+        return std::string(piece.substr(continuing_prefix_.size()));
+      }
+      return ' ' + std::string(piece);
+    case TokenizerKind::rwkv:
+      return from_python_bytes(piece);
+    case TokenizerKind::character_bpe:
+      return std::string(piece);
+  }
+  return std::nullopt;
+}
+
+}  // namespace hasten::text

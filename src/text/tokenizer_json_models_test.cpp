@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tokenizer.json files say beyond byte-level BPE: Unigram, BPE over characters,
+// post-processors and decoders.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace hasten::text {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+// A file with this model and these other members.
+std::string file(std::string_view model, std::string_view others = "") {
+  std::string json = R"({"added_tokens": [{"id": 0, "content": "<unk>", "special": true}],)";
+  json.append(others).append(others.empty() ? "" : ",");
+  return json.append(R"("model": )").append(model).append("}");
+}
+
+std::unique_ptr<const Tokenizer> load(std::string_view model, std::string_view others = "") {
+  return make_tokenizer(parse_tokenizer_json(file(model, others)));
+}
+
+constexpr std::string_view kUnigram =
+    R"({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["▁", -2], ["a", -3], ["b", -3],
+        ["▁ab", -4], ["ab", -7]]})";
+
+TEST(UnigramJson, CutsWordsFirst) {
+  const std::string metaspace =
+      R"("pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
+         "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"})";
+  const auto tokenizer = load(kUnigram, metaspace);
+  EXPECT_EQ(tokenizer->encode("ab ab"), (Ids{4, 4}));
+  EXPECT_EQ(tokenizer->encode("bab"), (Ids{1, 3, 2, 3}));
+  EXPECT_EQ(tokenizer->encode("xy zx"), (Ids{1, 0, 1, 0}));
+  EXPECT_EQ(tokenizer->decode(Ids{4, 4}), "ab ab");
+  EXPECT_EQ(tokenizer->bos(), -1);
+}
+
+TEST(UnigramJson, NormalizesFirst) {
+  const auto tokenizer =
+      load(kUnigram,
+           R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"},
+           {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+           {"type": "Strip", "strip_left": false, "strip_right": true}]},
+         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
+           {"type": "Metaspace", "replacement": "▁", "add_prefix_space": true}]},
+         "post_processor": {"type": "TemplateProcessing",
+           "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "<unk>"}}],
+           "special_tokens": {"<unk>": {"id": "<unk>", "ids": [0]}}})");
+  EXPECT_EQ(tokenizer->encode("AB   Ab  "), (Ids{4, 4, 0}));
+}
+
+constexpr std::string_view kCharacters =
+    R"({"type": "BPE", "unk_token": "<unk>", "end_of_word_suffix": "</w>",
+        "vocab": {"<unk>": 0, "l": 1, "o": 2, "w</w>": 3, "lo": 4, "low</w>": 5, "o</w>": 6},
+        "merges": ["l o", "lo w</w>"]})";
+
+TEST(CharacterBpe, MarksTheEndOfWords) {
+  const auto tokenizer = load(kCharacters,
+                              R"("pre_tokenizer": {"type": "Whitespace"},
+                                 "decoder": {"type": "BPEDecoder", "suffix": "</w>"})");
+  EXPECT_EQ(tokenizer->encode("low lo"), (Ids{5, 1, 6}));
+  EXPECT_EQ(tokenizer->encode("xyo"), (Ids{0, 0, 6}));
+  EXPECT_EQ(tokenizer->decode(Ids{5, 1, 6}), "low lo");
+  EXPECT_EQ(tokenizer->token_bytes(5), "low ");
+}
+
+TEST(CharacterBpe, MarksTheInsideOfWords) {
+  const auto tokenizer = load(
+      R"({"type": "BPE", "unk_token": "<unk>", "continuing_subword_prefix": "##", "fuse_unk": true,
+          "vocab": {"<unk>": 0, "l": 1, "##o": 2, "##w": 3, "lo": 4, "low": 5},
+          "merges": [["l", "##o"], ["lo", "##w"]]})",
+      R"("pre_tokenizer": {"type": "Whitespace"},
+         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": false})");
+  EXPECT_EQ(tokenizer->encode("low lo"), (Ids{5, 4}));
+  EXPECT_EQ(tokenizer->encode("xylo"), (Ids{0, 2}));
+  EXPECT_EQ(tokenizer->decode(Ids{5, 4, 3}), "low low");
+}
+
+TEST(CharacterBpe, BytesAndWholeWords) {
+  const std::string_view model =
+      R"({"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "ignore_merges": true,
+          "vocab": {"<unk>": 0, "a": 1, "<0xC3>": 2, "<0xA9>": 3, "aa": 4}, "merges": []})";
+  const auto tokenizer = load(model, R"("pre_tokenizer": {"type": "Whitespace"},
+      "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]})");
+  EXPECT_EQ(tokenizer->encode("aa aé è"), (Ids{4, 1, 2, 3, 0}));
+  EXPECT_EQ(tokenizer->decode(Ids{1, 2, 3}), "aé");
+}
+
+// CLIP: byte-level characters with the mark of the end of a word.
+TEST(CharacterBpe, InTheAlphabetOfGpt2) {
+  const auto tokenizer = load(
+      R"({"type": "BPE", "unk_token": "<unk>", "end_of_word_suffix": "</w>",
+          "vocab": {"<unk>": 0, "Ã": 1, "©</w>": 2, "Ã©</w>": 3}, "merges": ["Ã ©</w>"]})",
+      R"("normalizer": {"type": "Lowercase"},
+         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "\\p{L}+"}, "behavior": "Removed", "invert": true},
+            {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})");
+  EXPECT_EQ(tokenizer->encode("É é"), (Ids{3, 3}));
+}
+
+TEST(PostProcessors, PutTokensAround) {
+  const auto roberta = load(kCharacters,
+                            R"("pre_tokenizer": {"type": "Whitespace"},
+      "post_processor": {"type": "RobertaProcessing", "sep": ["o", 2], "cls": ["l", 1]})");
+  EXPECT_EQ(roberta->encode("low"), (Ids{1, 5, 2}));
+  EXPECT_EQ(roberta->bos(), 1);
+  const auto several = load(kCharacters, R"("pre_tokenizer": {"type": "Whitespace"},
+      "post_processor": {"type": "TemplateProcessing", "single": [
+        {"SpecialToken": {"id": "x"}}, {"SpecialToken": {"id": "y"}}, {"Sequence": {"id": "A"}},
+        {"SpecialToken": {"id": "y"}}],
+      "special_tokens": {"x": {"id": "x", "ids": [1]}, "y": {"id": "y", "ids": [2, 4]}}})");
+  EXPECT_EQ(several->encode("low"), (Ids{1, 2, 4, 5, 2, 4}));
+  EXPECT_EQ(several->encode("low", {.add_special = false}), (Ids{5}));
+}
+
+constexpr std::string_view kPlain =
+    R"({"type": "BPE", "unk_token": "<unk>", "merges": [],
+        "vocab": {"<unk>": 0, "_a": 1, "b|": 2, "<pad>": 3, " c": 4}})";
+
+TEST(Decoders, ReplaceStripAndFuse) {
+  const auto tokenizer = load(kPlain, R"("decoder": {"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "_"}, "content": " "},
+      {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})");
+  EXPECT_EQ(tokenizer->decode(Ids{1, 1}), "a a");
+  EXPECT_EQ(tokenizer->decode(Ids{4, 4}), "c c");
+  const auto per_token =
+      load(kPlain, R"("decoder": {"type": "Strip", "content": " ", "start": 2, "stop": 0})");
+  EXPECT_EQ(per_token->decode(Ids{4, 4}), "cc");
+}
+
+TEST(Decoders, CtcDropsRepeats) {
+  const auto tokenizer = load(kPlain, R"("decoder": {"type": "CTC", "pad_token": "<pad>",
+      "word_delimiter_token": "|", "cleanup": false})");
+  const Ids ids{1, 1, 2, 2, 3, 2, 3, 3, 1};
+  EXPECT_EQ(tokenizer->decode(ids), "_ab b _a");
+  Detokenizer detokenizer(*tokenizer, {.at_text_start = true});
+  std::string streamed;
+  for (const int32_t id : ids) streamed += detokenizer.append(id);
+  EXPECT_EQ(streamed, "_ab b _a");
+}
+
+TEST(TokenizerJsonModels, RefusesByName) {
+  const auto refuse = [](std::string_view model, std::string_view others, std::string_view words) {
+    try {
+      (void)load(model, others);
+      ADD_FAILURE() << words;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string_view(error.what()).find(words), std::string_view::npos) << error.what();
+      EXPECT_NE(error.code(), ErrorCode::internal);
+    }
+  };
+  refuse(R"({"type": "Unigram", "vocab": [["a"]]})", "", "scores");
+  refuse(R"({"type": "Unigram", "vocab": [["a", "b"]]})", "", "scores");
+  refuse(R"({"type": "Unigram", "unk_id": 3, "vocab": [["a", 1]]})", "", "unk_id");
+  refuse(R"({"type": "WordLevel", "vocab": {}})", "", "WordLevel");
+  refuse(R"({"type": "WordPiece", "vocab": {"a": 0}})", "", "continuing_subword_prefix");
+  refuse(kUnigram, R"("normalizer": {"type": "Foo"})", "Foo");
+  refuse(kUnigram, R"("normalizer": {"type": "Precompiled", "precompiled_charsmap": "!"})",
+         "Base64");
+  refuse(kUnigram, R"("normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"})",
+         "character map");
+  refuse(kUnigram, R"("pre_tokenizer": {"type": "ByteLevel"})", "byte-level");
+  refuse(kUnigram, R"("decoder": {"type": "Foo"})", "Foo");
+  refuse(kUnigram, R"("decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"},
+                       {"type": "ByteLevel"}]})",
+         "whole texts");
+  refuse(kUnigram, R"("decoder": {"type": "Strip", "content": "", "start": 1})", "content");
+  refuse(kCharacters, R"("post_processor": {"type": "BertProcessing", "sep": ["a"]})", "cls");
+}
+
+}  // namespace
+}  // namespace hasten::text

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads BERT's vocab.txt: a piece on each line, its number the id.
+#include <array>
+#include <string>
+
+#include "text/pre_tokenizer_steps.h"
+#include "text/tokenizer_spec.h"
+
+namespace hasten::text {
+
+TokenizerSpec parse_word_piece_vocabulary(std::string_view lines, bool lowercase) {
+  static constexpr std::array<std::string_view, 5> kSpecials = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",
+                                                                "[MASK]"};
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::word_piece;
+  spec.continuing_subword_prefix = "##";
+  spec.max_input_chars_per_word = 100;
+  spec.normalizers = {
+      {.kind = NormalizerStep::Kind::bert, .strip_accents = lowercase, .lowercase = lowercase}};
+  spec.pre_steps = bert_steps();
+  std::array<int32_t, kSpecials.size()> ids;
+  ids.fill(-1);
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find('\n'), lines.size());
+    std::string_view piece = lines.substr(0, end);
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+    if (piece.ends_with('\r')) piece.remove_suffix(1);
+    TokenType type = TokenType::normal;
+    for (size_t i = 0; i < kSpecials.size(); ++i) {
+      if (piece != kSpecials[i]) continue;
+      type = i == 1 ? TokenType::unknown : TokenType::control;
+      ids[i] = static_cast<int32_t>(spec.tokens.size());
+    }
+    spec.tokens.emplace_back(piece);
+    spec.types.push_back(static_cast<int32_t>(type));
+  }
+  spec.pad = ids[0];
+  spec.unk = ids[1];
+  spec.bos = ids[2];
+  spec.eos = ids[3];
+  spec.add_bos = true;
+  spec.add_eos = true;
+  return spec;
+}
+
+}  // namespace hasten::text
