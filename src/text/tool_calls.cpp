@@ -7,138 +7,21 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
-#include "base/hash.h"
-#include "base/json.h"
-#include "text/json_scanner.h"
+#include "text/tool_call_syntax.h"
 
 namespace hasten::text {
 namespace {
 
-constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>";
 constexpr std::string_view kBlanks = " \t\r\n";
 
 bool is_blank(char c) { return kBlanks.find(c) != std::string_view::npos; }
-
-bool has(std::string_view text, std::string_view word) {
-  return text.find(word) != std::string_view::npos;
-}
-
-/// How many bytes at the end of `text` may be the start of `marker`.
-size_t partial_suffix(std::string_view text, std::string_view marker) {
-  for (size_t size = std::min(text.size(), marker.size() - 1); size > 0; --size) {
-    if (text.ends_with(marker.substr(0, size))) return size;
-  }
-  return 0;
-}
-
-/// What opens a call in the middle of an answer; empty when nothing does.
-std::string_view marker_of(ToolCallFormat format) {
-  switch (format) {
-    case ToolCallFormat::hermes:
-      return "<tool_call>";
-    case ToolCallFormat::mistral:
-      return "[TOOL_CALLS]";
-    case ToolCallFormat::llama3:
-      return "<|python_tag|>";
-    case ToolCallFormat::none:
-      break;
-  }
-  return {};
-}
-
-/// The string that a JSON string literal stands for; empty if it is none.
-std::string unquoted(const std::string& literal) {
-  try {
-    const json::Value value = json::parse(literal, "name");
-    return value.is_string() ? std::string(value.get_string()) : std::string();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-/// Reads {"name": …, "arguments": …} character by character. Other members are skipped.
-class CallReader {
- public:
-  JsonScanner::Status feed(char c) {
-    const bool in_string = scanner_.in_string();
-    const size_t depth = scanner_.depth();
-    if (depth == 0 && c != '{') return JsonScanner::Status::broken;
-    const auto status = scanner_.feed(c);
-    if (status == JsonScanner::Status::broken) return status;
-    if (depth != 1 || in_string) {
-      if (depth > 0) take(c);
-    } else if (c == ':') {
-      in_value_ = true;
-      value_.clear();
-    } else if (c == ',' || c == '}') {
-      end_value();
-    } else {
-      take(c);
-    }
-    return status;
-  }
-
-  const std::string& name() const { return name_; }
-  const std::string& id() const { return id_; }
-  bool has_arguments() const { return has_arguments_; }
-  /// Text of the arguments that has come since the last call of this.
-  std::string take_arguments() { return std::exchange(arguments_, {}); }
-
- private:
-  bool is_arguments() const { return key_ == "\"arguments\"" || key_ == "\"parameters\""; }
-
-  void take(char c) {
-    if (!in_value_) {
-      if (!is_blank(c) || scanner_.in_string()) key_ += c;
-      return;
-    }
-    if (value_.empty() && is_blank(c)) return;
-    // Arguments stream; arguments that are a string of JSON wait until they can be unquoted.
-    const bool streams = is_arguments() && (value_.empty() ? c != '"' : value_[0] != '"');
-    value_ += c;
-    if (!streams) return;
-    has_arguments_ = true;
-    if (is_blank(c) && !scanner_.in_string()) {
-      blanks_ += c;
-    } else {
-      arguments_ += std::exchange(blanks_, {}) + c;
-    }
-  }
-
-  void end_value() {
-    if (key_ == "\"name\"") name_ = unquoted(trimmed_value());
-    if (key_ == "\"id\"") id_ = unquoted(trimmed_value());
-    if (is_arguments() && value_.starts_with('"')) {
-      arguments_ += unquoted(trimmed_value());
-      has_arguments_ = true;
-    }
-    key_.clear();
-    value_.clear();
-    blanks_.clear();
-    in_value_ = false;
-  }
-
-  std::string trimmed_value() const {
-    return value_.substr(0, value_.find_last_not_of(kBlanks) + 1);
-  }
-
-  JsonScanner scanner_;
-  std::string key_;    // with its quotes
-  std::string value_;  // of the member being read
-  std::string name_;
-  std::string id_;
-  std::string arguments_;
-  std::string blanks_;  // after the last character of the arguments, which may have ended
-  bool in_value_ = false;
-  bool has_arguments_ = false;
-};
 
 class AnswerParser final : public ChatParser {
  public:
   AnswerParser(const AnswerFormat& format, uint64_t id_seed)
       : format_(format),
-        marker_(marker_of(format.tool_calls)),
+        syntax_(call_syntax(format.tool_calls)),
+        marks_(reasoning_marks(format.reasoning_format)),
         id_seed_(id_seed),
         mode_(format.starts_in_reasoning ? Mode::reasoning : Mode::start) {}
 
@@ -170,7 +53,7 @@ class AnswerParser final : public ChatParser {
  private:
   enum class Mode {
     start,      // nothing but blanks so far: reasoning or a call may open the answer
-    reasoning,  // inside <think>
+    reasoning,  // inside its marks
     content,
     call,     // inside a call's JSON, or before its brace
     between,  // after a call: another, or its closing marker, may follow
@@ -221,20 +104,20 @@ class AnswerParser final : public ChatParser {
     if (blanks == pending_.size()) return false;
     const std::string_view rest = std::string_view(pending_).substr(blanks);
     if (format_.reasoning && !reasoned_) {
-      if (rest.starts_with(kThink)) {
-        consume(blanks + kThink.size());
+      if (rest.starts_with(marks_.open)) {
+        consume(blanks + marks_.open.size());
         mode_ = Mode::reasoning;
         return true;
       }
-      if (may_become(blanks, kThink)) return false;
+      if (may_become(blanks, marks_.open)) return false;
     }
-    if (format_.tool_calls == ToolCallFormat::llama3 && rest[0] == '{') {
+    if (syntax_.opens_with_brace && rest[0] == '{') {
       raw_ = pending_.substr(0, blanks);
       consume(blanks);
       open_call();
       return true;
     }
-    if (reasoned_) consume(blanks);  // the blank lines after </think>
+    if (reasoned_) consume(blanks);  // the blank lines after the reasoning
     mode_ = Mode::content;
     return true;
   }
@@ -246,48 +129,48 @@ class AnswerParser final : public ChatParser {
       if (pending_.empty()) return false;
       reasoned_ = true;
     }
-    const size_t end = pending_.find(kThinkEnd);
+    const size_t end = pending_.find(marks_.close);
     if (end == std::string::npos) {
-      const size_t held = ended_ ? 0 : partial_suffix(pending_, kThinkEnd);
+      const size_t held = ended_ ? 0 : partial_suffix(pending_, marks_.close);
       const std::string_view ready(pending_.data(), pending_.size() - held);
-      const size_t said = ready.find_last_not_of(kBlanks) + 1;  // blanks may precede </think>
+      const size_t said =
+          ready.find_last_not_of(kBlanks) + 1;  // blanks may precede the closing mark
       emit(ChatEvent::Kind::reasoning, ready.substr(0, said));
       consume(said);
       return false;
     }
     const size_t said = std::string_view(pending_).substr(0, end).find_last_not_of(kBlanks) + 1;
     emit(ChatEvent::Kind::reasoning, std::string_view(pending_).substr(0, said));
-    consume(end + kThinkEnd.size());
+    consume(end + marks_.close.size());
     mode_ = Mode::start;
     return true;
   }
 
   bool content() {
-    if (marker_.empty()) {
+    if (syntax_.marker.empty()) {
       emit(ChatEvent::Kind::content, pending_);
       pending_.clear();
       return false;
     }
-    const size_t at = pending_.find(marker_);
+    const size_t at = pending_.find(syntax_.marker);
     if (at == std::string::npos) {
-      const size_t held = ended_ ? 0 : partial_suffix(pending_, marker_);
+      const size_t held = ended_ ? 0 : partial_suffix(pending_, syntax_.marker);
       const size_t ready = pending_.size() - held;
       emit(ChatEvent::Kind::content, std::string_view(pending_).substr(0, ready));
       consume(ready);
       return false;
     }
     emit(ChatEvent::Kind::content, std::string_view(pending_).substr(0, at));
-    consume(at + marker_.size());
-    raw_ = marker_;
+    consume(at + syntax_.marker.size());
+    raw_ = syntax_.marker;
     in_array_ = false;
     open_call();
     return true;
   }
 
   void open_call() {
-    reader_ = CallReader();
+    reader_.reset();
     called_ = false;
-    reading_ = false;
     mode_ = Mode::call;
   }
 
@@ -296,14 +179,13 @@ class AnswerParser final : public ChatParser {
       const char c = pending_[i];
       if (called_) raw_.clear();  // what came before is out already
       raw_ += c;
-      if (!reading_) {
-        const bool opens_array =
-            c == '[' && !in_array_ && format_.tool_calls == ToolCallFormat::mistral;
+      if (reader_ == nullptr) {
+        const bool opens_array = c == '[' && !in_array_ && syntax_.allows_array;
         in_array_ = in_array_ || opens_array;
         if (opens_array || is_blank(c)) continue;
-        reading_ = true;
+        reader_ = make_call_reader(syntax_, c);
       }
-      const auto status = reader_.feed(c);
+      const auto status = reader_->feed(c);
       if (status == JsonScanner::Status::more) {
         begin_call_when_known();
         continue;
@@ -321,7 +203,7 @@ class AnswerParser final : public ChatParser {
   }
 
   void begin_call_when_known() {
-    if (!called_ && !reader_.name().empty() && reader_.has_arguments()) begin_call();
+    if (!called_ && !reader_->name().empty() && reader_->has_arguments()) begin_call();
   }
 
   void begin_call() {
@@ -329,32 +211,23 @@ class AnswerParser final : public ChatParser {
     ChatEvent& event = events_.emplace_back();
     event.kind = ChatEvent::Kind::tool_call;
     event.index = num_calls_;
-    event.id = reader_.id().empty() ? make_id() : reader_.id();
-    event.name = reader_.name();
+    event.id = reader_->id().empty() ? make_call_id(id_seed_, num_calls_) : reader_->id();
+    event.name = reader_->name();
     ++num_calls_;
   }
 
-  /// Nine letters and digits, as the strictest templates want them.
-  std::string make_id() const {
-    constexpr std::string_view kAlphabet =
-        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    uint64_t bits = mix64(id_seed_ + static_cast<uint64_t>(num_calls_));
-    std::string id;
-    for (int i = 0; i < 9; ++i, bits /= kAlphabet.size()) id += kAlphabet[bits % kAlphabet.size()];
-    return id;
-  }
-
   void flush_arguments() {
-    if (called_) emit(ChatEvent::Kind::tool_arguments, reader_.take_arguments());
+    if (called_ && reader_ != nullptr)
+      emit(ChatEvent::Kind::tool_arguments, reader_->take_arguments());
   }
 
   /// The object is complete; false if it is no call.
   bool finish_call() {
-    if (reader_.name().empty()) return false;
+    if (reader_->name().empty()) return false;
     const bool needs_arguments = format_.tool_calls == ToolCallFormat::llama3;
-    if (!reader_.has_arguments() && needs_arguments) return false;
+    if (!reader_->has_arguments() && needs_arguments) return false;
     if (!called_) begin_call();
-    if (!reader_.has_arguments()) emit(ChatEvent::Kind::tool_arguments, "{}");
+    if (!reader_->has_arguments()) emit(ChatEvent::Kind::tool_arguments, "{}");
     flush_arguments();
     called_ = false;
     return true;
@@ -375,52 +248,42 @@ class AnswerParser final : public ChatParser {
     const size_t blanks = std::min(pending_.find_first_not_of(kBlanks), pending_.size());
     consume(blanks);
     if (pending_.empty()) return false;
-    const char c = pending_[0];
-    switch (format_.tool_calls) {
-      case ToolCallFormat::hermes: {
-        constexpr std::string_view kEnd = "</tool_call>";
-        if (may_become(0, kEnd) || may_become(0, marker_)) return false;
-        if (pending_.starts_with(kEnd)) {
-          consume(kEnd.size());
-          return true;
-        }
-        break;
+    bool may = false;
+    for (const std::string_view opener : syntax_.reopens) {
+      if (pending_.starts_with(opener)) {
+        consume(opener.size());
+        open_call();
+        return true;
       }
-      case ToolCallFormat::mistral:
-        if (c == ',' || c == ']') {
-          consume(1);
-          if (c == ',') open_call();
-          return true;
-        }
-        break;
-      case ToolCallFormat::llama3:
-        if (c == ';' || c == ',' || c == '{') {
-          if (c == '{') {
-            open_call();
-          } else {
-            consume(1);
-          }
-          return true;
-        }
-        break;
-      case ToolCallFormat::none:
-        break;
+      may = may || may_become(0, opener);
+    }
+    for (const std::string_view filler : syntax_.fillers) {
+      if (pending_.starts_with(filler)) {
+        consume(filler.size());
+        return true;
+      }
+      may = may || may_become(0, filler);
+    }
+    if (may) return false;
+    if (syntax_.opens_with_brace && pending_[0] == '{') {
+      open_call();
+      return true;
     }
     mode_ = Mode::content;
     return true;
   }
 
   const AnswerFormat format_;
-  const std::string_view marker_;
+  const CallSyntax& syntax_;
+  const ReasoningMarks& marks_;
   const uint64_t id_seed_;
   Mode mode_;
-  std::string pending_;  // text not yet decided upon
-  std::string raw_;      // text of the call so far, in case that it is none
-  CallReader reader_;
+  std::string pending_;                 // text not yet decided upon
+  std::string raw_;                     // text of the call so far, in case that it is none
+  std::unique_ptr<CallReader> reader_;  // null: before the call's first character
   std::vector<ChatEvent> events_;
   int32_t num_calls_ = 0;
   bool called_ = false;    // the call being read has been announced
-  bool reading_ = false;   // inside its braces
   bool in_array_ = false;  // of mistral's calls
   bool reasoned_ = false;
   bool ended_ = false;
@@ -428,26 +291,8 @@ class AnswerParser final : public ChatParser {
 
 }  // namespace
 
-AnswerFormat detect_answer_format(std::string_view source) {
-  AnswerFormat format{.tool_calls = ToolCallFormat::none, .reasoning = has(source, kThink)};
-  // Templates that teach <function=name> inside <tool_call> use another language there.
-  if (has(source, "<tool_call>") && !has(source, "<function=") && !has(source, "<arg_key>")) {
-    format.tool_calls = ToolCallFormat::hermes;
-  } else if (has(source, "[TOOL_CALLS]")) {
-    format.tool_calls = ToolCallFormat::mistral;
-  } else if (has(source, "<|python_tag|>") ||
-             (has(source, "<|start_header_id|>") && has(source, "\"parameters\""))) {
-    format.tool_calls = ToolCallFormat::llama3;
-  }
-  return format;
-}
-
-bool ends_in_reasoning(std::string_view prompt) {
-  const size_t last = prompt.find_last_not_of(kBlanks);
-  return last != std::string_view::npos && prompt.substr(0, last + 1).ends_with(kThink);
-}
-
 std::unique_ptr<ChatParser> make_answer_parser(const AnswerFormat& format, uint64_t id_seed) {
+  if (format.tool_calls == ToolCallFormat::harmony) return make_harmony_parser(id_seed);
   return std::make_unique<AnswerParser>(format, id_seed);
 }
 

@@ -12,22 +12,45 @@ namespace hasten::text {
 
 /// How a model writes a call.
 enum class ToolCallFormat {
-  none,     // it does not: everything is content
-  hermes,   // <tool_call>{"name": …, "arguments": {…}}</tool_call>: Hermes, Qwen, hasten-tiny
-  llama3,   // the whole answer is {"name": …, "parameters": {…}}, perhaps after <|python_tag|>
-  mistral,  // [TOOL_CALLS][{"name": …, "arguments": {…}}, …]
+  none,      // it does not: everything is content
+  hermes,    // <tool_call>{"name": …, "arguments": {…}}</tool_call>: Hermes, Qwen, hasten-tiny
+  llama3,    // the whole answer is {"name": …, "parameters": {…}}, perhaps after <|python_tag|>
+  mistral,   // [TOOL_CALLS][{"name": …, "arguments": {…}}, …], or [TOOL_CALLS]name[ARGS]{…}
+  function,  // <function=name>{…}</function>: Functionary, Llama 3.1 with custom tools
+  qwen_tags,  // <tool_call><function=name><parameter=key>…: Qwen3-Coder, Nemotron 3, Step 3.5
+  glm,        // <tool_call>name<arg_key>key</arg_key><arg_value>…: GLM 4.5 and later
+  deepseek,   // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>…: DeepSeek R1, V3, V3.1
+  dsml,       // <｜DSML｜invoke name="…">: DeepSeek V3.2 and V4
+  kimi,       // <|tool_calls_section_begin|><|tool_call_begin|>functions.name:0…: Kimi K2
+  minimax,    // <minimax:tool_call><invoke name="…"><parameter name="…">…: MiniMax M2
+  gemma,      // <|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>: Gemma 4
+  granite,    // <|tool_call|>[{"name": …, "arguments": {…}}]: Granite 3, Phi-4-mini
+  nemotron,   // <TOOLCALL>[{"name": …, "arguments": {…}}]</TOOLCALL>: Nemotron Nano 2
+  cohere,     // <|START_ACTION|>[{"tool_name": …, "parameters": {…}}]<|END_ACTION|>
+  command_r,  // Action: ```json[{"tool_name": …, "parameters": {…}}]```: Command R and R+
+  harmony,    // <|channel|>commentary to=functions.name<|message|>{…}<|call|>: gpt-oss
+};
+
+/// What stands around reasoning.
+enum class ReasoningFormat {
+  think,    // <think>…</think>
+  mistral,  // [THINK]…[/THINK]
+  cohere,   // <|START_THINKING|>…<|END_THINKING|>
+  gemma,    // <|channel>thought…<channel|>
+  seed,     // <seed:think>…</seed:think>
 };
 
 struct AnswerFormat {
   ToolCallFormat tool_calls = ToolCallFormat::none;
-  bool reasoning = false;            // <think>…</think> is reasoning, not content
-  bool starts_in_reasoning = false;  // the prompt already ends with <think>
+  bool reasoning = false;  // what stands in its marks is reasoning, not content
+  ReasoningFormat reasoning_format = ReasoningFormat::think;
+  bool starts_in_reasoning = false;  // the prompt already ends with the opening mark
 };
 
 /// The format that a template's source teaches its model.
 AnswerFormat detect_answer_format(std::string_view template_source);
 
-/// Whether a prompt ends inside an open <think>.
+/// Whether a prompt ends with the opening mark of reasoning.
 bool ends_in_reasoning(std::string_view prompt);
 
 /// A parser for one answer. Content and reasoning stream without delay, except for what may be the

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "hasten_test/paths.h"
 #include "text/json_scanner.h"
 
 namespace hasten::text {
@@ -29,7 +30,8 @@ std::string described(const std::vector<ChatEvent>& events) {
         result += "(" + event.text + ")";
         break;
       case ChatEvent::Kind::tool_call:
-        EXPECT_EQ(event.id.size(), 9U) << event.id;
+        EXPECT_TRUE(event.id.size() == 9 || event.id.find(event.name) != std::string::npos)
+            << event.id;
         result += "{" + std::to_string(event.index) + " " + event.name + "}";
         break;
       case ChatEvent::Kind::tool_arguments:
@@ -125,6 +127,151 @@ TEST(AnswerParser, Mistral) {
   expect_parsed(kMistral, "[TOOLS] are fine", "[TOOLS] are fine");
 }
 
+AnswerFormat calls(ToolCallFormat format) { return {.tool_calls = format}; }
+
+TEST(AnswerParser, MistralNamesBeforeArguments) {
+  expect_parsed(kMistral, "[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]abcdefghi[ARGS]{}",
+                "{0 f}[0 {\"a\": 1}]{1 g}[1 {}]");
+  expect_parsed(kMistral, "Hi [TOOL_CALLS]f g h[ARGS]{}", "Hi [TOOL_CALLS]f g h[ARGS]{}");
+}
+
+TEST(AnswerParser, FunctionTags) {
+  const AnswerFormat format = calls(ToolCallFormat::function);
+  expect_parsed(format,
+                "<function=f>{\"a\": \"</function>\"}</function>\n<function=g>{}</function>",
+                "{0 f}[0 {\"a\": \"</function>\"}]{1 g}[1 {}]");
+  expect_parsed(format, "<function=f>no", "<function=f>no");
+}
+
+TEST(AnswerParser, QwenTags) {
+  const AnswerFormat format = calls(ToolCallFormat::qwen_tags);
+  expect_parsed(format,
+                "Yes.\n<tool_call>\n<function=f>\n<parameter=city>\nSão \"Paulo\"\n</parameter>\n"
+                "<parameter=n>\n3\n</parameter>\n<parameter=o>\n{\"a\": [1, 2]}\n</parameter>\n"
+                "<parameter=code>\nif x < 1:\n  y\n\n</parameter>\n</function>\n</tool_call>\n"
+                "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+                "Yes.\n{0 f}[0 {\"city\": \"São \\\"Paulo\\\"\", \"n\": 3, \"o\": {\"a\": [1, 2]}, "
+                "\"code\": \"if x < 1:\\n  y\\n\"}]{1 now}[1 {}]");
+  for (const char* text : {"<tool_call>\n{\"name\": \"f\"", "<tool_call>\n<function=f g>\n",
+                           "<tool_call>\n<function=f>\n<param"})
+    expect_parsed(format, text, text);
+}
+
+TEST(AnswerParser, Glm) {
+  const AnswerFormat format = calls(ToolCallFormat::glm);
+  expect_parsed(format,
+                "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x, y</arg_value>\n"
+                "<arg_key>b</arg_key><arg_value>[1, \"z\"]</arg_value>\n</tool_call>\n"
+                "<tool_call>now</tool_call>",
+                "{0 f}[0 {\"a\": \"x, y\", \"b\": [1, \"z\"]}]{1 now}[1 {}]");
+}
+
+TEST(AnswerParser, Deepseek) {
+  const AnswerFormat format = calls(ToolCallFormat::deepseek);
+  expect_parsed(format,
+                "Ok<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+                "{\"a\": {\"b\": 1}}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function"
+                "<｜tool▁sep｜>g\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+                "Ok{0 f}[0 {\"a\": {\"b\": 1}}]{1 g}[1 {}]");
+  expect_parsed(format,
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}"
+                "<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+                "<｜tool▁calls▁end｜>",
+                "{0 f}[0 {\"a\": 1}]{1 g}[1 {}]");
+}
+
+TEST(AnswerParser, Dsml) {
+  const AnswerFormat format = calls(ToolCallFormat::dsml);
+  for (const std::string section : {"tool_calls", "function_calls"}) {
+    expect_parsed(
+        format,
+        "\n\n<｜DSML｜" + section +
+            ">\n<｜DSML｜invoke name=\"f\">\n"
+            "<｜DSML｜parameter name=\"a\" string=\"true\">3</｜DSML｜parameter>\n"
+            "<｜DSML｜parameter name=\"b\" string=\"false\">3</｜DSML｜parameter>\n"
+            "</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n</｜DSML｜invoke>\n</｜DSML｜" +
+            section + ">",
+        "\n\n{0 f}[0 {\"a\": \"3\", \"b\": 3}]{1 g}[1 {}]");
+  }
+}
+
+TEST(AnswerParser, Kimi) {
+  const AnswerFormat format = calls(ToolCallFormat::kimi);
+  const std::string text =
+      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+      "{\"a\": 1}<|tool_call_end|><|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}"
+      "<|tool_call_end|><|tool_calls_section_end|>";
+  expect_parsed(format, text, "{0 f}[0 {\"a\": 1}]{1 g}[1 {}]");
+  const auto events = make_answer_parser(format, 1)->push(text);
+  EXPECT_EQ(events.at(0).id, "functions.f:0");
+}
+
+TEST(AnswerParser, Minimax) {
+  expect_parsed(
+      calls(ToolCallFormat::minimax),
+      "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">x</parameter>\n"
+      "<parameter name=\"b\">true</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n"
+      "</minimax:tool_call>",
+      "{0 f}[0 {\"a\": \"x\", \"b\": true}]{1 g}[1 {}]");
+}
+
+TEST(AnswerParser, Gemma) {
+  const AnswerFormat format = calls(ToolCallFormat::gemma);
+  expect_parsed(
+      format,
+      "<|tool_call>call:f{city:<|\"|>Pa\"}ris<|\"|>,n:1.5,l:[true,<|\"|>x<|\"|>],o:{<|\"|>k"
+      "<|\"|>:null}}<tool_call|><|tool_call>call:g{}<tool_call|>",
+      "{0 f}[0 {\"city\":\"Pa\\\"}ris\",\"n\":1.5,\"l\":[true,\"x\"],\"o\":{\"k\":null}}]"
+      "{1 g}[1 {}]");
+  expect_parsed(format, "<|tool_call>f{}", "<|tool_call>f{}");
+}
+
+TEST(AnswerParser, ListsBehindOtherMarks) {
+  expect_parsed(calls(ToolCallFormat::granite),
+                "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\"}]"
+                "<|/tool_call|>",
+                "{0 f}[0 {\"a\": 1}]{1 g}[1 {}]");
+  expect_parsed(calls(ToolCallFormat::nemotron),
+                "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}]</TOOLCALL>", "{0 f}[0 {}]");
+  expect_parsed(calls(ToolCallFormat::cohere),
+                "<|START_ACTION|>[\n  {\"tool_call_id\": \"0f\", \"tool_name\": \"f\", "
+                "\"parameters\": {\"a\": 1}},\n  {\"tool_name\": \"g\", \"parameters\": {}}\n]"
+                "<|END_ACTION|>",
+                "{0 f}[0 {\"a\": 1}]{1 g}[1 {}]");
+  expect_parsed(calls(ToolCallFormat::command_r),
+                "Action: ```json\n[\n {\"tool_name\": \"f\", \"parameters\": {\"a\": 1}}\n]```",
+                "{0 f}[0 {\"a\": 1}]");
+}
+
+TEST(AnswerParser, Harmony) {
+  const AnswerFormat format = calls(ToolCallFormat::harmony);
+  expect_parsed(
+      format,
+      "<|channel|>analysis<|message|>I think.<|end|><|start|>assistant<|channel|>commentary"
+      " to=functions.f <|constrain|>json<|message|>{\"a\": \"<|x|>\"}<|call|>",
+      "(I think.){0 f}[0 {\"a\": \"<|x|>\"}]");
+  expect_parsed(
+      format,
+      "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>"
+      "Hello <b>you<|return|>",
+      "(Hm)Hello <b>you");
+  expect_parsed(format, " to=functions.now<|channel|>commentary json<|message|><|call|>",
+                "{0 now}[0 {}]");
+  expect_parsed(format, "Plain <text", "Plain <text");
+  expect_parsed(format, "<|channel|>final<|message|>cut <|en", "cut <|en");
+}
+
+TEST(AnswerParser, OtherMarksOfReasoning) {
+  const auto reasoning = [](ReasoningFormat marks) {
+    return AnswerFormat{.reasoning = true, .reasoning_format = marks};
+  };
+  expect_parsed(reasoning(ReasoningFormat::mistral), "[THINK]a[/THINK]b", "(a)b");
+  expect_parsed(reasoning(ReasoningFormat::cohere), "<|START_THINKING|>a<|END_THINKING|>b", "(a)b");
+  expect_parsed(reasoning(ReasoningFormat::gemma), "<|channel>thought\na\n<channel|>b", "(a)b");
+  expect_parsed(reasoning(ReasoningFormat::seed), "<seed:think>a</seed:think>b", "(a)b");
+  EXPECT_TRUE(ends_in_reasoning("<|im_start|>assistant\n[THINK]"));
+}
+
 TEST(AnswerParser, Reasoning) {
   expect_parsed(kHermes, "<think>\nFirst.\n\nThen.\n</think>\n\nAnswer.",
                 "(First.\n\nThen.)Answer.");
@@ -159,9 +306,42 @@ TEST(AnswerFormat, IsFoundInTheTemplate) {
   EXPECT_EQ(detect_answer_format("… <tool_call> …").tool_calls, ToolCallFormat::hermes);
   EXPECT_EQ(detect_answer_format("[TOOL_CALLS]").tool_calls, ToolCallFormat::mistral);
   EXPECT_EQ(detect_answer_format("<|python_tag|>").tool_calls, ToolCallFormat::llama3);
-  EXPECT_EQ(detect_answer_format("<tool_call><function=x>").tool_calls, ToolCallFormat::none);
+  EXPECT_EQ(detect_answer_format("<tool_call><function=x>").tool_calls, ToolCallFormat::qwen_tags);
   EXPECT_EQ(detect_answer_format("plain").tool_calls, ToolCallFormat::none);
   EXPECT_TRUE(detect_answer_format("<think>").reasoning);
+}
+
+TEST(AnswerFormat, OfPublishedTemplates) {
+  HASTEN_NEED_SHARED("data/chat_templates/jinja");
+  const auto folder = testing::shared_dir() / "data/chat_templates/jinja";
+  const std::pair<const char*, ToolCallFormat> expected[] = {
+      {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", ToolCallFormat::cohere},
+      {"GLM-4.7-Flash", ToolCallFormat::glm},
+      {"Kimi-K2-Thinking", ToolCallFormat::kimi},
+      {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", ToolCallFormat::qwen_tags},
+      {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", ToolCallFormat::hermes},
+      {"Qwen-Qwen2.5-7B-Instruct", ToolCallFormat::hermes},
+      {"Qwen3-Coder", ToolCallFormat::qwen_tags},
+      {"Reka-Edge", ToolCallFormat::hermes},
+      {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", ToolCallFormat::deepseek},
+      {"deepseek-ai-DeepSeek-V3.1", ToolCallFormat::deepseek},
+      {"deepseek-ai-DeepSeek-V4", ToolCallFormat::dsml},
+      {"google-gemma-2-2b-it", ToolCallFormat::none},
+      {"google-gemma-4-31B-it", ToolCallFormat::gemma},
+      {"llama-cpp-deepseek-r1", ToolCallFormat::deepseek},
+      {"meetkai-functionary-medium-v3.1", ToolCallFormat::function},
+      {"meta-llama-Llama-3.1-8B-Instruct", ToolCallFormat::llama3},
+      {"meta-llama-Llama-3.3-70B-Instruct", ToolCallFormat::llama3},
+      {"mistralai-Ministral-3-14B-Reasoning-2512", ToolCallFormat::mistral},
+      {"moonshotai-Kimi-K2", ToolCallFormat::kimi},
+      {"stepfun-ai-Step-3.5-Flash", ToolCallFormat::qwen_tags},
+      {"unsloth-mistral-Devstral-Small-2507", ToolCallFormat::mistral},
+  };
+  for (const auto& [name, format] : expected) {
+    const std::string source = testing::read_file(folder / (std::string(name) + ".jinja"));
+    EXPECT_EQ(static_cast<int>(detect_answer_format(source).tool_calls), static_cast<int>(format))
+        << name;
+  }
 }
 
 /// "done", "broken" or "more" after the whole text.

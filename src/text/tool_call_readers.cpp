@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forms of calls: JSON, a name before JSON, tags, Gemma's.
+#include "text/tool_call_readers.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace hasten::text {
+namespace {
+
+using Status = JsonScanner::Status;
+
+constexpr std::string_view kBlanks = " \t\r\n";
+// Longer than any function's name with the marks around it: what goes on is no call.
+constexpr size_t kMaxHead = 512;
+
+bool is_blank(char c) { return kBlanks.find(c) != std::string_view::npos; }
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+bool is_function_name(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.' || c == '/' || c == ':' || c == '$';
+  };
+  return !name.empty() && std::all_of(name.begin(), name.end(), allowed);
+}
+
+/// The string that a JSON string literal stands for; empty if it is none.
+std::string unquoted(const std::string& literal) {
+  try {
+    const json::Value value = json::parse(literal, "name");
+    return value.is_string() ? std::string(value.get_string()) : std::string();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// Whether the text is JSON of something else than a string.
+bool is_other_json(std::string_view text) {
+  JsonScanner scanner;
+  if (text.empty() || text[0] == '"') return false;
+  // A list of one element, since the scanner reads what has brackets.
+  Status status = scanner.feed('[');
+  for (const char c : text) {
+    if (status != Status::more || (scanner.depth() == 1 && !scanner.in_string() && c == ','))
+      return false;
+    status = scanner.feed(c);
+  }
+  return status == Status::more && scanner.depth() == 1 && scanner.feed(']') == Status::done;
+}
+
+class JsonCallReader final : public CallReader {
+ public:
+  Status feed(char c) override {
+    const bool in_string = scanner_.in_string();
+    const size_t depth = scanner_.depth();
+    if (depth == 0 && c != '{') return Status::broken;
+    const auto status = scanner_.feed(c);
+    if (status == Status::broken) return status;
+    if (depth != 1 || in_string) {
+      if (depth > 0) take(c);
+    } else if (c == ':') {
+      in_value_ = true;
+      value_.clear();
+    } else if (c == ',' || c == '}') {
+      end_value();
+    } else {
+      take(c);
+    }
+    return status;
+  }
+
+ private:
+  bool is_arguments() const { return key_ == "\"arguments\"" || key_ == "\"parameters\""; }
+
+  void take(char c) {
+    if (!in_value_) {
+      if (!is_blank(c) || scanner_.in_string()) key_ += c;
+      return;
+    }
+    if (value_.empty() && is_blank(c)) return;
+    // Arguments stream; arguments that are a string of JSON wait until they can be unquoted.
+    const bool streams = is_arguments() && (value_.empty() ? c != '"' : value_[0] != '"');
+    value_ += c;
+    if (!streams) return;
+    has_arguments_ = true;
+    if (is_blank(c) && !scanner_.in_string()) {
+      blanks_ += c;
+    } else {
+      arguments_ += std::exchange(blanks_, {}) + c;
+    }
+  }
+
+  void end_value() {
+    const std::string value(trimmed(value_));
+    if (key_ == "\"name\"" || key_ == "\"tool_name\"") name_ = unquoted(value);
+    if (key_ == "\"id\"" || key_ == "\"tool_call_id\"") id_ = unquoted(value);
+    if (is_arguments() && value.starts_with('"')) {
+      arguments_ += unquoted(value);
+      has_arguments_ = true;
+    }
+    key_.clear();
+    value_.clear();
+    blanks_.clear();
+    in_value_ = false;
+  }
+
+  JsonScanner scanner_;
+  std::string key_;     // with its quotes
+  std::string value_;   // of the member being read
+  std::string blanks_;  // after the last character of the arguments, which may have ended
+  bool in_value_ = false;
+};
+
+class NamedCallReader final : public CallReader {
+ public:
+  NamedCallReader(std::span<const std::string_view> noise, bool name_is_last)
+      : noise_(noise), name_is_last_(name_is_last) {}
+
+  Status feed(char c) override {
+    if (!has_arguments_) {
+      if (c != '{') {
+        head_ += c;
+        return head_.size() > kMaxHead ? Status::broken : Status::more;
+      }
+      if (!read_head()) return Status::broken;
+      has_arguments_ = true;
+    }
+    const auto status = scanner_.feed(c);
+    if (status != Status::broken) arguments_ += c;
+    return status;
+  }
+
+ private:
+  bool read_head() {
+    for (const std::string_view noise : noise_) {
+      for (size_t at = 0; (at = head_.find(noise, at)) != std::string::npos;)
+        head_.replace(at, noise.size(), " ");
+    }
+    std::vector<std::string> words;
+    for (std::string_view rest = trimmed(head_); !rest.empty(); rest = trimmed(rest)) {
+      const size_t end = std::min(rest.find_first_of(kBlanks), rest.size());
+      words.emplace_back(rest.substr(0, end));
+      rest.remove_prefix(end);
+    }
+    if (words.empty() || words.size() > 2) return false;
+    name_ = name_is_last_ ? words.back() : words.front();
+    if (words.size() == 2 && !name_is_last_) id_ = words.back();
+    // functions.name:0 is an id that holds the name.
+    constexpr std::string_view kPrefix = "functions.";
+    const size_t colon = name_.rfind(':');
+    const bool numbered = colon != std::string::npos && colon + 1 < name_.size() &&
+                          name_.find_first_not_of("0123456789", colon + 1) == std::string::npos;
+    if (numbered) id_ = std::exchange(name_, name_.substr(0, colon));
+    if (name_.starts_with(kPrefix)) name_.erase(0, kPrefix.size());
+    return is_function_name(name_);
+  }
+
+  const std::span<const std::string_view> noise_;
+  const bool name_is_last_;
+  JsonScanner scanner_;
+  std::string head_;
+};
+
+class TaggedCallReader final : public CallReader {
+ public:
+  explicit TaggedCallReader(const TagSyntax& syntax) : syntax_(syntax) {}
+
+  Status feed(char c) override {
+    text_ += c;
+    switch (part_) {
+      case Part::name_open:
+        if (!text_.ends_with(syntax_.name_open)) return bounded();
+        begin(Part::name);
+        return syntax_.name_open.empty() ? name_character(c) : Status::more;
+      case Part::name:
+        return name();
+      case Part::between:
+        return between();
+      case Part::key:
+        if (!text_.ends_with(syntax_.key_close)) return bounded();
+        key_ = trimmed(without_end(syntax_.key_close));
+        begin(syntax_.value_open.empty() ? Part::value : Part::value_open);
+        return Status::more;
+      case Part::value_open:
+        if (!text_.ends_with(syntax_.value_open)) return bounded();
+        begin(Part::value);
+        return Status::more;
+      case Part::value:
+        if (text_.ends_with(syntax_.value_close)) {
+          add_argument(without_end(syntax_.value_close));
+          begin(Part::between);
+        }
+        return Status::more;
+    }
+    return Status::broken;
+  }
+
+ private:
+  enum class Part { name_open, name, between, key, value_open, value };
+
+  void begin(Part part) {
+    part_ = part;
+    text_.clear();
+  }
+  Status bounded() const { return text_.size() > kMaxHead ? Status::broken : Status::more; }
+  std::string_view without_end(std::string_view end) const {
+    return std::string_view(text_).substr(0, text_.size() - end.size());
+  }
+
+  Status name_character(char c) {
+    text_ = c;
+    return name();
+  }
+
+  Status name() {
+    if (!syntax_.name_close.empty()) {
+      if (!text_.ends_with(syntax_.name_close)) return bounded();
+      return take_name(without_end(syntax_.name_close)) ? Status::more : Status::broken;
+    }
+    if (text_.ends_with(syntax_.key_open)) {
+      if (!take_name(without_end(syntax_.key_open))) return Status::broken;
+      begin(Part::key);
+      return Status::more;
+    }
+    if (!text_.ends_with(syntax_.call_end)) return bounded();
+    return take_name(without_end(syntax_.call_end)) ? finish() : Status::broken;
+  }
+
+  bool take_name(std::string_view text) {
+    name_ = trimmed(text);
+    begin(Part::between);
+    return is_function_name(name_);
+  }
+
+  Status between() {
+    if (text_.ends_with(syntax_.key_open)) {
+      begin(Part::key);
+      return Status::more;
+    }
+    return text_.ends_with(syntax_.call_end) ? finish() : bounded();
+  }
+
+  Status finish() {
+    arguments_ += has_arguments_ ? "}" : "{}";
+    has_arguments_ = true;
+    return Status::done;
+  }
+
+  void add_argument(std::string_view value) {
+    constexpr std::string_view kString = "\" string=\"true", kOther = "\" string=\"false";
+    const bool is_string = key_.ends_with(kString), is_other = key_.ends_with(kOther);
+    if (is_string) key_.resize(key_.size() - kString.size());
+    if (is_other) key_.resize(key_.size() - kOther.size());
+    if (!is_string) {  // one line break around a value belongs to the tags
+      if (value.starts_with('\n')) value.remove_prefix(1);
+      if (value.ends_with('\n')) value.remove_suffix(1);
+    }
+    arguments_ += has_arguments_ ? ", " : "{";
+    arguments_ += json::serialize(json::Value(key_)) + ": ";
+    const std::string_view other = trimmed(value);
+    const bool as_json =
+        !is_string && (is_other_json(other) || (is_other && is_json_string(other)));
+    arguments_ += as_json ? std::string(other) : json::serialize(json::Value(value));
+    has_arguments_ = true;
+  }
+
+  static bool is_json_string(std::string_view text) {
+    try {
+      return json::parse(text, "value").is_string();
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  const TagSyntax& syntax_;
+  Part part_ = Part::name_open;
+  std::string text_;  // of the part being read
+  std::string key_;
+};
+
+class GemmaCallReader final : public CallReader {
+ public:
+  Status feed(char c) override {
+    text_ += c;
+    if (depth_ == 0) {
+      if (c != '{') return text_.size() > kMaxHead ? Status::broken : Status::more;
+      constexpr std::string_view kCall = "call:";
+      const std::string_view head = trimmed(std::string_view(text_).substr(0, text_.size() - 1));
+      if (!head.starts_with(kCall)) return Status::broken;
+      name_ = trimmed(head.substr(kCall.size()));
+      if (!is_function_name(name_)) return Status::broken;
+      text_ = c;
+      depth_ = 1;
+      return Status::more;
+    }
+    if (text_.ends_with(kQuote)) {
+      in_string_ = !in_string_;
+    } else if (!in_string_ && (c == '{' || c == '[')) {
+      if (++depth_ > static_cast<int>(JsonScanner::kMaxDepth)) return Status::broken;
+    } else if (!in_string_ && (c == '}' || c == ']') && --depth_ == 0) {
+      return finish();
+    }
+    return Status::more;
+  }
+
+ private:
+  static constexpr std::string_view kQuote = "<|\"|>";
+
+  /// Turns the whole into JSON: strings get quotes, and so do bare words that are no literals.
+  Status finish() {
+    std::string out;
+    std::string_view rest = text_;
+    while (!rest.empty()) {
+      if (rest.starts_with(kQuote)) {
+        rest.remove_prefix(kQuote.size());
+        const size_t end = std::min(rest.find(kQuote), rest.size());
+        out += json::serialize(json::Value(rest.substr(0, end)));
+        rest.remove_prefix(std::min(end + kQuote.size(), rest.size()));
+        continue;
+      }
+      const size_t word_end = std::min(rest.find_first_of("{}[]:,<"), rest.size());
+      if (word_end == 0) {
+        out += rest[0];
+        rest.remove_prefix(1);
+        continue;
+      }
+      const std::string_view word = trimmed(rest.substr(0, word_end));
+      const bool is_key = word_end < rest.size() && rest[word_end] == ':';
+      if (!word.empty()) {
+        out +=
+            !is_key && is_other_json(word) ? std::string(word) : json::serialize(json::Value(word));
+      }
+      rest.remove_prefix(word_end);
+    }
+    JsonScanner scanner;
+    Status status = Status::more;
+    for (const char c : out) status = scanner.feed(c);
+    if (status != Status::done) return Status::broken;
+    arguments_ = out;
+    has_arguments_ = true;
+    return Status::done;
+  }
+
+  std::string text_;
+  int depth_ = 0;
+  bool in_string_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<CallReader> make_json_call_reader() { return std::make_unique<JsonCallReader>(); }
+
+std::unique_ptr<CallReader> make_named_call_reader(std::span<const std::string_view> noise,
+                                                   bool name_is_last) {
+  return std::make_unique<NamedCallReader>(noise, name_is_last);
+}
+
+std::unique_ptr<CallReader> make_tagged_call_reader(const TagSyntax& syntax) {
+  return std::make_unique<TaggedCallReader>(syntax);
+}
+
+std::unique_ptr<CallReader> make_gemma_call_reader() { return std::make_unique<GemmaCallReader>(); }
+
+}  // namespace hasten::text

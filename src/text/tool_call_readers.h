@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads one tool call character by character, in each of the forms that models write.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "text/json_scanner.h"
+
+namespace hasten::text {
+
+/// One call. The arguments are JSON text, handed out as they come.
+class CallReader {
+ public:
+  virtual ~CallReader() = default;
+  /// `done` with the call's last character; `broken` where this is no call.
+  virtual JsonScanner::Status feed(char c) = 0;
+
+  const std::string& name() const { return name_; }
+  const std::string& id() const { return id_; }
+  bool has_arguments() const { return has_arguments_; }
+  /// Text of the arguments that has come since the last call of this.
+  std::string take_arguments() { return std::exchange(arguments_, {}); }
+
+ protected:
+  std::string name_;
+  std::string id_;
+  std::string arguments_;
+  bool has_arguments_ = false;
+};
+
+/// The marks of a call whose arguments stand one by one in tags.
+struct TagSyntax {
+  std::string_view name_open;   // what comes before is skipped
+  std::string_view name_close;  // empty: the name ends where a key or the call's end begins
+  std::string_view key_open;
+  std::string_view key_close;
+  std::string_view value_open;  // empty: the value begins behind the key
+  std::string_view value_close;
+  std::string_view call_end;
+};
+
+/// {"name": …, "arguments": {…}}, with the other names that models have for both.
+std::unique_ptr<CallReader> make_json_call_reader();
+/// A head with the name, then the arguments' object. `noise` stands around the name in the head;
+/// of several words in it the name is the first or the last, and the id the other.
+std::unique_ptr<CallReader> make_named_call_reader(std::span<const std::string_view> noise,
+                                                   bool name_is_last);
+/// A value is a string unless it is JSON of another type; string="true" or "false" behind the key
+/// says which. `syntax` must outlive the reader.
+std::unique_ptr<CallReader> make_tagged_call_reader(const TagSyntax& syntax);
+/// call:name{key:<|"|>text<|"|>,other:[1,true]}, as Gemma 4 writes it.
+std::unique_ptr<CallReader> make_gemma_call_reader();
+
+}  // namespace hasten::text

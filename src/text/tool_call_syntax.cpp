@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of formats, and how a template's source gives its own away. The forms are those that
+// the published templates print for earlier turns.
+#include "text/tool_call_syntax.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/hash.h"
+
+namespace hasten::text {
+namespace {
+
+using Words = std::span<const std::string_view>;
+
+template <size_t N>
+using List = std::array<std::string_view, N>;
+
+constexpr List<1> kHermesOpen = {"<tool_call>"}, kHermesEnd = {"</tool_call>"};
+constexpr List<1> kComma = {","};
+constexpr List<2> kMistralOpen = {"[TOOL_CALLS]", ","};
+constexpr List<1> kMistralEnd = {"]"};
+constexpr List<2> kMistralNoise = {"[CALL_ID]", "[ARGS]"};
+constexpr List<2> kLlamaEnd = {";", ","};
+constexpr List<2> kFunctionNoise = {">", "<function="};
+constexpr List<1> kFunctionOpen = {"<function="}, kFunctionEnd = {"</function>"};
+constexpr List<1> kDeepseekOpen = {"<｜tool▁call▁begin｜>"};
+constexpr List<3> kDeepseekEnd = {"```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"};
+constexpr List<3> kDeepseekNoise = {"<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "```json"};
+constexpr List<1> kKimiOpen = {"<|tool_call_begin|>"};
+constexpr List<2> kKimiEnd = {"<|tool_call_end|>", "<|tool_calls_section_end|>"};
+constexpr List<2> kKimiNoise = {"<|tool_call_begin|>", "<|tool_call_argument_begin|>"};
+constexpr List<2> kGraniteEnd = {"]", "<|/tool_call|>"};
+constexpr List<2> kNemotronEnd = {"]", "</TOOLCALL>"};
+constexpr List<2> kCohereEnd = {"]", "<|END_ACTION|>"};
+constexpr List<2> kCommandREnd = {"]", "```"};
+constexpr List<2> kDsmlOpen = {"<｜DSML｜invoke", "<｜DSML｜tool_calls>"};
+constexpr List<2> kDsmlEnd = {"</｜DSML｜tool_calls>", "</｜DSML｜function_calls>"};
+constexpr List<2> kMinimaxOpen = {"<minimax:tool_call>", "<invoke"};
+constexpr List<1> kMinimaxEnd = {"</minimax:tool_call>"};
+constexpr List<1> kGemmaOpen = {"<|tool_call>"}, kGemmaEnd = {"<tool_call|>"};
+
+constexpr TagSyntax kFunctionTags = {"<function=",   ">",          "<parameter=", ">", "",
+                                     "</parameter>", "</function>"};
+constexpr TagSyntax kGlmTags = {
+    "", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>"};
+constexpr TagSyntax kDsmlTags = {
+    "name=\"",          "\">", "<｜DSML｜parameter name=\"", "\">", "", "</｜DSML｜parameter>",
+    "</｜DSML｜invoke>"};
+constexpr TagSyntax kMinimaxTags = {"name=\"", "\">",          "<parameter name=\"", "\">",
+                                    "",        "</parameter>", "</invoke>"};
+
+constexpr CallSyntax kNone = {};
+constexpr CallSyntax kHermes = {"<tool_call>", kHermesOpen, kHermesEnd};
+constexpr CallSyntax kLlama3 = {
+    .marker = "<|python_tag|>", .reopens = {}, .fillers = kLlamaEnd, .opens_with_brace = true};
+constexpr CallSyntax kMistral = {.marker = "[TOOL_CALLS]",
+                                 .reopens = kMistralOpen,
+                                 .fillers = kMistralEnd,
+                                 .allows_array = true,
+                                 .noise = kMistralNoise};
+constexpr CallSyntax kFunction = {.marker = "<function=",
+                                  .reopens = kFunctionOpen,
+                                  .fillers = kFunctionEnd,
+                                  .is_json = false,
+                                  .noise = kFunctionNoise};
+constexpr CallSyntax kDeepseek = {.marker = "<｜tool▁calls▁begin｜>",
+                                  .reopens = kDeepseekOpen,
+                                  .fillers = kDeepseekEnd,
+                                  .is_json = false,
+                                  .noise = kDeepseekNoise,
+                                  .name_is_last = true};
+constexpr CallSyntax kKimi = {.marker = "<|tool_calls_section_begin|>",
+                              .reopens = kKimiOpen,
+                              .fillers = kKimiEnd,
+                              .is_json = false,
+                              .noise = kKimiNoise};
+constexpr CallSyntax kGranite = {
+    .marker = "<|tool_call|>", .reopens = kComma, .fillers = kGraniteEnd, .allows_array = true};
+constexpr CallSyntax kNemotron = {
+    .marker = "<TOOLCALL>", .reopens = kComma, .fillers = kNemotronEnd, .allows_array = true};
+constexpr CallSyntax kCohere = {
+    .marker = "<|START_ACTION|>", .reopens = kComma, .fillers = kCohereEnd, .allows_array = true};
+constexpr CallSyntax kCommandR = {
+    .marker = "Action: ```json", .reopens = kComma, .fillers = kCommandREnd, .allows_array = true};
+constexpr CallSyntax kQwenTags = {.marker = "<tool_call>",
+                                  .reopens = kHermesOpen,
+                                  .fillers = kHermesEnd,
+                                  .is_json = false,
+                                  .tags = &kFunctionTags};
+constexpr CallSyntax kGlm = {.marker = "<tool_call>",
+                             .reopens = kHermesOpen,
+                             .fillers = {},
+                             .is_json = false,
+                             .tags = &kGlmTags};
+constexpr CallSyntax kDsml = {.marker = "<｜DSML｜",
+                              .reopens = kDsmlOpen,
+                              .fillers = kDsmlEnd,
+                              .is_json = false,
+                              .tags = &kDsmlTags};
+constexpr CallSyntax kMinimax = {.marker = "<minimax:tool_call>",
+                                 .reopens = kMinimaxOpen,
+                                 .fillers = kMinimaxEnd,
+                                 .is_json = false,
+                                 .tags = &kMinimaxTags};
+constexpr CallSyntax kGemma = {.marker = "<|tool_call>",
+                               .reopens = kGemmaOpen,
+                               .fillers = kGemmaEnd,
+                               .is_json = false,
+                               .is_gemma = true};
+
+constexpr ReasoningMarks kThink = {"<think>", "</think>"};
+constexpr ReasoningMarks kMistralThink = {"[THINK]", "[/THINK]"};
+constexpr ReasoningMarks kCohereThink = {"<|START_THINKING|>", "<|END_THINKING|>"};
+constexpr ReasoningMarks kGemmaThink = {"<|channel>thought", "<channel|>"};
+constexpr ReasoningMarks kSeedThink = {"<seed:think>", "</seed:think>"};
+
+bool has(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+/// The first row whose word the source contains says the format.
+struct Sign {
+  std::string_view word;
+  ToolCallFormat format;
+};
+constexpr Sign kSigns[] = {
+    {"｜DSML｜", ToolCallFormat::dsml},
+    {"<｜tool▁calls▁begin｜>", ToolCallFormat::deepseek},
+    {"<|tool_calls_section_begin|>", ToolCallFormat::kimi},
+    {"<|tool_call>call:", ToolCallFormat::gemma},
+    {"<minimax:tool_call>", ToolCallFormat::minimax},
+    {"[TOOL_CALLS]", ToolCallFormat::mistral},
+    {"<|START_ACTION|>", ToolCallFormat::cohere},
+    {"<TOOLCALL>", ToolCallFormat::nemotron},
+    {"<arg_key>", ToolCallFormat::glm},
+    {"<|tool_call|>", ToolCallFormat::granite},
+    {"Action: ```json", ToolCallFormat::command_r},
+    {"Action:```json", ToolCallFormat::command_r},
+};
+
+}  // namespace
+
+const CallSyntax& call_syntax(ToolCallFormat format) {
+  switch (format) {
+    case ToolCallFormat::none:
+    case ToolCallFormat::harmony:  // has a parser of its own
+      return kNone;
+    case ToolCallFormat::hermes:
+      return kHermes;
+    case ToolCallFormat::llama3:
+      return kLlama3;
+    case ToolCallFormat::mistral:
+      return kMistral;
+    case ToolCallFormat::function:
+      return kFunction;
+    case ToolCallFormat::deepseek:
+      return kDeepseek;
+    case ToolCallFormat::kimi:
+      return kKimi;
+    case ToolCallFormat::granite:
+      return kGranite;
+    case ToolCallFormat::nemotron:
+      return kNemotron;
+    case ToolCallFormat::cohere:
+      return kCohere;
+    case ToolCallFormat::command_r:
+      return kCommandR;
+    case ToolCallFormat::qwen_tags:
+      return kQwenTags;
+    case ToolCallFormat::glm:
+      return kGlm;
+    case ToolCallFormat::dsml:
+      return kDsml;
+    case ToolCallFormat::minimax:
+      return kMinimax;
+    case ToolCallFormat::gemma:
+      return kGemma;
+  }
+  return kNone;
+}
+
+std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, char first) {
+  if (syntax.tags != nullptr) return make_tagged_call_reader(*syntax.tags);
+  if (syntax.is_gemma) return make_gemma_call_reader();
+  // Newer Mistral models write name[ARGS]{…} where older ones write a list of JSON.
+  const bool named = !syntax.is_json || (!syntax.noise.empty() && first != '{');
+  if (named) return make_named_call_reader(syntax.noise, syntax.name_is_last);
+  return make_json_call_reader();
+}
+
+std::string make_call_id(uint64_t seed, int32_t index) {
+  constexpr std::string_view kAlphabet =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  uint64_t bits = mix64(seed + static_cast<uint64_t>(index));
+  std::string id;
+  for (int i = 0; i < 9; ++i, bits /= kAlphabet.size()) id += kAlphabet[bits % kAlphabet.size()];
+  return id;
+}
+
+size_t partial_suffix(std::string_view text, std::string_view mark) {
+  for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size) {
+    if (text.ends_with(mark.substr(0, size))) return size;
+  }
+  return 0;
+}
+
+const ReasoningMarks& reasoning_marks(ReasoningFormat format) {
+  switch (format) {
+    case ReasoningFormat::think:
+      return kThink;
+    case ReasoningFormat::mistral:
+      return kMistralThink;
+    case ReasoningFormat::cohere:
+      return kCohereThink;
+    case ReasoningFormat::gemma:
+      return kGemmaThink;
+    case ReasoningFormat::seed:
+      return kSeedThink;
+  }
+  return kThink;
+}
+
+AnswerFormat detect_answer_format(std::string_view source) {
+  AnswerFormat format;
+  for (const auto marks : {ReasoningFormat::seed, ReasoningFormat::think, ReasoningFormat::mistral,
+                           ReasoningFormat::cohere, ReasoningFormat::gemma}) {
+    if (!has(source, reasoning_marks(marks).open)) continue;
+    format.reasoning = true;
+    format.reasoning_format = marks;
+    break;
+  }
+  if (has(source, "<|channel|>") && has(source, "<|message|>") && has(source, "<|start|>")) {
+    format.tool_calls = ToolCallFormat::harmony;
+    format.reasoning = true;
+    return format;
+  }
+  for (const Sign& sign : kSigns) {
+    if (!has(source, sign.word)) continue;
+    format.tool_calls = sign.format;
+    return format;
+  }
+  const bool functions = has(source, "<function=");
+  if (has(source, "<tool_call>")) {
+    format.tool_calls = functions ? ToolCallFormat::qwen_tags : ToolCallFormat::hermes;
+  } else if (functions) {
+    format.tool_calls = ToolCallFormat::function;
+  } else if (has(source, "<|python_tag|>") ||
+             (has(source, "<|start_header_id|>") && has(source, "\"parameters\""))) {
+    format.tool_calls = ToolCallFormat::llama3;
+  }
+  return format;
+}
+
+bool ends_in_reasoning(std::string_view prompt) {
+  const size_t last = prompt.find_last_not_of(" \t\r\n");
+  if (last == std::string_view::npos) return false;
+  prompt = prompt.substr(0, last + 1);
+  for (const auto marks :
+       {ReasoningFormat::think, ReasoningFormat::mistral, ReasoningFormat::cohere,
+        ReasoningFormat::gemma, ReasoningFormat::seed}) {
+    if (prompt.ends_with(reasoning_marks(marks).open)) return true;
+  }
+  return false;
+}
+
+}  // namespace hasten::text

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The marks around calls and reasoning, one row per format.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "text/tool_call_readers.h"
+#include "text/tool_calls.h"
+
+namespace hasten::text {
+
+/// How calls are set into an answer. Between two calls, and behind the last, blanks and `fillers`
+/// go; a `reopens` begins another.
+struct CallSyntax {
+  std::string_view marker;  // opens the first call; empty: nothing does
+  std::span<const std::string_view> reopens;
+  std::span<const std::string_view> fillers;
+  bool allows_array = false;      // of JSON objects, in brackets
+  bool opens_with_brace = false;  // an answer that begins with { is a call
+  bool is_json = true;
+  std::span<const std::string_view> noise = {};  // in the head of a named call
+  bool name_is_last = false;
+  const TagSyntax* tags = nullptr;
+  bool is_gemma = false;
+};
+
+const CallSyntax& call_syntax(ToolCallFormat format);
+
+/// A reader for the call whose first character (blanks left out) is `first`.
+std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, char first);
+
+struct ReasoningMarks {
+  std::string_view open;
+  std::string_view close;
+};
+const ReasoningMarks& reasoning_marks(ReasoningFormat format);
+
+/// Nine letters and digits, as the strictest templates want them.
+std::string make_call_id(uint64_t seed, int32_t index);
+/// How many bytes at the end of `text` may be the start of `mark`.
+size_t partial_suffix(std::string_view text, std::string_view mark);
+
+/// The parser of gpt-oss's answers, which are messages in channels.
+std::unique_ptr<ChatParser> make_harmony_parser(uint64_t id_seed);
+
+}  // namespace hasten::text

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpt-oss's answers: messages with a head that names their channel, and a recipient if they call.
+//   <|channel|>analysis<|message|>…<|end|>
+//   <|start|>assistant<|channel|>commentary to=functions.name
+//   <|constrain|>json<|message|>{…}<|call|>
+//   <|start|>assistant<|channel|>final<|message|>…<|return|>
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "text/tool_call_syntax.h"
+
+namespace hasten::text {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::string_view kMessage = "<|message|>";
+constexpr std::array<std::string_view, 5> kEnds = {"<|end|>", "<|call|>", "<|return|>", "<|start|>",
+                                                   "<|channel|>"};
+// What an answer in channels begins with; another one is content as it stands.
+constexpr std::array<std::string_view, 4> kBegins = {"<|channel|>", "<|start|>", "<|message|>",
+                                                     " to="};
+// Longer than any head: what goes on without a message is content.
+constexpr size_t kMaxHead = 1024;
+
+class HarmonyParser final : public ChatParser {
+ public:
+  explicit HarmonyParser(uint64_t id_seed) : id_seed_(id_seed) {}
+
+  std::vector<ChatEvent> push(std::string_view text) override {
+    pending_ += text;
+    while (step()) {
+    }
+    return std::exchange(events_, {});
+  }
+
+  std::vector<ChatEvent> finish() override {
+    ended_ = true;
+    while (step()) {
+    }
+    if (mode_ == Mode::start) emit(pending_);
+    if (mode_ == Mode::body) close();
+    pending_.clear();
+    return std::exchange(events_, {});
+  }
+
+ private:
+  enum class Mode {
+    start,  // of the answer: a head, or plain text
+    head,   // before <|message|>
+    body,
+  };
+
+  bool step() {
+    switch (mode_) {
+      case Mode::start:
+        return start();
+      case Mode::head:
+        return head();
+      case Mode::body:
+        return body();
+    }
+    return false;
+  }
+
+  bool start() {
+    if (pending_.empty()) return false;
+    bool may = false;
+    for (const std::string_view begin : kBegins) {
+      if (pending_.starts_with(begin)) {
+        mode_ = Mode::head;
+        return true;
+      }
+      may = may || (!ended_ && begin.starts_with(pending_));
+    }
+    if (may) return false;
+    kind_ = ChatEvent::Kind::content;
+    mode_ = Mode::body;
+    return true;
+  }
+
+  bool head() {
+    const size_t end = pending_.find(kMessage);
+    if (end == std::string::npos) {
+      if (pending_.size() <= kMaxHead) return false;
+      kind_ = ChatEvent::Kind::content;
+      mode_ = Mode::body;
+      return true;
+    }
+    const std::string_view text = std::string_view(pending_).substr(0, end);
+    const std::string_view recipient = word_after(text, "to=");
+    if (!recipient.empty() && recipient != "assistant" && recipient != "user") {
+      begin_call(recipient);
+    } else {
+      kind_ = word_after(text, "<|channel|>") == "analysis" ? ChatEvent::Kind::reasoning
+                                                            : ChatEvent::Kind::content;
+    }
+    pending_.erase(0, end + kMessage.size());
+    mode_ = Mode::body;
+    return true;
+  }
+
+  /// The word behind the last `mark`.
+  static std::string_view word_after(std::string_view text, std::string_view mark) {
+    const size_t at = text.rfind(mark);
+    if (at == std::string_view::npos) return {};
+    text.remove_prefix(at + mark.size());
+    return text.substr(0, text.find_first_of(" \t\r\n<"));
+  }
+
+  void begin_call(std::string_view recipient) {
+    constexpr std::string_view kPrefix = "functions.";
+    if (recipient.starts_with(kPrefix)) recipient.remove_prefix(kPrefix.size());
+    kind_ = ChatEvent::Kind::tool_arguments;
+    has_arguments_ = false;
+    ChatEvent& event = events_.emplace_back();
+    event.kind = ChatEvent::Kind::tool_call;
+    event.index = num_calls_;
+    event.id = make_call_id(id_seed_, num_calls_);
+    event.name = recipient;
+    ++num_calls_;
+  }
+
+  bool body() {
+    size_t end = std::string::npos;
+    std::string_view mark;
+    for (const std::string_view candidate : kEnds) {
+      const size_t at = pending_.find(candidate);
+      if (at < end) {
+        end = at;
+        mark = candidate;
+      }
+    }
+    if (end == std::string::npos) {
+      size_t held = 0;
+      for (const std::string_view candidate : kEnds)
+        held = std::max(held, ended_ ? 0 : partial_suffix(pending_, candidate));
+      emit(pending_.substr(0, pending_.size() - held));
+      pending_.erase(0, pending_.size() - held);
+      return false;
+    }
+    emit(pending_.substr(0, end));
+    close();
+    const bool begins_head = mark == "<|start|>" || mark == "<|channel|>";
+    pending_.erase(0, begins_head ? end : end + mark.size());
+    mode_ = Mode::head;
+    return true;
+  }
+
+  /// A message has ended.
+  void close() {
+    if (kind_ == ChatEvent::Kind::tool_arguments && !has_arguments_) emit("{}");
+  }
+
+  void emit(std::string_view text) {
+    if (kind_ == ChatEvent::Kind::tool_arguments && !has_arguments_) {
+      text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+      has_arguments_ = !text.empty();
+    }
+    if (text.empty()) return;
+    ChatEvent& event = events_.emplace_back();
+    event.kind = kind_;
+    event.index = kind_ == ChatEvent::Kind::tool_arguments ? num_calls_ - 1 : 0;
+    event.text = text;
+  }
+
+  const uint64_t id_seed_;
+  Mode mode_ = Mode::start;
+  ChatEvent::Kind kind_ = ChatEvent::Kind::content;  // of the message's body
+  std::string pending_;                              // text not yet decided upon
+  std::vector<ChatEvent> events_;
+  int32_t num_calls_ = 0;
+  bool has_arguments_ = false;  // of the call being read
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ChatParser> make_harmony_parser(uint64_t id_seed) {
+  return std::make_unique<HarmonyParser>(id_seed);
+}
+
+}  // namespace hasten::text
