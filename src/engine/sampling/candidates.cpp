@@ -28,7 +28,7 @@ void Candidates::assign(std::span<const float> logits, int32_t top_k, float temp
   } else {
     ids_.resize(logits.size());
     std::iota(ids_.begin(), ids_.end(), 0);
-    max = *std::ranges::max_element(logits);
+    max = largest(logits);
     weights_.assign(logits.begin(), logits.end());
   }
   // The difference first: however small the temperature, the likeliest keeps weight 1.
@@ -36,9 +36,7 @@ void Candidates::assign(std::span<const float> logits, int32_t top_k, float temp
   exp_in_place(weights_);
 }
 
-double Candidates::total_weight() const {
-  return std::accumulate(weights_.begin(), weights_.end(), 0.0);
-}
+double Candidates::total_weight() const { return sum(weights_); }
 
 /// Keeps those of order_ that come first by `before` (a strict order of indices) until their
 /// weights reach `weight`. Heap order: only what is kept gets sorted.
@@ -48,13 +46,13 @@ void Candidates::keep_first(double weight, Before before) {
   std::ranges::make_heap(order_, after);
   kept_ids_.clear();
   kept_weights_.clear();
-  for (double sum = 0.0; sum < weight && !order_.empty();) {
+  for (double reached = 0.0; reached < weight && !order_.empty();) {
     std::ranges::pop_heap(order_, after);
     const auto index = static_cast<size_t>(order_.back());
     order_.pop_back();
     kept_ids_.push_back(ids_[index]);
     kept_weights_.push_back(weights_[index]);
-    sum += weights_[index];
+    reached += weights_[index];
   }
   std::swap(ids_, kept_ids_);
   std::swap(weights_, kept_weights_);
@@ -103,7 +101,7 @@ void Candidates::keep_top_p(float mass) {
 
 void Candidates::keep_min_p(float ratio) {
   if (ratio <= 0.0F) return;
-  const float least = ratio * *std::ranges::max_element(weights_);
+  const float least = ratio * largest(weights_);
   size_t num_kept = 0;
   for (size_t i = 0; i < weights_.size(); ++i) {
     if (weights_[i] < least) continue;
@@ -115,14 +113,32 @@ void Candidates::keep_min_p(float ratio) {
 }
 
 int32_t Candidates::draw(double uniform) const {
+  constexpr size_t kBlock = 256;
   const double target = uniform * total_weight();
-  double sum = 0.0;
-  size_t last = 0;
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    if (weights_[i] == 0.0F) continue;
-    sum += weights_[i];
-    last = i;
-    if (target < sum) break;
+  const auto block_at = [&](size_t at) {
+    return std::span(weights_).subspan(at, std::min(kBlock, weights_.size() - at));
+  };
+  // Blocks first: the sums of most of them are never looked into. The last with any weight serves
+  // where rounding leaves the target beyond the end.
+  double before = 0.0;
+  size_t chosen = 0;
+  double before_chosen = 0.0;
+  for (size_t at = 0; at < weights_.size(); at += kBlock) {
+    const double weight = sum(block_at(at));
+    if (weight == 0.0) continue;
+    chosen = at;
+    before_chosen = before;
+    before += weight;
+    if (target < before) break;
+  }
+  size_t last = chosen;
+  double reached = before_chosen;
+  const std::span<const float> block = block_at(chosen);
+  for (size_t i = 0; i < block.size(); ++i) {
+    if (block[i] == 0.0F) continue;
+    last = chosen + i;
+    reached += block[i];
+    if (target < reached) break;
   }
   return ids_[last];
 }

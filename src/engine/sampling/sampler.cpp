@@ -41,15 +41,15 @@ Sample Sampler::sample(const SampleInput& input) {
   if (input.num_top_logprobs >= 0) std::ranges::copy(input.logits, raw_.begin());
   adjuster_.adjust(input.logits, input.sampling, input.prompt, input.generated, input.banned);
 
-  const auto likeliest = std::ranges::max_element(input.logits);  // the lowest id of equals
-  if (*likeliest == -std::numeric_limits<float>::infinity())
+  const size_t likeliest = index_of_largest(input.logits);  // the lowest id of equals
+  if (input.logits[likeliest] == -std::numeric_limits<float>::infinity())
     fail(ErrorCode::invalid_argument, "no token is left to choose: all {} are ruled out",
          input.logits.size());
 
   Sample result;
   const Sampling& sampling = input.sampling;
   if (sampling.temperature == 0.0F) {
-    result.token = static_cast<int32_t>(likeliest - input.logits.begin());
+    result.token = static_cast<int32_t>(likeliest);
   } else {
     candidates_.assign(input.logits, sampling.top_k, sampling.temperature);
     candidates_.keep_typical(sampling.typical_p);

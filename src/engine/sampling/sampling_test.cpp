@@ -157,17 +157,55 @@ TEST(Softmax, ExponentialsAreExactToAFewUlps) {
 TEST(Softmax, SelectsTheTopInOrderWithTheLowestIdFirst) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
-    std::vector<float> logits(50);
+    std::vector<float> logits(1 + random() % 500);
     for (float& logit : logits) logit = static_cast<float>(random() % 12);  // many ties
-    std::vector<int32_t> expected(50);
+    std::vector<int32_t> expected(logits.size());
     std::iota(expected.begin(), expected.end(), 0);
     std::ranges::stable_sort(expected, std::greater<>(),
                              [&](int32_t id) { return logits[static_cast<size_t>(id)]; });
-    const auto k = static_cast<int64_t>(random() % 60);
-    expected.resize(static_cast<size_t>(std::min<int64_t>(k, 50)));
+    const auto k = random() % 60;
+    expected.resize(std::min<size_t>(k, expected.size()));
     std::vector<int32_t> actual;
     select_top(logits, k, actual);
     ASSERT_EQ(actual, expected);
+  }
+}
+
+TEST(Softmax, FindsTheFirstOfTheLargestAndTheSum) {
+  std::mt19937 random(17);
+  EXPECT_EQ(largest({}), -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(sum({}), 0.0);
+  for (size_t size = 1; size < 400; ++size) {
+    std::vector<float> values(size);
+    for (float& value : values) value = static_cast<float>(random() % 50) - 70.0F;  // many equals
+    const auto expected = std::ranges::max_element(values);
+    EXPECT_EQ(largest(values), *expected);
+    EXPECT_EQ(index_of_largest(values), static_cast<size_t>(expected - values.begin()));
+    EXPECT_EQ(sum(values), std::accumulate(values.begin(), values.end(), 0.0));  // integers: exact
+  }
+}
+
+TEST(Candidates, DrawsWhereTheCumulativeDistributionPassesIt) {
+  std::mt19937 random(19);
+  for (const size_t size : {1U, 2U, 255U, 256U, 257U, 1000U, 5000U}) {
+    std::vector<float> logits(size);
+    for (float& logit : logits) {
+      logit = random() % 4 == 0 ? -std::numeric_limits<float>::infinity()
+                                : static_cast<float>(random() % 1000) / 100.0F;
+    }
+    logits[random() % size] = 5.0F;
+    Candidates candidates(static_cast<int64_t>(size));
+    candidates.assign(logits, 0, 1.0F);
+    std::vector<double> before = {0.0};  // weights of those in front of each
+    for (const float weight : candidates.weights()) before.push_back(before.back() + weight);
+    for (int i = 0; i <= 1000; ++i) {
+      const double uniform = i < 1000 ? i / 1000.0 : std::nextafter(1.0, 0.0);
+      const auto drawn = static_cast<size_t>(candidates.draw(uniform));
+      const double target = uniform * before.back();
+      ASSERT_GT(candidates.weights()[drawn], 0.0F);
+      ASSERT_LE(before[drawn], target * (1 + 1e-12) + 1e-12) << size << " at " << uniform;
+      ASSERT_GE(before[drawn + 1], target * (1 - 1e-12) - 1e-12) << size << " at " << uniform;
+    }
   }
 }
 

@@ -3,12 +3,56 @@
 #include "engine/sampling/softmax.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 
 namespace hasten::engine {
+namespace {
+
+constexpr size_t kLanes = 64;  // independent chains: more than a vector unit has in flight
+
+}  // namespace
+
+float largest(std::span<const float> values) {
+  std::array<float, kLanes> lanes;
+  lanes.fill(-std::numeric_limits<float>::infinity());
+  const size_t whole = values.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) {
+      lanes[j] = values[i + j] > lanes[j] ? values[i + j] : lanes[j];
+    }
+  }
+  float result = *std::ranges::max_element(lanes);
+  for (const float value : values.subspan(whole)) result = std::max(result, value);
+  return result;
+}
+
+size_t index_of_largest(std::span<const float> values) {
+  const float wanted = largest(values);
+  size_t at = 0;
+  for (; at + kLanes <= values.size(); at += kLanes) {
+    int32_t found = 0;
+    for (size_t j = 0; j < kLanes; ++j) found |= static_cast<int32_t>(values[at + j] == wanted);
+    if (found != 0) break;
+  }
+  while (at + 1 < values.size() && values[at] != wanted) ++at;
+  return at;
+}
+
+double sum(std::span<const float> values) {
+  std::array<double, 16> lanes{};
+  const size_t whole = values.size() / lanes.size() * lanes.size();
+  for (size_t i = 0; i < whole; i += lanes.size()) {
+    for (size_t j = 0; j < lanes.size(); ++j) lanes[j] += values[i + j];
+  }
+  double result = std::accumulate(lanes.begin(), lanes.end(), 0.0);
+  for (const float value : values.subspan(whole)) result += value;
+  return result;
+}
 
 void exp_in_place(std::span<float> values) {
   // e^x = 2^n * e^r with n the integer nearest to x / ln 2 and |r| <= ln 2 / 2. ln 2 is split in
@@ -40,13 +84,11 @@ void exp_in_place(std::span<float> values) {
 }
 
 double log_sum_exp(std::span<const float> logits, std::span<float> scratch) {
-  const float max = *std::ranges::max_element(logits);
+  const float max = largest(logits);
   if (max == -std::numeric_limits<float>::infinity()) return 0.0;  // no token is possible
   for (size_t i = 0; i < logits.size(); ++i) scratch[i] = logits[i] - max;
   exp_in_place(scratch.first(logits.size()));
-  double sum = 0.0;
-  for (const float value : scratch.first(logits.size())) sum += value;
-  return max + std::log(sum);
+  return max + std::log(sum(scratch.first(logits.size())));
 }
 
 void select_top(std::span<const float> logits, int64_t k, std::vector<int32_t>& ids) {
@@ -61,12 +103,23 @@ void select_top(std::span<const float> logits, int64_t k, std::vector<int32_t>& 
   if (wanted == 0) return;
   for (int32_t id = 0; id < wanted; ++id) ids.push_back(id);
   std::ranges::make_heap(ids, better);  // the worst of the selected is in front
-  for (int32_t id = wanted; id < end; ++id) {
-    if (!better(id, ids.front())) continue;
+  const auto consider = [&](int32_t id) {
+    if (!better(id, ids.front())) return;
     std::ranges::pop_heap(ids, better);
     ids.back() = id;
     std::ranges::push_heap(ids, better);
+  };
+  int32_t id = wanted;
+  for (constexpr auto kBlock = static_cast<int32_t>(kLanes); id + kBlock <= end; id += kBlock) {
+    // Most blocks have nobody; whoever comes later loses ties.
+    const float least = logits[static_cast<size_t>(ids.front())];
+    const auto block = logits.subspan(static_cast<size_t>(id), kLanes);
+    int32_t found = 0;
+    for (size_t j = 0; j < kLanes; ++j) found |= static_cast<int32_t>(block[j] > least);
+    if (found == 0) continue;
+    for (int32_t j = 0; j < kBlock; ++j) consider(id + j);
   }
+  for (; id < end; ++id) consider(id);
   std::ranges::sort_heap(ids, better);
 }
 

@@ -2,11 +2,22 @@
 // Exponentials, log probabilities and the likeliest tokens of a row of logits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace hasten::engine {
+
+/// The largest of `values`, none of which is NaN; -inf for none.
+float largest(std::span<const float> values);
+
+/// Where the first of the largest is.
+size_t index_of_largest(std::span<const float> values);
+
+/// The sum, in an order that is fixed but not from left to right: additions need not wait for each
+/// other.
+double sum(std::span<const float> values);
 
 /// x = e^x for each x <= 0; below -87 exactly 0. Relative error under 2e-7.
 void exp_in_place(std::span<float> values);
