@@ -160,6 +160,7 @@ void print_machine(const Ceilings& ceilings, const Machine& machine, int32_t thr
 
 int bench_model(BenchOptions& options) {
   log::set_level(log::Level::warn);
+  check_model(options.engine.model);
   show_progress(options.engine);
   const Machine machine = describe_machine();
   const int32_t threads = options.engine.threads > 0 ? options.engine.threads : machine.num_threads;
@@ -209,7 +210,7 @@ int bench_model(BenchOptions& options) {
     json::Object machine_json = to_json(ceilings, threads);
     machine_json["cpu"] = machine.cpu;
     machine_json["isa"] = machine.isa;
-    fmt::print("{}\n", json::serialize(json::Object{
+    fmt::print("{}\n", json_text(json::Object{
                            {"machine", std::move(machine_json)},
                            {"model", json::Object{{"name", model.name},
                                                   {"family", model.family},
@@ -234,6 +235,13 @@ int bench_model(BenchOptions& options) {
                100 * result.tokens_per_second / result.limit.tokens_per_second,
                result.limit.memory_bound ? "memory" : "compute");
   }
+  if (std::any_of(results.begin(), results.end(), [](const Result& result) {
+        return result.tokens_per_second > result.limit.tokens_per_second;
+      })) {
+    fmt::print(
+        "\nAbove 100 %: the machine was busy while the limit was measured (then measure again),\n"
+        "or the weights are read from its caches, which are faster than the memory.\n");
+  }
   return 0;
 }
 
@@ -242,7 +250,7 @@ int bench_machine(int32_t threads, bool as_json) {
   if (threads == 0) threads = machine.num_threads;
   const Ceilings ceilings = measure_ceilings(threads);
   if (as_json) {
-    fmt::print("{}\n", json::serialize(to_json(ceilings, threads)));
+    fmt::print("{}\n", json_text(to_json(ceilings, threads)));
   } else {
     print_machine(ceilings, machine, threads);
   }
@@ -257,23 +265,26 @@ void add_bench(CLI::App& app, Action& action) {
   add_engine_flags(*command, options->engine);
   command->add_option("--prompt", options->prompt, "Tokens of each prompt")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   command->add_option("--gen", options->gen, "Tokens to decode for each request")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   command->add_option("--batch", options->batches, "Requests at the same time, such as 1,8,32")
       ->capture_default_str()
       ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
+      ->check(whole_number(1, 4096))
       ->type_name("LIST");
   command->add_option("--repeat", options->repeat, "Rounds; the median is reported")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->type_name("N");
   command->add_flag("--json", options->json, "Print one JSON object");
-  command->footer("hasten bench machine: the ceilings alone (memory bandwidth, arithmetic peaks)");
+  command->footer(
+      "hasten bench machine: the ceilings alone (memory bandwidth, arithmetic peaks)\n"
+      "Without --ctx, the context is prompt + 2 × gen + batch × prompt / 64 + 16 tokens: the\n"
+      "first request goes on decoding while the prompts of the others are read.");
   command->callback([options, &action] {
     action = [options] {
       if (options->engine.model == "machine") {

@@ -6,6 +6,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -17,9 +18,13 @@ namespace hasten::cli {
 /// The command that the arguments chose; its value is the exit status: 0 done, 1 failed.
 using Action = std::function<int()>;
 
-/// Values of options that count something: far above all that a machine can hold, and safe to do
-/// arithmetic with.
-inline const CLI::Range kCount(int64_t{0}, int64_t{1} << 40);
+/// Above all counts that a machine can hold, and safe to do arithmetic with.
+inline constexpr int64_t kMaxCount = int64_t{1} << 40;
+
+// Checks of values. Unlike CLI11's own they say what is wanted, and leave the help alone.
+CLI::Validator whole_number(int64_t min, int64_t max = kMaxCount);
+/// Finite; the engine knows the limits.
+CLI::Validator number();
 
 // One per file. Each adds its subcommand to `app`, which sets `action` when it was chosen.
 void add_serve(CLI::App& app, Action& action);
@@ -35,6 +40,10 @@ void add_doctor(CLI::App& app, Action& action);
 void add_engine_flags(CLI::App& command, EngineOptions& options);
 /// Adds the flags that choose tokens, and --max-tokens.
 void add_sampling_flags(CLI::App& command, Request& request);
+
+/// Throws Error when `model` is neither empty nor a GGUF file nor a Hugging Face folder, and says
+/// what to give. What else is wrong with it comes to light when it is read.
+void check_model(const std::filesystem::path& model);
 
 /// Sets a progress bar on standard error if that is a terminal.
 void show_progress(EngineOptions& options);

@@ -80,7 +80,7 @@ int doctor(bool as_json) {
                                     {"fits", f.fits},
                                     {"decode_limit_tokens_per_second", f.decode_limit}});
     }
-    fmt::print("{}\n", json::serialize(json::Object{
+    fmt::print("{}\n", json_text(json::Object{
                            {"cpu", machine.cpu},
                            {"threads", machine.num_threads},
                            {"isa", machine.isa},

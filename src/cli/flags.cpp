@@ -1,9 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that several subcommands share.
+// The flags that several subcommands share, and the checks of their values.
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 
 namespace hasten::cli {
+namespace {
+
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool is_gguf(const std::filesystem::path& file) {
+  std::array<char, 4> magic{};
+  std::ifstream stream(file, std::ios::binary);
+  // A file that cannot be read is told of when it is opened.
+  if (!stream.read(magic.data(), magic.size())) return !stream.eof();
+  return std::string_view(magic.data(), magic.size()) == "GGUF";
+}
+
+}  // namespace
+
+CLI::Validator whole_number(int64_t min, int64_t max) {
+  const auto check = [min, max](const std::string& text) -> std::string {
+    const auto value = parse_number<int64_t>(text);
+    if (value && *value >= min && *value <= max) return "";
+    if (max < kMaxCount) return fmt::format("{} is no whole number from {} to {}", text, min, max);
+    if (value && *value > max) return fmt::format("{} is too large", text);
+    return fmt::format("{} is no whole number from {} on", text, min);
+  };
+  return {check, ""};
+}
+
+CLI::Validator number() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto value = parse_number<double>(text);
+    return value && std::isfinite(*value) ? "" : fmt::format("{} is no number", text);
+  };
+  return {check, ""};
+}
+
+void check_model(const std::filesystem::path& model) {
+  if (model.empty()) return;
+  std::error_code error;
+  const std::string name = model.string();
+  constexpr std::string_view kWanted = "a MODEL is a .gguf file or a Hugging Face folder";
+  if (!std::filesystem::exists(model, error)) {
+    if (error) return;  // such as a folder that must not be read: opening says why
+    fail(ErrorCode::not_found, "there is no {}: {}; without one, the built-in model is used", name,
+         kWanted);
+  }
+  if (!std::filesystem::is_directory(model, error)) {
+    const bool is_file = std::filesystem::is_regular_file(model, error);
+    if (!is_file || model.extension() == ".safetensors" || is_gguf(model)) return;
+    fail(ErrorCode::invalid_data, "{} is not a GGUF file: {}", name, kWanted);
+  }
+  if (std::filesystem::exists(model / "config.json", error)) return;
+  for (const auto& entry : std::filesystem::directory_iterator(model, error)) {
+    if (entry.path().extension() != ".gguf") continue;
+    fail(ErrorCode::invalid_argument, "{} is a folder of GGUF files: give one of them, such as {}",
+         name, entry.path().string());
+  }
+  fail(ErrorCode::invalid_argument, "{} is a folder without a config.json: {}", name, kWanted);
+}
 
 void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command
@@ -12,13 +84,13 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                   "safetensors. Left out: the small demonstration model inside this program")
       ->type_name("MODEL");
   command.add_option("--threads", options.threads, "CPU workers (default: one per physical core)")
-      ->check(CLI::Range(0, 1024))
+      ->check(whole_number(0, 1024))
       ->type_name("N");
   command
       .add_option("--ctx", options.context,
                   "Tokens that one conversation may reach (default: the model's own, as memory "
                   "allows)")
-      ->check(kCount)
+      ->check(whole_number(0))
       ->type_name("N");
   command
       .add_option("--devices", options.devices,
@@ -31,21 +103,22 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command
       .add_option("--kv-cache", options.kv_cache_bytes,
                   "Memory for keys and values, such as 4GiB (default: by arithmetic)")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::Validator(CLI::AsSizeValue(false)).description(""))
       ->type_name("SIZE");
   command.add_option("--block-size", options.block_size, "Tokens in a cache block")
       ->capture_default_str()
+      ->check(whole_number(0, 1 << 20))
       ->type_name("N");
   command
       .add_option("--max-batch", options.max_batch,
                   "Sequences that run at the same time (default: chosen for the device)")
-      ->check(CLI::Range(0, 4096))
+      ->check(whole_number(0, 4096))
       ->type_name("N");
   command
       .add_option("--step-tokens", options.step_tokens,
                   "Tokens in one step at most; prompts are fed in chunks of it (default: chosen "
                   "for the device)")
-      ->check(kCount)
+      ->check(whole_number(0))
       ->type_name("N");
   command.add_option("--policy", options.policy, "Order of the queue: fcfs")
       ->capture_default_str()
@@ -57,32 +130,38 @@ void add_sampling_flags(CLI::App& command, Request& request) {
   command
       .add_option("-n,--max-tokens", request.max_tokens,
                   "Tokens to generate at most (default: until the answer or the context ends)")
-      ->check(kCount)
+      ->check(whole_number(1))
       ->type_name("N");
   command
       .add_option("--temperature", sampling.temperature,
                   "0: always the likeliest token; higher: more surprising")
       ->capture_default_str()
+      ->check(number())
       ->type_name("T");
   command.add_option("--top-k", sampling.top_k, "Only the K likeliest tokens; 0: all")
       ->capture_default_str()
+      ->check(whole_number(0, INT32_MAX))
       ->type_name("K");
   command.add_option("--top-p", sampling.top_p, "Only the likeliest tokens that together reach P")
       ->capture_default_str()
+      ->check(number())
       ->type_name("P");
   command
       .add_option("--min-p", sampling.min_p, "Only tokens at least P times as likely as the best")
       ->capture_default_str()
+      ->check(number())
       ->type_name("P");
   command
       .add_option("--repetition-penalty", sampling.repetition_penalty,
                   "Above 1: tokens seen before become less likely")
       ->capture_default_str()
+      ->check(number())
       ->type_name("R");
   command
       .add_option_function<uint64_t>(
           "--seed", [&sampling](uint64_t seed) { sampling.seed = seed; },
           "The same seed gives the same text (default: a new one each time)")
+      ->check(whole_number(0, INT64_MAX))
       ->type_name("N");
   command.add_option("--stop", request.stop, "Text that ends the answer; may be repeated")
       ->type_name("TEXT");

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -16,6 +17,14 @@
 #include "server/openai_json.h"
 #include "tensor/dtype.h"
 #include "weights/checkpoint.h"
+
+extern "C" {
+// The linker's names for the bytes of the built-in model.
+// NOLINTBEGIN(readability-identifier-naming)
+extern const unsigned char hasten_tiny_gguf[];
+extern const unsigned char hasten_tiny_gguf_end[];
+// NOLINTEND(readability-identifier-naming)
+}
 
 namespace hasten::cli {
 namespace {
@@ -67,8 +76,15 @@ std::string architecture(const weights::Checkpoint& checkpoint) {
   return safe_text(checkpoint.metadata().get_string("general.architecture", "unknown"));
 }
 
+std::unique_ptr<const weights::Checkpoint> open(const std::filesystem::path& model) {
+  if (!model.empty()) return weights::open_checkpoint(model);
+  return weights::open_gguf(std::as_bytes(std::span(hasten_tiny_gguf, hasten_tiny_gguf_end)),
+                            "hasten-tiny");
+}
+
 int inspect(const InspectOptions& options) {
-  const auto checkpoint = weights::open_checkpoint(options.model);
+  check_model(options.model);
+  const auto checkpoint = open(options.model);
   // A file of weights alone is worth inspecting too: what its text side lacks is said, not fatal.
   std::optional<Tokenizer> tokenizer;
   std::string tokenizer_error;
@@ -111,14 +127,14 @@ int inspect(const InspectOptions& options) {
                                   {"shape", std::move(dims)}});
     }
     summary["tensor_list"] = std::move(list);
-    fmt::print("{}\n", json::serialize(summary));
+    fmt::print("{}\n", json_text(summary));
     return 0;
   }
 
-  fmt::print("{}: {} {}, {} parameters, {} in {} tensors\n", checkpoint->path().string(),
+  fmt::print("{}: {} {}, {} parameters, {} in {}\n", checkpoint->path().string(),
              std::string_view(summary["format"].as_string()), architecture(*checkpoint),
              count_text(count_parameters(*checkpoint)), size_text(checkpoint->total_bytes()),
-             checkpoint->tensors().size());
+             counted(std::ssize(checkpoint->tensors()), "tensor"));
   for (const auto& [name, bytes] : bytes_by_type(*checkpoint)) {
     fmt::print("  {:<8} {}\n", name, size_text(bytes));
   }
@@ -133,7 +149,7 @@ int inspect(const InspectOptions& options) {
   if (options.metadata) {
     fmt::print("\n");
     for (const auto& [key, value] : checkpoint->metadata().entries()) {
-      std::string text = json::serialize(to_json(value));
+      std::string text = json_text(to_json(value));
       if (text.size() > kMaxShown) {
         size_t end = kMaxShown;
         while ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // whole characters
@@ -143,7 +159,7 @@ int inspect(const InspectOptions& options) {
     }
     if (const json::Object* config = checkpoint->config()) {
       for (const auto& entry : *config) {
-        fmt::print("{} = {}\n", safe_text(entry.key()), json::serialize(entry.value()));
+        fmt::print("{} = {}\n", safe_text(entry.key()), json_text(entry.value()));
       }
     }
   }
@@ -162,8 +178,11 @@ int inspect(const InspectOptions& options) {
 void add_inspect(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("inspect", "Show what is in a model file");
   auto options = std::make_shared<InspectOptions>();
-  command->add_option("model", options->model, "A .gguf file or a Hugging Face folder")
-      ->required()
+  command
+      ->add_option(
+          "model", options->model,
+          "A .gguf file or a Hugging Face folder. Left out: the demonstration model inside this "
+          "program")
       ->type_name("MODEL");
   command->add_flag("--tensors", options->tensors, "List every tensor");
   command->add_flag("--metadata", options->metadata, "List the metadata");

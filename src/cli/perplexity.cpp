@@ -13,6 +13,8 @@
 #include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/words.h"
+#include "server/openai_json.h"
 
 namespace hasten::cli {
 namespace {
@@ -45,11 +47,18 @@ double prompt_log_likelihood(Engine& engine, std::vector<int32_t> prompt) {
 int perplexity(PerplexityOptions& options) {
   log::set_level(log::Level::warn);
   show_progress(options.engine);
+  check_model(options.engine.model);
   const MappedFile file(options.file);
   if (options.engine.context == 0) options.engine.context = options.window + 2;
   Engine engine(options.engine);
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
+  const std::string utf8 = server::to_utf8(text);
+  if (utf8 != text) {
+    const auto first = std::mismatch(text.begin(), text.end(), utf8.begin(), utf8.end()).first;
+    log::warn("{} is not UTF-8 from byte {} on; what is none stays as it is, and surprises a model",
+              options.file.string(), first - text.begin());
+  }
   // Special tokens count: a corpus that has them separates its documents or turns by them.
   std::vector<int32_t> tokens =
       engine.tokenize(text, /*add_special=*/false, /*parse_special=*/true);
@@ -57,8 +66,8 @@ int perplexity(PerplexityOptions& options) {
     tokens.resize(static_cast<size_t>(options.tokens));
   }
   if (tokens.size() < 2) {
-    fail(ErrorCode::invalid_argument, "{} holds {} tokens; at least 2 are needed",
-         options.file.string(), tokens.size());
+    fail(ErrorCode::invalid_argument, "{} holds {}; at least 2 are needed", options.file.string(),
+         counted(static_cast<int64_t>(tokens.size()), "token"));
   }
   // A model that begins every text with a begin token gets one before every window; without one,
   // a window's first token is context only.
@@ -79,11 +88,10 @@ int perplexity(PerplexityOptions& options) {
   }
   const double value = std::exp(-log_likelihood / static_cast<double>(predicted));
   if (options.json) {
-    fmt::print("{}\n", json::serialize(json::Object{{"tokens", predicted}, {"perplexity", value}}));
+    fmt::print("{}\n", json_text(json::Object{{"tokens", predicted}, {"perplexity", value}}));
   } else {
-    fmt::print(
-        "perplexity {:.4f} over {} predicted tokens, in windows of {} with an empty context\n",
-        value, predicted, options.window);
+    fmt::print("perplexity {:.4f} over {}, in windows of {} with an empty context\n", value,
+               counted(predicted, "predicted token"), options.window);
   }
   return 0;
 }
@@ -97,13 +105,13 @@ void add_perplexity(CLI::App& app, Action& action) {
   command->add_option("--file", options->file, "The text, UTF-8")->required()->type_name("TEXT");
   command->add_option("--window", options->window, "Predicted tokens in each window")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   command
       ->add_option("--tokens", options->tokens,
                    "Use only the text's first N tokens, the first one of which is context "
                    "(default: all)")
-      ->check(kCount)
+      ->check(whole_number(0))
       ->type_name("N");
   command->add_flag("--json", options->json, "Print {\"tokens\", \"perplexity\"}");
   command->callback([options, &action] { action = [options] { return perplexity(*options); }; });

@@ -10,9 +10,11 @@
 #include <memory>
 #include <optional>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/words.h"
 
 namespace hasten::cli {
 namespace {
@@ -68,23 +70,34 @@ int answer_once(Engine& engine, const RunOptions& options) {
     return 0;
   }
   const Usage& usage = last.usage;
-  fmt::print("{}\n", json::serialize(json::Object{
+  fmt::print("{}\n", json_text(json::Object{
                          {"text", text},
                          {"prompt_tokens", usage.prompt_tokens},
                          {"completion_tokens", usage.completion_tokens},
-                         {"prefill_seconds", static_cast<double>(usage.prefill_us) * 1e-6},
-                         {"decode_seconds", static_cast<double>(usage.decode_us) * 1e-6},
+                         {"prefill_seconds", static_cast<double>(usage.prefill_us) / 1e6},
+                         {"decode_seconds", static_cast<double>(usage.decode_us) / 1e6},
                          {"finish", last.finish == Finish::length ? "length" : "stop"}}));
   return 0;
 }
 
 int chat(Engine& engine, const RunOptions& options) {
-  fmt::print("Chatting with {}. An empty line or Ctrl-D ends.\n", engine.model().name);
-  json::Array messages;
-  if (!options.system.empty()) messages.push_back(message("system", options.system));
+  fmt::print("Chatting with {}. /help tells more; an empty line or Ctrl-D ends.\n",
+             engine.model().name);
+  json::Array start;
+  if (!options.system.empty()) start.push_back(message("system", options.system));
+  json::Array messages = start;
   for (std::string line;;) {
     print_now("\n> ");
-    if (!std::getline(std::cin, line) || line.empty()) break;
+    if (!std::getline(std::cin, line) || line.empty() || line == "/exit" || line == "/quit") break;
+    if (line == "/clear") {
+      messages = start;
+      fmt::print("Forgotten; what shall we talk about?\n");
+      continue;
+    }
+    if (line == "/help") {
+      fmt::print("/clear begins another conversation; /exit, an empty line or Ctrl-D ends.\n");
+      continue;
+    }
     messages.push_back(message("user", line));
     std::string answer;
     try {
@@ -99,8 +112,8 @@ int chat(Engine& engine, const RunOptions& options) {
       const auto later_tokens = static_cast<double>(last.usage.completion_tokens - 1);
       fmt::print("\n");
       if (seconds > 0 && later_tokens > 0) {
-        fmt::print(stderr, "({} tokens, {:.1f} tokens/s)\n", last.usage.completion_tokens,
-                   later_tokens / seconds);
+        fmt::print(stderr, "({}, {:.1f} tokens/s)\n",
+                   counted(last.usage.completion_tokens, "token"), later_tokens / seconds);
       }
       messages.push_back(message("assistant", answer));
     } catch (const Error& error) {
@@ -113,14 +126,19 @@ int chat(Engine& engine, const RunOptions& options) {
 
 int run(RunOptions& options) {
   log::set_level(log::Level::warn);  // the answer is all that a reader wants to see
+  check_model(options.engine.model);
+  if (!options.prompt && ::isatty(STDIN_FILENO) == 0) {
+    options.prompt.emplace(std::istreambuf_iterator<char>(std::cin),
+                           std::istreambuf_iterator<char>());
+    if (options.prompt->empty()) {
+      fail(ErrorCode::invalid_argument,
+           "standard input is empty: give a prompt there or with -p; -p \"\" is an empty one");
+    }
+  }
   show_progress(options.engine);
   options.engine.max_batch = options.engine.max_batch == 0 ? 1 : options.engine.max_batch;
   Engine engine(options.engine);
-  if (!options.prompt) {
-    if (::isatty(STDIN_FILENO) == 1) return chat(engine, options);
-    options.prompt.emplace(std::istreambuf_iterator<char>(std::cin),
-                           std::istreambuf_iterator<char>());
-  }
+  if (!options.prompt) return chat(engine, options);
   return answer_once(engine, options);
 }
 
@@ -138,7 +156,8 @@ void add_run(CLI::App& app, Action& action) {
   auto* system =
       command->add_option("--system", options->system, "A system message")->type_name("TEXT");
   command
-      ->add_flag("--raw", options->raw, "Continue the prompt as it is, without the chat template")
+      ->add_flag("--raw", options->raw,
+                 "Continue the prompt as it is, without the chat template or --system")
       ->excludes(system);
   command->add_flag("--json", options->json, "Print the answer and its numbers as JSON");
   add_sampling_flags(*command, options->request);

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -32,6 +34,12 @@ int synth(SynthCommand& command) {
         command.type);
   }
   command.options.type = *type;
+  const std::filesystem::path folder = std::filesystem::absolute(command.options.out).parent_path();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    fail(ErrorCode::not_found, "there is no folder {} to write {} to", folder.string(),
+         command.options.out.filename().string());
+  }
   ProgressBar bar;
   command.options.progress = [&](int64_t done, int64_t total) {
     bar.show("writing " + command.options.out.filename().string(),
@@ -42,16 +50,16 @@ int synth(SynthCommand& command) {
   if (command.json) {
     json::Object types;
     for (const auto& [dtype, count] : result.tensors_of_type) types[info(dtype).name] = count;
-    fmt::print("{}\n", json::serialize(json::Object{{"path", command.options.out.string()},
-                                                    {"parameters", result.num_parameters},
-                                                    {"bytes", result.num_bytes},
-                                                    {"tensors_of_type", std::move(types)}}));
+    fmt::print("{}\n", json_text(json::Object{{"path", command.options.out.string()},
+                                              {"parameters", result.num_parameters},
+                                              {"bytes", result.num_bytes},
+                                              {"tensors_of_type", std::move(types)}}));
     return 0;
   }
   fmt::print("{}: {} parameters, {}\n", command.options.out.string(),
              count_text(result.num_parameters), size_text(result.num_bytes));
   for (const auto& [dtype, count] : result.tensors_of_type) {
-    fmt::print("  {:<8} {} tensors\n", info(dtype).name, count);
+    fmt::print("  {:<8} {}\n", info(dtype).name, counted(count, "tensor"));
   }
   return 0;
 }
@@ -78,6 +86,7 @@ void add_synth(CLI::App& app, Action& action) {
       ->type_name("TYPE");
   command->add_option("--seed", options->options.seed, "The same seed writes the same bytes")
       ->capture_default_str()
+      ->check(whole_number(0, INT64_MAX))
       ->type_name("N");
   command->add_flag("--json", options->json, "Print what was written as JSON");
   command->callback([options, &action] { action = [options] { return synth(*options); }; });

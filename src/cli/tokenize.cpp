@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/words.h"
 #include "hasten/tokenizer.h"
 
 namespace hasten::cli {
@@ -24,7 +27,14 @@ struct TokenizeOptions {
 };
 
 int tokenize(const TokenizeOptions& options) {
-  const Tokenizer tokenizer(options.arguments.empty() ? "" : options.arguments[0]);
+  const std::string model = options.arguments.empty() ? "" : options.arguments[0];
+  std::error_code ignored;
+  if (options.arguments.size() == 1 && !model.empty() && !std::filesystem::exists(model, ignored)) {
+    fail(ErrorCode::not_found,
+         "there is no MODEL {0}; if that is the text, write: hasten tokenize \"\" '{0}'", model);
+  }
+  check_model(model);
+  const Tokenizer tokenizer(model);
   const std::string text =
       options.arguments.size() > 1
           ? options.arguments[1]
@@ -32,14 +42,14 @@ int tokenize(const TokenizeOptions& options) {
   const std::vector<int32_t> tokens = tokenizer.encode(text, !options.no_bos, options.special);
   if (options.json) {
     json::Array ids(tokens.begin(), tokens.end());
-    fmt::print("{}\n", json::serialize(ids));
+    fmt::print("{}\n", json_text(ids));
     return 0;
   }
   for (const int32_t token : tokens) {
     // As a JSON string, so that spaces, line ends and bytes of split characters can be seen.
-    fmt::print("{:>7}  {}\n", token, json::serialize(json::Value(tokenizer.decode({token}))));
+    fmt::print("{:>7}  {}\n", token, json_text(json::Value(tokenizer.decode({token}))));
   }
-  fmt::print("{} tokens, {} bytes\n", tokens.size(), text.size());
+  fmt::print("{}, {}\n", counted(std::ssize(tokens), "token"), counted(std::ssize(text), "byte"));
   return 0;
 }
 

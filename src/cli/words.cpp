@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
+#include <utility>
 
 #include "server/openai_json.h"
 
@@ -22,6 +24,31 @@ std::string scaled(double value, double base, const std::array<const char*, kCou
   return fmt::format("{:.{}f}{}", value, digits, units[unit]);
 }
 
+/// Nested no deeper than what json::parse let in.
+void write_json(const json::Value& value, std::string& out) {
+  const char* comma = "";
+  if (const auto* number = value.if_double()) {
+    out += std::isfinite(*number) ? fmt::format("{}", *number) : "null";
+  } else if (const auto* items = value.if_array()) {
+    out += '[';
+    for (const json::Value& item : *items) {
+      out += std::exchange(comma, ",");
+      write_json(item, out);
+    }
+    out += ']';
+  } else if (const auto* object = value.if_object()) {
+    out += '{';
+    for (const auto& [key, field] : *object) {
+      out += std::exchange(comma, ",");
+      out += json::serialize(json::Value(key)) + ":";
+      write_json(field, out);
+    }
+    out += '}';
+  } else {
+    out += json::serialize(value);
+  }
+}
+
 }  // namespace
 
 std::string size_text(int64_t bytes) {
@@ -31,6 +58,16 @@ std::string size_text(int64_t bytes) {
 
 std::string count_text(int64_t count) {
   return scaled(static_cast<double>(count), 1000.0, std::array{"", " K", " M", " B", " T"});
+}
+
+std::string counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string json_text(const json::Value& value) {
+  std::string text;
+  write_json(value, text);
+  return text;
 }
 
 std::string safe_text(std::string_view text, bool keep_newlines) {

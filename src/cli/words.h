@@ -6,12 +6,20 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
+
 namespace hasten::cli {
 
 /// "1.5 GiB", "312 MiB", "17 B".
 std::string size_text(int64_t bytes);
 /// "1.24 B", "494 M", "17".
 std::string count_text(int64_t count);
+
+/// "1 token", "2 tokens".
+std::string counted(int64_t count, std::string_view noun);
+
+/// JSON whose numbers people read: 0.0131 rather than 1.31E-2.
+std::string json_text(const json::Value& value);
 
 /// `text` from a file or a client, safe for a terminal and for JSON: control characters,
 /// newlines unless `keep_newlines`, and bytes that are no UTF-8 become U+FFFD.

@@ -46,6 +46,24 @@ class Help(unittest.TestCase):
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
             self.assertLess(len(done.stderr), 150, done.stderr)
 
+    def test_wrong_usage_says_what_is_wanted(self):
+        for arguments, wanted in (
+                (("frobnicate",), "frobnicate; the commands are serve run bench"),
+                (("serve", "--port", "99999"), "--port: 99999 is no whole number from 0 to 65535; see 'hasten serve"),
+                (("serve", "--port", "abc"), "--port: abc is no whole number from 0 to 65535"),
+                (("run", "-n", "0", "-p", "x"), "--max-tokens: 0 is no whole number from 1 on"),
+                (("run", "--temperature", "hot"), "--temperature: hot is no number; see 'hasten run --help'")):
+            done = hasten(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(wanted, done.stderr)
+
+    def test_help_shows_defaults_in_words_and_its_example_once(self):
+        text = hasten("serve", "--help").stdout
+        self.assertRegex(text, r"--port N +Port to listen on; 0: any free one \(default: 8080\)")
+        self.assertNotIn("INT in", text)
+        self.assertNotIn("hasten COMMAND --help", text)
+        self.assertIn("hasten COMMAND --help", hasten("--help").stdout)
+
     def test_value_that_no_option_takes_is_status_2_and_named(self):
         for arguments, named in (
                 (("run", "-p", "x", "--temperature", "-1"), "temperature"),
@@ -76,6 +94,22 @@ class Help(unittest.TestCase):
                 self.assertTrue(lines and lines[-1].startswith("hasten: "), done.stderr)
                 self.assertIn(named, lines[-1])
 
+
+    def test_what_is_no_model_says_what_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = Path(folder) / "text"
+            text.write_text("Hello")
+            for command in ("run", "inspect", "tokenize"):
+                for model, said in ((folder, "without a config.json"), (text, "is not a GGUF file"),
+                                    (Path(folder) / "none", "there is no ")):
+                    done = hasten(command, model)
+                    self.assertEqual(done.returncode, 1, (command, model))
+                    self.assertIn(said, done.stderr)
+                    self.assertIn(str(model), done.stderr)
+            (Path(folder) / "a.gguf").touch()
+            self.assertIn("such as " + folder + "/a.gguf", hasten("run", folder, "-p", "x").stderr)
+        self.assertIn("hasten tokenize \"\" 'Hello fox'", hasten("tokenize", "Hello fox").stderr)
+        self.assertIn("there is no folder /no/such", hasten("synth", "--shape", "tiny-llama", "/no/such/x.gguf").stderr)
 
     def test_output_that_cannot_be_written_is_status_1(self):
         for arguments in (("run", "-p", "x", "-n", "2"), ("run", "-p", "x", "-n", "2", "--json"), ("inspect", MODEL)):
@@ -122,6 +156,25 @@ class Run(unittest.TestCase):
         done = hasten("run", "--raw", "-p", "", stdin="An empty prompt is one, too.")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
 
+    def test_empty_standard_input_is_an_error(self):
+        done = hasten("run")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("standard input is empty", done.stderr)
+
+    def test_chat_in_a_terminal_knows_its_commands(self):
+        terminal, child = os.openpty()
+        with subprocess.Popen([PROGRAM, "run", "--temperature", "0"], stdin=child, stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.DEVNULL) as process:
+            os.write(terminal, b"/help\nWhat is the capital of France?\n/clear\n/exit\n")
+            try:
+                text = process.communicate(timeout=60)[0]
+            finally:
+                process.kill()
+            self.assertEqual(process.returncode, 0)
+        os.close(child)
+        os.close(terminal)
+        self.assertRegex(text, r"(?s)> /clear begins .*> The capital of France is Paris\.\s+> Forgotten.*> $")
+
     def test_seed_repeats_the_text(self):
         def story(seed):
             return hasten("run", "-p", "Tell me a story.", "--seed", seed, "--temperature", "1").stdout
@@ -131,6 +184,7 @@ class Run(unittest.TestCase):
     def test_json(self):
         answer = json.loads(hasten("run", "-p", "Tell me a story.", "--json", "-n", "5").stdout)
         self.assertEqual((answer["completion_tokens"], answer["finish"]), (5, "length"))
+        self.assertNotRegex(hasten("bench", "machine", "--json").stdout, r"\dE\d")
 
 
 class Text(unittest.TestCase):
@@ -153,12 +207,24 @@ class Text(unittest.TestCase):
         self.assertAlmostEqual(result["perplexity"], 1.32147, delta=0.0132)
 
 
+    def test_perplexity_of_what_is_no_utf8_warns(self):
+        with tempfile.NamedTemporaryFile() as text:
+            text.write(b"Once upon a time in the Stra\xdfe")
+            text.flush()
+            done = hasten("perplexity", "--file", text.name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("is not UTF-8 from byte 28 on", done.stderr)
+
+
 class Models(unittest.TestCase):
     def test_inspect(self):
         result = json.loads(hasten("inspect", MODEL, "--json").stdout)
         self.assertEqual((result["architecture"], result["vocabulary"], result["tensors"]), ("llama", 2048, 47))
         self.assertIn("tools", result["template_capabilities"])
         self.assertIn("token_embd.weight", hasten("inspect", MODEL, "--tensors").stdout)
+        built_in = json.loads(hasten("inspect", "--json").stdout)
+        self.assertEqual({**result, "path": "hasten-tiny"}, built_in)
+        self.assertIn("llama.rope.freq_base = 10000\n", hasten("inspect", "--metadata").stdout)
 
     def test_inspect_shows_no_control_characters_of_a_file(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
@@ -227,6 +293,11 @@ class Serve(unittest.TestCase):
 
     def url(self, banner):
         return re.search(r"http://127\.0\.0\.1:\d+", banner).group(0)
+
+    def test_banner_shows_how_to_send_a_key(self):
+        with self.serving("--api-key", "s3cret") as (_, banner):
+            self.assertIn("-H 'Authorization: Bearer KEY'", banner)
+            self.assertNotIn("s3cret", banner)
 
     def test_serves_though_it_cannot_tell_its_story(self):
         with self.serving("--ctx", "8") as (process, banner):
