@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "text/pre_tokenizer_expressions.h"
 #include "text/regex/regex.h"
 #include "text/vocabulary.h"
@@ -59,6 +60,30 @@ std::optional<WordScanner> find_scanner(const PreTokenizerSteps& steps) {
     if (digits_first && known.scanner == WordScanner::gpt2) return WordScanner::gpt2_digits;
   }
   return std::nullopt;
+}
+
+// Published chains have up to 6 steps of which one writes. Each takes time to compile, and each
+// that writes can make the text longer.
+constexpr size_t kMaxSteps = 32;
+constexpr int64_t kMaxRewrites = 4;
+constexpr size_t kMaxReplacementBytes = 4;
+
+void check_bounds(const PreTokenizerSteps& steps) {
+  const auto rewrites = std::count_if(steps.begin(), steps.end(), [](const auto& step) {
+    return step.kind != PreTokenizerStep::Kind::split;
+  });
+  if (steps.size() > kMaxSteps || rewrites > kMaxRewrites) {
+    fail(ErrorCode::unsupported,
+         "a pre-tokenizer of {} steps of which {} change the text; the limits are {} and {}",
+         steps.size(), rewrites, kMaxSteps, kMaxRewrites);
+  }
+  for (const PreTokenizerStep& step : steps) {
+    if (step.kind == PreTokenizerStep::Kind::metaspace &&
+        step.pattern.size() > kMaxReplacementBytes) {
+      fail(ErrorCode::unsupported, "a space symbol of more than one character: {}",
+           printable(step.pattern));
+    }
+  }
 }
 
 // All occurrences of `wanted`, as an expression would find them.
@@ -242,6 +267,7 @@ PreTokenizerChain::PreTokenizerChain(const PreTokenizerSteps& steps) {
   while (!needed.empty() && needed.back().kind == PreTokenizerStep::Kind::byte_alphabet) {
     needed.pop_back();
   }
+  check_bounds(needed);
   scanner_ = find_scanner(needed);
   for (const PreTokenizerStep& step : needed) {
     const bool alphabet = step.kind == PreTokenizerStep::Kind::byte_alphabet;

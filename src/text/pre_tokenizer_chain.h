@@ -17,7 +17,8 @@ namespace hasten::text {
 /// Compiled steps. Const after construction: any thread.
 class PreTokenizerChain {
  public:
-  /// Throws Error{unsupported, invalid_data} for an expression that cannot be compiled.
+  /// Throws Error{unsupported, invalid_data} for an expression that cannot be compiled, and
+  /// Error{unsupported} for more steps than a published chain could have.
   explicit PreTokenizerChain(const PreTokenizerSteps& steps);
   PreTokenizerChain(PreTokenizerChain&&) noexcept;
   PreTokenizerChain& operator=(PreTokenizerChain&&) noexcept;

@@ -140,6 +140,22 @@ TEST(PreTokenizerChain, Falcon) {
   EXPECT_EQ(words(steps, "It's 12345, (\u00e9)!"), "It|'|s| |123|45|,| |(|\u00e9|)!");
 }
 
+TEST(PreTokenizerChain, BoundsWhatAFileCanAskFor) {
+  const auto code = [](const PreTokenizerSteps& steps) {
+    try {
+      const PreTokenizerChain chain(steps);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::internal;
+  };
+  EXPECT_EQ(code(PreTokenizerSteps(33, {.pattern = "a"})), ErrorCode::unsupported);
+  EXPECT_EQ(code(PreTokenizerSteps(5, {.kind = PreTokenizerStep::Kind::add_prefix_space})),
+            ErrorCode::unsupported);
+  EXPECT_EQ(code(metaspace_steps("12345", PrependScheme::always, false)), ErrorCode::unsupported);
+  EXPECT_EQ(code(metaspace_steps("\u2581", PrependScheme::always, false)), ErrorCode::internal);
+}
+
 TEST(PreTokenizerChain, FindsScanners) {
   const auto scanner = [](const PreTokenizerSteps& steps) {
     return PreTokenizerChain(steps).scanner();
