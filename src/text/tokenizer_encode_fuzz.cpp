@@ -29,6 +29,8 @@ std::vector<std::unique_ptr<const Tokenizer>> make_tokenizers() {
   TokenizerSpec spm = hasten::text::testing::tiny_spm_spec();
   spm.space_prefix = SpacePrefix::none;
   tokenizers.push_back(make_tokenizer(spm));
+  spm.kind = TokenizerKind::unigram;
+  tokenizers.push_back(make_tokenizer(spm));
   return tokenizers;
 }
 
@@ -71,6 +73,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     HASTEN_CHECK(tokenizer->encode(text, {.add_special = false}) ==
                  tokenizer->encode(
                      text, {.add_special = false, .parse_special = true, .literal = everything}));
+  }
+  for (const NormalizationForm form :
+       {NormalizationForm::nfd, NormalizationForm::nfkc, NormalizationForm::nfkd}) {
+    const std::string normalized = to_normalization_form(text, form);
+    HASTEN_CHECK(to_normalization_form(normalized, form) == normalized);
   }
   const std::string nfc = to_nfc(text);
   HASTEN_CHECK(to_nfc(nfc) == nfc);

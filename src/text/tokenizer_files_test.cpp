@@ -175,6 +175,27 @@ TEST(SentencePieceModel, SurvivesCuts) {
   }
 }
 
+TEST(VocabAndMerges, ReadsAndRefuses) {
+  const std::string vocab = R"({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "<s>": 4, "</s>": 5})";
+  const std::string merges = "#version: 0.2\na b\r\n";
+  EXPECT_EQ(make_tokenizer(parse_vocab_and_merges(vocab, merges))->encode("ab ba"),
+            (Ids{2, 3, 1, 0}));
+  const auto roberta = make_tokenizer(parse_vocab_and_merges(
+      vocab, merges,
+      R"({"tokenizer_class": "RobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>",
+          "added_tokens_decoder": {"4": {"content": "<s>", "special": true},
+                                   "6": {"content": "<mask>", "special": true}}})"));
+  EXPECT_EQ(roberta->encode("ab<mask>", {.parse_special = true}), (Ids{4, 2, 6, 5}));
+  const auto refuse = [](std::string_view json, std::string_view lines, ErrorCode code,
+                         std::string_view words) {
+    expect_error([&] { return make_tokenizer(parse_vocab_and_merges(json, lines)); }, code, words);
+  };
+  refuse("[]", merges, ErrorCode::invalid_data, "vocab.json");
+  refuse(R"({"a</w>": 0})", merges, ErrorCode::unsupported, "</w>");
+  refuse(vocab, "ab\n", ErrorCode::invalid_data, "merge 0");
+  refuse(vocab, "", ErrorCode::invalid_data, "no merges");
+}
+
 TEST(TiktokenRanks, ReadsAndRefuses) {
   // "a", "b", "ab", " "
   const std::string ranks = "YQ== 0\nYg== 1\r\nYWI= 2\nIA== 3\n";

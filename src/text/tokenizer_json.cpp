@@ -32,15 +32,20 @@ class VocabularyReader {
     spec_.continuing_subword_prefix = text_of("continuing_subword_prefix");
     spec_.byte_fallback = as_bool(field(model, "byte_fallback"), "byte_fallback", false);
     if (spec_.kind == TokenizerKind::unigram) return read_pieces(model);
-    for (const auto& [text, id] : as_object(field(model, "vocab"), "model.vocab")) {
-      const std::string_view piece(text.data(), text.size());
-      put(as_id(id, piece, max_id_), piece, TokenType::normal);
-    }
+    read_vocab(as_object(field(model, "vocab"), "model.vocab"));
     if (spec_.kind == TokenizerKind::word_piece) return read_word_piece(model);
     spec_.end_of_word_suffix = text_of("end_of_word_suffix");
     spec_.ignore_merges = as_bool(field(model, "ignore_merges"), "ignore_merges", false);
     for (const json::Value& merge : as_array(field(model, "merges"), "model.merges")) {
       spec_.merges.push_back(read_merge(merge));
+    }
+  }
+
+  // {"piece": id, …}
+  void read_vocab(const json::Object& vocab) {
+    for (const auto& [text, id] : vocab) {
+      const std::string_view piece(text.data(), text.size());
+      put(as_id(id, piece, max_id_), piece, TokenType::normal);
     }
   }
 
@@ -177,6 +182,35 @@ void read_config(const json::Object& config, TokenizerSpec& spec) {
   if (!add_eos.is_null()) spec.add_eos = as_bool(add_eos, "add_eos_token", false);
 }
 
+void type_unknown_token(TokenizerSpec& spec) {
+  if (spec.unk >= 0) {
+    int32_t& unk_type = spec.types[static_cast<size_t>(spec.unk)];
+    if (unk_type == static_cast<int32_t>(TokenType::normal)) {
+      unk_type = static_cast<int32_t>(TokenType::unknown);
+    }
+  }
+}
+
+json::Value parse_config(std::string_view tokenizer_config_json) {
+  if (tokenizer_config_json.empty()) return json::Object();
+  return json::parse(tokenizer_config_json, "tokenizer_config.json", kLimits);
+}
+
+// The lines of a merges.txt, without "#version: 0.2".
+std::vector<std::string> read_merge_lines(std::string_view lines) {
+  std::vector<std::string> merges;
+  bool first = true;
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find('\n'), lines.size());
+    std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty() && !(first && line.starts_with("#version"))) merges.emplace_back(line);
+    first = false;
+  }
+  return merges;
+}
+
 // Old files do not name the type.
 TokenizerKind kind_of(const json::Object& model) {
   const json::Value& given = field(model, "type");
@@ -198,10 +232,7 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   const json::Value file = json::parse(tokenizer_json, "tokenizer.json", kLimits);
   const json::Object& root = as_object(file, "tokenizer.json");
   const json::Object& model = as_object(field(root, "model"), "model");
-  json::Value config_file = json::Object();
-  if (!tokenizer_config_json.empty()) {
-    config_file = json::parse(tokenizer_config_json, "tokenizer_config.json", kLimits);
-  }
+  const json::Value config_file = parse_config(tokenizer_config_json);
   const json::Object& config = as_object(config_file, "tokenizer_config.json");
 
   TokenizerSpec spec;
@@ -219,12 +250,44 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   read_config(config, spec);
   spec.add_bos = spec.add_bos.value_or(false);
   spec.add_eos = spec.add_eos.value_or(false);
-  if (spec.unk >= 0) {
-    int32_t& unk_type = spec.types[static_cast<size_t>(spec.unk)];
-    if (unk_type == static_cast<int32_t>(TokenType::normal)) {
-      unk_type = static_cast<int32_t>(TokenType::unknown);
-    }
+  type_unknown_token(spec);
+  return spec;
+}
+
+TokenizerSpec parse_vocab_and_merges(std::string_view vocab_json, std::string_view merges_txt,
+                                     std::string_view tokenizer_config_json) {
+  const json::Value file = json::parse(vocab_json, "vocab.json", kLimits);
+  const json::Value config_file = parse_config(tokenizer_config_json);
+  const json::Object& config = as_object(config_file, "tokenizer_config.json");
+
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::bpe;
+  const json::Value& given = field(config, "tokenizer_class");
+  const std::string_view name =
+      given.is_null() ? std::string_view() : as_string(given, "tokenizer_class");
+  const auto is_of = [&](std::string_view family) { return name.starts_with(family); };
+  spec.pre = is_of("Qwen2") ? "qwen2" : "gpt-2";
+  const auto file_bytes = static_cast<int64_t>(vocab_json.size() + tokenizer_config_json.size());
+  VocabularyReader reader(spec, file_bytes);
+  reader.read_vocab(as_object(file, "vocab.json"));
+  const bool marks_ends = std::any_of(spec.tokens.begin(), spec.tokens.end(),
+                                      [](const auto& token) { return token.ends_with("</w>"); });
+  if (marks_ends) {
+    fail(ErrorCode::unsupported,
+         "vocab.json marks the ends of words with </w>: such a tokenizer needs its tokenizer.json");
   }
+  spec.merges = read_merge_lines(merges_txt);
+  reader.read_added_tokens_decoder(field(config, "added_tokens_decoder"));
+  read_config(config, spec);
+  const bool around = is_of("Roberta") || is_of("Bart") || is_of("Longformer");
+  spec.add_bos = spec.add_bos.value_or(around);
+  spec.add_eos = spec.add_eos.value_or(around);
+  // GPT-2's file has only this one special token, and no config with it.
+  const auto end = std::find(spec.tokens.begin(), spec.tokens.end(), "<|endoftext|>");
+  if (spec.eos < 0 && end != spec.tokens.end()) {
+    spec.eos = static_cast<int32_t>(end - spec.tokens.begin());
+  }
+  type_unknown_token(spec);
   return spec;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as tokenizer.json, tokenizer.model or rank file: an Error, or a tokenizer that works.
+// Any bytes as a tokenizer file of each format: an Error, or a tokenizer that works.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,29 +11,52 @@
 
 namespace {
 
-void use(hasten::text::TokenizerSpec spec) {
+// A unigram vocabulary of some letters behind any character map.
+hasten::text::TokenizerSpec mapped_unigram(std::string_view map) {
+  hasten::text::TokenizerSpec spec;
+  spec.kind = hasten::text::TokenizerKind::unigram;
+  spec.tokens = {"<unk>", "\u2581", "l", "ll", "o", "ell", "\u2581w", "1"};
+  spec.scores = {0, -1, -2, -1.5, -2, -3, -2, -1};
+  spec.types = {2, 1, 1, 1, 1, 4, 1, 1};
+  spec.unk = 0;
+  spec.precompiled_charsmap = map;
+  return spec;
+}
+
+int use(hasten::text::TokenizerSpec spec) {
   const auto tokenizer = hasten::text::make_tokenizer(std::move(spec));
   const auto tokens =
       tokenizer->encode("Hello  world's <s>\n\xff\u4e2d\u6587 123", {.parse_special = true});
   (void)tokenizer->decode(tokens, /*keep_special=*/true);
+  return 0;
 }
 
 }  // namespace
 
-// The first byte chooses the format; a zero byte parts tokenizer.json from tokenizer_config.json.
+// The first byte chooses the format; a zero byte parts the files of those that have two.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hasten::text;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
-    if (data[0] % 3 == 0) {
-      use(parse_sentencepiece_model(bytes));
-    } else if (data[0] % 3 == 1) {
-      use(parse_tiktoken_ranks(bytes, "gpt-2", {"<s>"}));
-    } else {
-      const size_t cut = std::min(bytes.find('\0'), bytes.size());
-      const size_t config = std::min(cut + 1, bytes.size());
-      use(parse_tokenizer_json(bytes.substr(0, cut), bytes.substr(config)));
+    const size_t cut = std::min(bytes.find('\0'), bytes.size());
+    const std::string_view first = bytes.substr(0, cut);
+    const std::string_view second = bytes.substr(std::min(cut + 1, bytes.size()));
+    switch (data[0] % 7) {
+      case 0:
+        return use(parse_sentencepiece_model(bytes));
+      case 1:
+        return use(parse_tiktoken_ranks(bytes, "gpt-2", {"<s>"}));
+      case 2:
+        return use(parse_tokenizer_json(first, second));
+      case 3:
+        return use(parse_vocab_and_merges(first, second));
+      case 4:
+        return use(parse_rwkv_vocabulary(bytes));
+      case 5:
+        return use(parse_word_piece_vocabulary(bytes));
+      default:
+        return use(mapped_unigram(bytes));
     }
   } catch (const hasten::Error& error) {
     if (error.code() == hasten::ErrorCode::internal) throw;

@@ -96,12 +96,18 @@ struct TokenizerSpec {
   std::optional<NormalizerSteps> normalizers;
 };
 
-/// Reads a Hugging Face tokenizer.json: byte-level BPE with any chain of pre-tokenizers, or
-/// SentencePiece-style BPE. `tokenizer_config_json` gives bos, eos, pad and added tokens; it may be
-/// empty. Throws Error{invalid_data} for what is damaged, Error{unsupported} naming what is not
-/// known. Any thread.
+/// Reads a Hugging Face tokenizer.json whose model is BPE, Unigram or WordPiece.
+/// `tokenizer_config_json` gives bos, eos, pad and added tokens; it may be empty. Throws
+/// Error{invalid_data} for what is damaged, Error{unsupported} naming what is not known. Any
+/// thread.
 TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
                                    std::string_view tokenizer_config_json = {});
+
+/// Reads the vocab.json and merges.txt of byte-level BPE, as GPT-2, RoBERTa and Qwen2 have them;
+/// the config, which may be empty, names the family, the roles and the added tokens. Throws as
+/// parse_tokenizer_json. Any thread.
+TokenizerSpec parse_vocab_and_merges(std::string_view vocab_json, std::string_view merges_txt,
+                                     std::string_view tokenizer_config_json = {});
 
 /// Reads a SentencePiece tokenizer.model (protobuf) of type BPE or Unigram. Throws
 /// Error{invalid_data}, and Error{unsupported} for another type. Any thread.

@@ -198,6 +198,15 @@ TEST(HastenTiny, GoldenTokens) {
   EXPECT_TRUE(tokenizer->is_end_of_generation(2045));
 }
 
+TEST(Formats, Gpt2FromVocabAndMerges) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  const auto tokenizer = make_tokenizer(parse_vocab_and_merges(
+      read_tokenizer_file("gpt2/vocab.json"), read_tokenizer_file("gpt2/merges.txt")));
+  expect_json_vectors(*tokenizer, {"gpt2.json", "Xenova/gpt2"});
+  EXPECT_EQ(tokenizer->eos(), 50256);
+  EXPECT_TRUE(tokenizer->is_special(50256));
+}
+
 // The same vocabulary in three file formats cuts the same text alike.
 TEST(Formats, Gpt2FromJson) {
   HASTEN_NEED_SHARED("data/tokenizers");
