@@ -98,8 +98,8 @@ std::string nmt(std::string_view text) {
 std::string clean_text(std::string_view text) {
   return map_characters(text, [](uint32_t c, std::string& out) {
     const CharProperties properties = char_properties(c);
-    const bool is_control =
-        properties.category >= Category::cc || properties.category == Category::cn;
+    // Not what is unassigned: tomorrow it may be a letter.
+    const bool is_control = properties.category >= Category::cc;
     if (c == '\t' || c == '\n' || c == '\r') {
       out.push_back(' ');
     } else if (c != 0 && c != kReplacementChar && !is_control) {

@@ -61,6 +61,7 @@ TEST(TextNormalizer, ReplacesAndPrepends) {
 TEST(TextNormalizer, BertRules) {
   NormalizerStep step{.kind = Kind::bert};
   EXPECT_EQ(normalized({step}, "Héllo\t中文\u200b\x01 \uFFFD!"), "hello  中  文  !");
+  EXPECT_EQ(normalized({step}, "a\u0378b\ue000"), "a\u0378b");  // unassigned stays, private goes
   step.strip_accents = false;
   EXPECT_EQ(normalized({step}, "HÉ"), "hé");
   step.lowercase = false;
