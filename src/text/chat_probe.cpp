@@ -57,9 +57,9 @@ json::Value object_arguments() { return json::Object{{"probe_key", kValue}}; }
 }  // namespace
 
 std::string Prober::attempt(const json::Array& messages, const json::Value& tools,
-                            const json::Object& extra) const {
+                            const json::Object& extra, bool add_generation_prompt) const {
   try {
-    return chat_.render_as_given(messages, tools, true, extra).text;
+    return chat_.render_as_given(messages, tools, add_generation_prompt, extra).text;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;
     return {};
@@ -130,11 +130,39 @@ Capabilities Prober::probe() const {
   probe_tools(result);
   const json::Object user = message("user", content(kUser, result));
   const json::Array with_system{message("system", content(kSystem, result)), user};
-  result.system_role = has(attempt(with_system), kSystem);
+  // Templates that are only for tools fail without them.
+  const json::Value tools = attempt({user}).empty() ? described_tools() : json::Value();
+  result.system_role = has(attempt(with_system, tools), kSystem);
   result.thinking_switch = attempt({user}, {}, {{"enable_thinking", true}}) !=
                            attempt({user}, {}, {{"enable_thinking", false}});
-  result.reasoning = has(chat_.source(), "<think>");
+  result.generation_prompt =
+      attempt({user}, tools).size() > attempt({user}, tools, {}, false).size();
+  probe_reasoning(result);
   return result;
+}
+
+void Prober::probe_reasoning(Capabilities& result) const {
+  const AnswerFormat format = detect_answer_format(chat_.source());
+  result.reasoning = format.reasoning;
+  result.call_format = format.tool_calls;
+  const json::Object user = message("user", content(kUser, result));
+  for (const std::string_view key : {"reasoning_content", "reasoning", "thinking"}) {
+    // The last turn, since templates drop what was thought before the last question; one that calls
+    // a tool, since some print reasoning only there.
+    json::Object said = message("assistant", content("so", result));
+    said[key] = kValue;
+    json::Object calls =
+        turn(content("so", result),
+             {call(kTool, "abcdefgh1",
+                   result.object_arguments ? json::Value(json::Object()) : json::Value("{}"))});
+    calls[key] = kValue;
+    if (has(attempt({user, said}, {}, {}, false), kValue) ||
+        has(attempt_call({user, calls, result_of(kTool, "abcdefgh1", content(kResult, result))}),
+            kValue)) {
+      result.reasoning_key = key;
+      return;
+    }
+  }
 }
 
 }  // namespace hasten::text

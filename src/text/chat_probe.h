@@ -21,11 +21,12 @@ class Prober {
  private:
   /// The rendered text; nothing if the template fails.
   std::string attempt(const json::Array& messages, const json::Value& tools = {},
-                      const json::Object& extra = {}) const;
+                      const json::Object& extra = {}, bool add_generation_prompt = true) const;
   /// The same, with the tool described and, where the template fails on that, without.
   std::string attempt_call(const json::Array& messages) const;
   void probe_content(Capabilities& result) const;
   void probe_tools(Capabilities& result) const;
+  void probe_reasoning(Capabilities& result) const;
   /// Text in the form that the template takes.
   json::Value content(std::string_view text, const Capabilities& so_far) const;
 

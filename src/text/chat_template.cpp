@@ -69,6 +69,13 @@ class Conversation {
       adapt_calls(*calls, name + ".tool_calls");
     if (message->contains("tool_calls") && message->at("tool_calls").is_null())
       message->erase("tool_calls");
+    // What clients call reasoning_content, some templates call otherwise.
+    const json::Value* reasoning = message->if_contains("reasoning_content");
+    if (reasoning != nullptr && !takes_.reasoning_key.empty() &&
+        !message->contains(takes_.reasoning_key)) {
+      json::Value copy = *reasoning;
+      (*message)[takes_.reasoning_key] = std::move(copy);
+    }
   }
 
   void adapt_content(json::Value& content, bool has_calls, const std::string& name) const {
@@ -131,11 +138,18 @@ constexpr std::string_view kChatMl =
 }  // namespace
 
 std::string Capabilities::describe() const {
+  const std::string calls = fmt::format("tool calls ({})", tool_call_format_name(call_format));
   const std::pair<bool, std::string_view> named[] = {
-      {system_role, "system role"},   {tools, "tools"},
-      {tool_calls, "tool calls"},     {parallel_tool_calls, "parallel tool calls"},
-      {tool_results, "tool results"}, {typed_content, "typed content"},
-      {reasoning, "reasoning"},       {thinking_switch, "enable_thinking"},
+      {system_role, "system role"},
+      {tools, "tools"},
+      {tool_calls, calls},
+      {parallel_tool_calls, "parallel tool calls"},
+      {tool_results, "tool results"},
+      {typed_content, "typed content"},
+      {reasoning, "reasoning"},
+      {!reasoning_key.empty(), "reasoning of earlier turns"},
+      {thinking_switch, "enable_thinking"},
+      {generation_prompt, "generation prompt"},
   };
   std::string result;
   for (const auto& [present, name] : named) {

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "text/jinja/template.h"
 #include "text/text_range.h"
+#include "text/tool_calls.h"
 
 namespace hasten::text {
 
@@ -23,9 +24,12 @@ struct Capabilities {
   bool object_arguments = false;     // takes a call's arguments as an object, not as JSON text
   bool null_content = false;         // a turn that only calls tools is given the content null
   bool thinking_switch = false;      // the variable enable_thinking changes the prompt
-  bool reasoning = false;            // answers may begin with <think>…</think>
+  bool reasoning = false;            // answers may begin with <think>…</think>, or its like
+  bool generation_prompt = false;    // add_generation_prompt opens the assistant's turn
+  std::string_view reasoning_key;    // of a turn's earlier reasoning in its message; empty: unused
+  ToolCallFormat call_format = ToolCallFormat::none;  // in which answers write calls
 
-  /// "system role, tools, parallel tool calls", for people.
+  /// "system role, tools, tool calls (hermes), parallel tool calls", for people.
   std::string describe() const;
   bool operator==(const Capabilities&) const = default;
 };

@@ -221,6 +221,15 @@ const ReasoningMarks& reasoning_marks(ReasoningFormat format) {
   return kThink;
 }
 
+std::string_view tool_call_format_name(ToolCallFormat format) {
+  constexpr std::string_view kNames[] = {
+      "answers not read", "hermes",    "llama3", "mistral", "function", "qwen_tags", "glm",
+      "deepseek",         "dsml",      "kimi",   "minimax", "gemma",    "granite",   "nemotron",
+      "cohere",           "command_r", "harmony"};
+  static_assert(std::size(kNames) == static_cast<size_t>(ToolCallFormat::harmony) + 1);
+  return kNames[static_cast<size_t>(format)];
+}
+
 AnswerFormat detect_answer_format(std::string_view source) {
   AnswerFormat format;
   for (const auto marks : {ReasoningFormat::seed, ReasoningFormat::think, ReasoningFormat::mistral,

@@ -31,6 +31,9 @@ enum class ToolCallFormat {
   harmony,    // <|channel|>commentary to=functions.name<|message|>{…}<|call|>: gpt-oss
 };
 
+/// "hermes", "llama3", …
+std::string_view tool_call_format_name(ToolCallFormat format);
+
 /// What stands around reasoning.
 enum class ReasoningFormat {
   think,    // <think>…</think>

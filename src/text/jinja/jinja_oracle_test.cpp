@@ -219,25 +219,44 @@ void compare_with_jinja2(const std::vector<std::string>& names, const json::Arra
   EXPECT_GT(equal, refused);
 }
 
+/// The templates of the sample, by name: files, and those in tokenizer configurations.
+std::map<std::string, std::string> published_templates() {
+  std::map<std::string, std::string> result;
+  for (const auto& entry : fs::directory_iterator(testing::shared_dir() / kTemplates))
+    result[entry.path().filename().string()] = testing::read_file(entry.path());
+  const fs::path tokenizers = testing::shared_dir() / "data/tokenizers";
+  if (!fs::exists(tokenizers)) return result;
+  for (const auto& entry : fs::recursive_directory_iterator(tokenizers)) {
+    const fs::path& path = entry.path();
+    const std::string name = fs::relative(path, tokenizers).string();
+    if (path.extension() == ".jinja") result[name] = testing::read_file(path);
+    if (path.filename() != "tokenizer_config.json") continue;
+    const json::Value config = json::parse(testing::read_file(path), name);
+    const json::Value* source = config.as_object().if_contains("chat_template");
+    if (source == nullptr) continue;
+    if (source->is_string()) result[name] = source->get_string();
+    const json::Array* several = source->if_array();  // of {"name", "template"}
+    for (size_t i = 0; several != nullptr && i < several->size(); ++i)
+      result[fmt::format("{} {}", name, i)] = (*several)[i].at("template").as_string();
+  }
+  return result;
+}
+
 TEST(Jinja2, EveryTemplateByteEqual) {
   HASTEN_NEED_SHARED(kTemplates);
   const auto conversations = run_oracle("conversations", "");
   if (!conversations) GTEST_SKIP() << "python3 with jinja2 is absent";
   const json::Value contexts = oracle_json(*conversations);
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(testing::shared_dir() / kTemplates))
-    files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+  const std::map<std::string, std::string> templates = published_templates();
   std::vector<std::string> names;
   json::Array cases;
-  for (const fs::path& file : files) {
+  for (const auto& [name, source] : templates) {
     for (size_t i = 0; i < contexts.as_array().size(); ++i) {
-      names.push_back(fmt::format("{} conversation {}", file.filename().string(), i));
-      cases.push_back(json::Object{{"template", testing::read_file(file)},
-                                   {"context", contexts.as_array()[i]}});
+      names.push_back(fmt::format("{} conversation {}", name, i));
+      cases.push_back(json::Object{{"template", source}, {"context", contexts.as_array()[i]}});
     }
   }
-  std::printf("%zu templates x %zu conversations\n", files.size(), contexts.as_array().size());
+  std::printf("%zu templates x %zu conversations\n", templates.size(), contexts.as_array().size());
   EXPECT_GE(contexts.as_array().size(), 20U);
   compare_with_jinja2(names, cases);
 }

@@ -111,7 +111,9 @@ Value real_arithmetic(Runtime& rt, BinaryOperator op, double a, double b) {
     case divide:
       return Value::of(a / b);
     case floor_divide:
-      return Value::of(std::floor((a - floor_modulo(a, b)) / b + 0.5));
+      if (const double whole = std::floor((a - floor_modulo(a, b)) / b + 0.5); whole != 0)
+        return Value::of(whole);
+      return Value::of(std::copysign(0.0, a / b));
     case modulo:
       return Value::of(floor_modulo(a, b));
     case power:
