@@ -188,7 +188,16 @@ struct PreTokenizerChain::Step {
   void split(Words& words, regex::Scratch& scratch) const {
     words.pieces.clear();
     PieceAppender appender(spec, words.pieces);
+    const bool isolates = spec.behavior == SplitBehavior::isolated;
+    size_t candidate = 0;  // before it, no match begins
     for (const Match& piece : words.words) {
+      if (isolates && expression && candidate <= piece.begin) {
+        candidate = expression->next_candidate(words.text, piece.begin);
+      }
+      if (candidate >= piece.end) {
+        words.pieces.push_back(piece);
+        continue;
+      }
       const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
       words.matches.clear();
       if (expression) {
@@ -196,7 +205,7 @@ struct PreTokenizerChain::Step {
       } else {
         find_literal(text, spec.pattern, words.matches);
       }
-      if (words.matches.empty() && spec.behavior == SplitBehavior::isolated) {
+      if (words.matches.empty() && isolates) {
         words.pieces.push_back(piece);
       } else {
         appender.append(piece.begin, piece.end, words.matches);

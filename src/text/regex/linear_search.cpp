@@ -350,17 +350,19 @@ LinearSearch::LinearSearch(const Program& program, const Alphabet& alphabet)
   }
 }
 
+size_t LinearSearch::next_candidate(std::string_view text, size_t at) const {
+  while (!separates_.empty() && at < text.size()) {
+    const Alphabet::Step step = alphabet_.step(text, at);
+    if (separates_[step.symbol] == 0) break;
+    at += step.length;
+  }
+  return at;
+}
+
 void LinearSearch::find_all(std::string_view text, size_t at, std::optional<size_t> last_end,
                             Scratch& scratch, std::vector<Match>& matches) const {
-  if (!separates_.empty()) {  // most texts hold nothing but separators
-    size_t first = at;
-    while (first < text.size()) {
-      const Alphabet::Step step = alphabet_.step(text, first);
-      if (separates_[step.symbol] == 0) break;
-      first += step.length;
-    }
-    if (first >= text.size()) return;
-  }
+  // Most texts hold nothing but separators.
+  if (!separates_.empty() && next_candidate(text, at) == text.size()) return;
   Pass(*this, text, last_end, scratch, matches).run(at);
 }
 

@@ -46,6 +46,9 @@ class LinearSearch {
   void find_all(std::string_view text, size_t at, std::optional<size_t> last_end, Scratch& scratch,
                 std::vector<Match>& matches) const;
 
+  /// As Regex::next_candidate.
+  size_t next_candidate(std::string_view text, size_t at) const;
+
  private:
   class Pass;
 

@@ -132,6 +132,11 @@ void Regex::find_all(std::string_view text, Scratch& scratch, std::vector<Match>
   compiled_->general.find_all(text, at, last_end, scratch, matches);
 }
 
+size_t Regex::next_candidate(std::string_view text, size_t at) const {
+  if (!compiled_->dfa) return compiled_->general.next_candidate(text, at);
+  return compiled_->matches_nothing ? at : compiled_->skip(text, at);
+}
+
 Regex::Size Regex::size() const {
   return {.num_states = compiled_->dfa ? compiled_->dfa->num_states() : 0,
           .num_symbols = compiled_->alphabet.num_symbols(),

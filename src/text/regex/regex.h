@@ -36,6 +36,10 @@ class Regex {
   /// The same, faster for many short texts. `scratch` serves one expression only.
   void find_all(std::string_view text, Scratch& scratch, std::vector<Match>& matches) const;
 
+  /// A place at or behind `at` before which no match begins in any piece of `text`: text.size() for
+  /// none at all. Cheap: pieces that end before it need no search.
+  size_t next_candidate(std::string_view text, size_t at) const;
+
   /// Bytes that its tables take; 0 states: the automaton is not deterministic.
   struct Size {
     size_t num_states = 0;
