@@ -59,14 +59,21 @@ void decompose(uint32_t code_point, std::vector<Ordered>& out) {
   if (found->second != 0) decompose(found->second, out);
 }
 
-// False if the character has no compatibility decomposition of its own.
-bool decompose_compatibly(uint32_t code_point, std::vector<Ordered>& out) {
+// Null if NFKD makes of the character what NFD makes of it.
+const char* compatibility_decomposition(uint32_t code_point) {
+  if (code_point < tables::kCompatibilityDecompositions[0].code_point) return nullptr;
   const auto* end = tables::kCompatibilityDecompositions + tables::kNumCompatibilityDecompositions;
   const auto* found = std::lower_bound(tables::kCompatibilityDecompositions, end, code_point,
                                        [](const tables::CompatibilityDecomposition& entry,
                                           uint32_t key) { return entry.code_point < key; });
-  if (found == end || found->code_point != code_point) return false;
-  for (std::string_view to = found->to; !to.empty();) {
+  return found != end && found->code_point == code_point ? found->to : nullptr;
+}
+
+// False if the character has no compatibility decomposition of its own.
+bool decompose_compatibly(uint32_t code_point, std::vector<Ordered>& out) {
+  const char* decomposition = compatibility_decomposition(code_point);
+  if (decomposition == nullptr) return false;
+  for (std::string_view to = decomposition; !to.empty();) {
     const Utf8Char next = decode_utf8(to);
     out.push_back({static_cast<int32_t>(next.code_point), combining_class(next.code_point)});
     to.remove_prefix(next.length);
@@ -144,6 +151,22 @@ bool is_nfc_stable(std::string_view text) {
     }
     const Utf8Char next = decode_utf8(text.substr(i));
     if (next.valid && char_properties(next.code_point).nfc_unstable) return false;
+    i += next.length;
+  }
+  return true;
+}
+
+bool is_nfkc_stable(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    if (static_cast<uint8_t>(text[i]) < 0x80) {
+      ++i;
+      continue;
+    }
+    const Utf8Char next = decode_utf8(text.substr(i));
+    if (next.valid && (char_properties(next.code_point).nfc_unstable ||
+                       compatibility_decomposition(next.code_point) != nullptr)) {
+      return false;
+    }
     i += next.length;
   }
   return true;

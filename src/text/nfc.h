@@ -11,6 +11,9 @@ namespace hasten::text {
 /// and true of nearly all text.
 [[nodiscard]] bool is_nfc_stable(std::string_view text);
 
+/// The same for NFKC.
+[[nodiscard]] bool is_nfkc_stable(std::string_view text);
+
 /// `text` in NFC (Unicode Standard Annex #15). Malformed UTF-8 is kept as it is. Near-linear.
 [[nodiscard]] std::string to_nfc(std::string_view text);
 

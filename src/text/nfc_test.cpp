@@ -56,6 +56,9 @@ TEST(NormalizationForms, DecomposeAndCompose) {
   EXPECT_EQ(form("\uac01", nfd), "\u1100\u1161\u11a8");
   EXPECT_EQ(form("\ufb01\u2460\uff21\u3392", nfkc), "fi1AMHz");
   EXPECT_EQ(form("\u3131\u314f", nfkc), "\uac00");  // compatibility jamo compose
+  EXPECT_TRUE(is_nfkc_stable("plain \u00e9\u4e2d\xff"));
+  EXPECT_FALSE(is_nfkc_stable("\u00bd"));
+  EXPECT_FALSE(is_nfkc_stable("e\u0301"));
   EXPECT_EQ(form("a\xff\u00bd", nfkd), "a\xff\u0031\u2044\u0032");
 }
 

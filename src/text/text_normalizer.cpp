@@ -29,14 +29,20 @@ template <class Change>
 std::string map_characters(std::string_view text, const Change& change) {
   std::string out;
   out.reserve(text.size());
-  while (!text.empty()) {
-    const Utf8Char next = decode_utf8(text);
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<uint8_t>(text[at]);
+    if (byte < 0x80) {
+      change(byte, out);
+      ++at;
+      continue;
+    }
+    const Utf8Char next = decode_utf8(text.substr(at));
     if (next.valid) {
       change(next.code_point, out);
     } else {
-      out.append(text.substr(0, next.length));
+      out.append(text.substr(at, next.length));
     }
-    text.remove_prefix(next.length);
+    at += next.length;
   }
   return out;
 }
@@ -50,6 +56,7 @@ std::string filter(std::string_view text, const Keep& keep) {
 
 std::string normalize_form(std::string_view text, NormalizationForm form) {
   if (is_ascii(text)) return std::string(text);
+  if (form == NormalizationForm::nfkc && is_nfkc_stable(text)) return std::string(text);
   return to_normalization_form(text, form);
 }
 
@@ -95,42 +102,42 @@ std::string nmt(std::string_view text) {
   });
 }
 
-std::string clean_text(std::string_view text) {
-  return map_characters(text, [](uint32_t c, std::string& out) {
-    const CharProperties properties = char_properties(c);
-    // Not what is unassigned: tomorrow it may be a letter.
-    const bool is_control = properties.category >= Category::cc;
-    if (c == '\t' || c == '\n' || c == '\r') {
-      out.push_back(' ');
-    } else if (c != 0 && c != kReplacementChar && !is_control) {
-      append_utf8(out, properties.white_space ? ' ' : c);
-    }
-  });
+bool is_ideograph(uint32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-std::string part_ideographs(std::string_view text) {
-  const auto is_ideograph = [](uint32_t c) {
-    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
-           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
-           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
-           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
-  };
-  return map_characters(text, [&](uint32_t c, std::string& out) {
-    const bool parted = is_ideograph(c);
-    if (parted) out.push_back(' ');
-    append_utf8(out, c);
-    if (parted) out.push_back(' ');
-  });
+// What BERT's cleaning makes of a character; nothing of one that goes.
+std::optional<uint32_t> cleaned(uint32_t c) {
+  if (c > ' ' && c < 0x7F) return c;
+  if (c == '\t' || c == '\n' || c == '\r') return ' ';
+  const CharProperties properties = char_properties(c);
+  // Not what is unassigned: tomorrow it may be a letter.
+  if (c == 0 || c == kReplacementChar || properties.category >= Category::cc) return std::nullopt;
+  return properties.white_space ? ' ' : c;
 }
 
 std::string bert(std::string_view text, const NormalizerStep& step) {
-  std::string out = step.clean_text ? clean_text(text) : std::string(text);
-  if (step.handle_chinese_chars) out = part_ideographs(out);
-  if (step.strip_accents) {
-    out = filter(normalize_form(out, NormalizationForm::nfd),
-                 [](uint32_t c) { return char_properties(c).category != Category::mn; });
-  }
-  return step.lowercase ? lowercase(out) : out;
+  std::string out = map_characters(text, [&](uint32_t c, std::string& to) {
+    const std::optional<uint32_t> kept = step.clean_text ? cleaned(c) : c;
+    if (!kept) return;
+    const bool parted = step.handle_chinese_chars && is_ideograph(*kept);
+    if (parted) to.push_back(' ');
+    append_utf8(to, *kept);
+    if (parted) to.push_back(' ');
+  });
+  if (step.strip_accents) out = normalize_form(out, NormalizationForm::nfd);
+  if (!step.strip_accents && !step.lowercase) return out;
+  return map_characters(out, [&](uint32_t c, std::string& to) {
+    if (step.strip_accents && c >= 0x80 && char_properties(c).category == Category::mn) return;
+    if (step.lowercase) {
+      jinja::append_case(to, c, jinja::CaseMapping::lower);
+    } else {
+      append_utf8(to, c);
+    }
+  });
 }
 
 std::string map_precompiled(std::string_view text, const PrecompiledCharsMap& map) {
