@@ -24,7 +24,7 @@ struct Spec {
   char sign = '-';
   bool sign_given = false;
   bool alternate = false;
-  bool group = false;  // thousands with commas
+  char group = 0;  // between thousands: a comma or an underscore
   int32_t width = 0;
   std::optional<int32_t> precision;
   char type = 0;
@@ -96,12 +96,12 @@ void check_type(Runtime& rt, char type) {
   if (static_cast<uint8_t>(type) >= 0x80) rt.error("unsupported format character");
 }
 
-std::string grouped(const std::string& digits) {
+std::string grouped(const std::string& digits, char separator) {
   const size_t begin = digits.find_first_of("0123456789");
   const size_t end = std::min(digits.find_first_not_of("0123456789", begin), digits.size());
   std::string result = digits.substr(0, begin);
   for (size_t i = begin; i < end; ++i) {
-    if (i > begin && (end - i) % 3 == 0) result += ',';
+    if (i > begin && (end - i) % 3 == 0) result += separator;
     result += digits[i];
   }
   return result + digits.substr(end);
@@ -133,7 +133,7 @@ void format_number(TextBuilder& out, const Spec& spec, const Value& value) {
     digits = digits_of(rt, spec, value);
   }
   if (spec.sign != '-' && digits[0] != '-') digits = fmt::format("{}{}", spec.sign, digits);
-  if (spec.group) digits = grouped(digits);
+  if (spec.group != 0) digits = grouped(digits, spec.group);
   pad(out, spec, '>', Text{.bytes = digits});
 }
 
@@ -217,7 +217,7 @@ class PercentFormatter {
     if (spec.type == 'c' && value.is_string() && count_chars(value.text->bytes) == 1)
       return format_text(out_, spec, *value.text);
     if (!text_type) {
-      if (!value.is_number())
+      if (!value.is_number() || (spec.type == 'c' && !value.is_integral()))
         rt_.error("%{} format: a number is required, not {}", spec.type, type_name(value));
       return format_number(out_, spec, value);
     }
@@ -295,7 +295,7 @@ class BraceFormatter {
       rt_.error("unsupported format string passed to {}.__format__", type_name(value));
     if (spec.type != 0 && spec.type != 's')
       rt_.error("unknown format code '{}' for object of type 'str'", spec.type);
-    if (spec.group || spec.alternate || spec.sign_given || spec.align == '=')
+    if (spec.group != 0 || spec.alternate || spec.sign_given || spec.align == '=')
       rt_.error("sign, '=', '#' and ',' are not allowed in the format of a string");
     format_text(out_, spec, *to_text(rt_, value).text);
   }
@@ -363,7 +363,7 @@ class BraceFormatter {
       if (spec.align == 0) spec.align = of_text ? '<' : '=';
     }
     if (at < text.size()) spec.width = read_number(rt_, text, at).value_or(0);
-    if (peek() == ',') spec.group = ++at > 0;
+    if (peek() == ',' || peek() == '_') spec.group = text[at++];
     if (peek() == '.') {
       ++at;
       if (at < text.size()) spec.precision = read_number(rt_, text, at);

@@ -353,6 +353,13 @@ TEST(Limits, SmallStackSuffices) {
         "{% set n = namespace(l=[]) %}{% for i in range(999) %}{% set n.l = ({'a': n.l},) "
         "%}{% endfor %}{{ n.l == n.l }}",
         "depth");
+    const std::string nested =
+        "{% set n = namespace(l=()) %}{% for i in range(999) %}{% set n.l = (n.l, 'x' * 80) %}"
+        "{% endfor %}";
+    for (const char* use : {"n.l | pprint", "n.l in {}", "[n.l, n.l] | sort", "n.l | string",
+                            "n.l | tojson(indent=2, sort_keys=true)", "[n.l] | unique | list"})
+      expect_limit(nested + "{{ " + use + " }}", "depth");
+    EXPECT_EQ(render(nested + "{{ n.l | length }}").text, "2");  // made, and destroyed
   };
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

@@ -216,11 +216,18 @@ class PrettyPrinter {
     const Runtime::Depth depth(rt_);
     rt_.step();
     if (value.kind == Kind::dict) {
-      const Value result = rt_.dict();
-      const Value entries = find_filter("dictsort")(rt_, value, case_sensitive());
-      for (const Value& pair : entries.list->view())
-        rt_.set(*result.dict, pair.list->items[0], sorted(pair.list->items[1]));
-      return result;
+      const std::span<Dict::Entry> entries = rt_.arena().array<Dict::Entry>(value.dict->size);
+      std::copy_n(value.dict->entries, entries.size(), entries.begin());
+      const Runtime::Lease lease(rt_, entries.size_bytes());  // std::stable_sort's buffer
+      std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+        const bool ordered = (a.key.is_number() && b.key.is_number()) ||
+                             (a.key.kind == b.key.kind && !a.key.is_none());
+        // What Python cannot order, pprint orders by the names of the types.
+        return ordered ? order(rt_, a.key, b.key) < 0 : type_name(a.key) < type_name(b.key);
+      });
+      for (Dict::Entry& entry : entries) entry.value = sorted(entry.value);
+      return Value::of(rt_.arena().make(
+          Dict{.entries = entries.data(), .size = entries.size(), .capacity = entries.size()}));
     }
     if (value.kind != Kind::list && value.kind != Kind::tuple) return value;
     const Value result = rt_.list(value.list->view(), value.kind);
@@ -231,11 +238,6 @@ class PrettyPrinter {
 
  private:
   static constexpr int64_t kWidth = 80;
-
-  static Arguments case_sensitive() {
-    static const Value yes[] = {Value::of(true)};
-    return {.positional = yes, .named = {}};
-  }
 
   void new_line(int64_t indent) {
     out_.append("\n");

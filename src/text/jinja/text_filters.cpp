@@ -126,6 +126,7 @@ Value indent(Runtime& rt, Self self, Given arguments) {
 Value truncate(Runtime& rt, Self self, Given arguments) {
   const auto [length_value, kill_words, end_value, leeway_value] =
       bind(rt, arguments, {"length", "killwords", "end", "leeway"});
+  if (!jinja::length(rt, self)) rt.error("object of type '{}' has no len()", type_name(self));
   const Text& text = text_of(rt, self);
   const int64_t length = integer_or(rt, length_value, 255);
   const Value end = end_value != nullptr ? to_text(rt, *end_value) : rt.borrowed_text("...");
