@@ -190,8 +190,11 @@ Connection::Connection(asio::ip::tcp::socket socket, Context& context)
 
 Task<> Connection::run() {
   try {
-    // A stream may have promised another answer before the drain began.
-    while (keep_alive_ && !context_.draining) co_await serve_one();
+    // One request even of a connection that is made during a drain: the probe of a balancer.
+    do {
+      co_await serve_one();
+      // A stream may have promised another answer before the drain began.
+    } while (keep_alive_ && !context_.draining);
     if (unread_) co_await linger();
   } catch (const std::exception& error) {
     // The socket's own failures are how clients leave.

@@ -53,6 +53,11 @@ ApiError internal_error() {
           .code = "internal_error"};
 }
 
+ApiError shutting_down() {
+  return to_api_error(
+      Error(ErrorCode::unavailable, "The server is shutting down; ask another one."));
+}
+
 std::string error_json(const ApiError& error) {
   // A message may quote a path or a header, which can be any bytes.
   return json::serialize(json::Object{{"error",

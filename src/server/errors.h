@@ -26,6 +26,8 @@ struct ApiError {
 ApiError to_api_error(const Error& error);
 /// For an exception of any other kind.
 ApiError internal_error();
+/// For work that comes during a drain.
+ApiError shutting_down();
 
 /// {"error": {…}}
 std::string error_json(const ApiError& error);

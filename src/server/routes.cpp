@@ -149,6 +149,7 @@ std::optional<HttpResponse> answer_head(Context& context, HttpRequest& request) 
     return response;
   }
   if (const auto error = refusal(context, request, *route)) return refuse(*error);
+  if (context.draining && route->method == "POST") return refuse(shutting_down());
   return std::nullopt;
 }
 

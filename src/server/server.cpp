@@ -70,6 +70,7 @@ struct Server::Impl {
   void add(tcp::socket socket);
   void for_each_connection(const std::function<void(Connection&)>& visit);
   bool wait_for_connections(std::chrono::milliseconds time);
+  void stop_accepting();
   void drain(std::chrono::milliseconds grace);
 
   const ServerOptions options;
@@ -81,6 +82,7 @@ struct Server::Impl {
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
+  bool accepting = true;
   enum class State { made, serving, draining, ended } state = State::made;
   tcp::endpoint endpoint;
 };
@@ -123,6 +125,7 @@ void Server::Impl::add(tcp::socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   const std::lock_guard lock(mutex);
+  if (!accepting) return;
   if (static_cast<int64_t>(connections.size()) >= options.limits.connections) {
     context.metrics.rejected("too_many_connections");
     socket.non_blocking(true, ignored);
@@ -149,16 +152,24 @@ bool Server::Impl::wait_for_connections(std::chrono::milliseconds time) {
   return changed.wait_for(lock, time, [this] { return connections.empty(); });
 }
 
-void Server::Impl::drain(std::chrono::milliseconds grace) {
-  context.draining = true;
+void Server::Impl::stop_accepting() {
+  {
+    const std::lock_guard lock(mutex);
+    accepting = false;
+  }
   asio::post(acceptor.get_executor(), [this] {
     error_code ignored;
     acceptor.close(ignored);
   });
+}
+
+void Server::Impl::drain(std::chrono::milliseconds grace) {
+  context.draining = true;  // probes are told so on new connections, too
   const auto end = std::chrono::steady_clock::now() + grace;
   const int64_t grace_us = std::chrono::microseconds(grace).count();
   if (!context.engine.drain(grace_us))
     log::warn("drain: requests were cancelled after {} ms", grace.count());
+  stop_accepting();
   for_each_connection([](Connection& connection) { connection.close_if_idle(); });
   const auto rest =
       std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());

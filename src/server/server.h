@@ -74,9 +74,9 @@ class Server {
   /// "http://127.0.0.1:8080"
   std::string url() const;
 
-  /// Drains: accepts no connection and no generation any more, turns /health/ready to 503, lets
-  /// the running generations end for `grace` at most (what remains is cancelled, and its client
-  /// told), then closes every connection. Returns when all is closed; a second call waits for the
+  /// Drains: accepts no POST any more, turns /health/ready to 503, lets the running generations end
+  /// for `grace` at most (what remains is cancelled, and its client told), then closes the port and
+  /// every connection. Returns when all is closed; a second call waits for the
   /// first one. Not from a signal handler: wait for the signal in a thread (sigwait).
   void shutdown(std::chrono::milliseconds grace);
   /// Waits until a shutdown has ended.

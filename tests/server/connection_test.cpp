@@ -338,7 +338,7 @@ TEST_F(ConnectionTest, DrainsWithoutCuttingAnswers) {
   EXPECT_EQ(idle.request("GET", "/health/ready").status, 200);
   EXPECT_EQ(probe.request("GET", "/health/ready").status, 200);
   auto answer =
-      std::async(std::launch::async, [&] { return chat("count 20", R"(, "stream": true)"); });
+      std::async(std::launch::async, [&] { return chat("count 60", R"(, "stream": true)"); });
   ASSERT_TRUE(running_becomes(1));
   auto drained = std::async(std::launch::async, [&] { server_->shutdown(milliseconds(10'000)); });
   std::this_thread::sleep_for(milliseconds(50));
@@ -348,10 +348,20 @@ TEST_F(ConnectionTest, DrainsWithoutCuttingAnswers) {
   const HttpReply refused = idle.request("POST", "/v1/chat/completions", chat_body("hi"));
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.headers.count("retry-after"), 1U);
+  // A balancer that connects anew for each probe must hear of it, too.
+  const HttpReply later = get("/health/ready");
+  EXPECT_EQ(later.status, 503);
+  EXPECT_EQ(later.headers.at("connection"), "close");
+  EXPECT_EQ(get("/health/live").status, 200);
+  EXPECT_EQ(get("/metrics").status, 200);
+  const HttpReply late = chat("hi");
+  EXPECT_EQ(late.status, 503);
+  EXPECT_EQ(late.headers.at("connection"), "close");
+  EXPECT_EQ(parse(late.body).at("error").at("code"), "unavailable");
   const HttpReply reply = answer.get();
   EXPECT_TRUE(reply.complete);
   EXPECT_EQ(events_of(reply.body).back(), "[DONE]");
-  EXPECT_NE(reply.body.find("w19"), std::string::npos);
+  EXPECT_NE(reply.body.find("w59"), std::string::npos);
   drained.get();
   EXPECT_THROW(connect(), std::runtime_error);
 }
