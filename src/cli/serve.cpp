@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -126,6 +127,10 @@ int serve(ServeOptions& options) {
       {options.server.limits.requests, 8 * max_batch, max_batch + options.engine.max_queue});
   server::Server server(engine, options.server);
   const std::string proof = proof_of_life(engine);
+  // Its last step is counted a moment after its last token: before the first client's.
+  for (int i = 0; i < 1000 && engine.stats().running > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   signals.begin_serving();
   server.start();
 

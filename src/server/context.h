@@ -25,6 +25,7 @@ struct Context {
   const std::vector<std::string> model_names;  // at least one; the first is the one shown
   const int64_t started_s;                     // Unix time
   Metrics metrics;
+  Stats stats_at_start;  // of the engine, before the first client
   std::atomic<bool> draining = false;
   std::atomic<int64_t> generations = 0;  // being answered now
   std::atomic<int64_t> body_bytes = 0;   // held by BodyShares

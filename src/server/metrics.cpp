@@ -150,9 +150,28 @@ std::string Metrics::text(const Stats& stats) const {
   return prometheus::TextSerializer().Serialize(families);
 }
 
+namespace {
+
+/// Counts since the server started: what the engine was asked before is no traffic.
+Stats since(const Stats& start, Stats now) {
+  now.steps -= start.steps;
+  now.preemptions -= start.preemptions;
+  now.prompt_tokens -= start.prompt_tokens;
+  now.generated_tokens -= start.generated_tokens;
+  now.finished_stop -= start.finished_stop;
+  now.finished_length -= start.finished_length;
+  now.finished_cancelled -= start.finished_cancelled;
+  now.finished_error -= start.finished_error;
+  now.rejected -= start.rejected;
+  return now;
+}
+
+}  // namespace
+
 Task<> show_metrics(Context& context, Exchange& exchange) {
-  HttpResponse response{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                        .body = context.metrics.text(context.engine.stats())};
+  HttpResponse response{
+      .content_type = "text/plain; version=0.0.4; charset=utf-8",
+      .body = context.metrics.text(since(context.stats_at_start, context.engine.stats()))};
   co_await exchange.respond(std::move(response));
 }
 

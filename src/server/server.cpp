@@ -190,6 +190,7 @@ void Server::start() {
   const std::lock_guard lock(impl_->mutex);
   HASTEN_CHECK(impl_->state == Impl::State::made);
   impl_->listen();
+  impl_->context.stats_at_start = impl_->context.engine.stats();
   asio::co_spawn(impl_->acceptor.get_executor(), impl_->accept_connections(), asio::detached);
   for (int32_t i = 0; i < std::max(1, impl_->options.threads); ++i) {
     impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });

@@ -332,6 +332,10 @@ class Serve(unittest.TestCase):
         with self.serving() as (process, banner):
             self.assertIn("tokens/s", banner)
             self.assertIn("curl", banner)
+            metrics = urllib.request.urlopen(self.url(banner) + "/metrics", timeout=60).read().decode()
+            for count in ("generation_tokens", "prompt_tokens", "request_success"):  # the banner's own are no traffic
+                self.assertRegex(metrics, rf'vllm:{count}_total{{[^}}]*}} 0\n')
+                self.assertNotRegex(metrics, rf'vllm:{count}_total{{[^}}]*}} [1-9]')
             body = {"messages": [{"role": "user", "content": "What is the capital of France?"}], "temperature": 0}
             request = urllib.request.Request(self.url(banner) + "/v1/chat/completions", json.dumps(body).encode(),
                                              {"Content-Type": "application/json"})

@@ -115,6 +115,11 @@ TEST(ConstantTimeTest, ComparesWholeStrings) {
 }
 
 TEST_F(AccessTest, WritesMetricsUnderTheNamesOfVllm) {
+  // What the engine did before it was served is no traffic.
+  Request early;
+  early.prompt = {1, 2, 3};
+  engine_.submit(std::move(early), [](const Chunk&) {}).wait();
+  ASSERT_TRUE(running_becomes(0));
   chat("hi");
   chat("hi", R"(, "temperature": -1)");
   for (const char* line :
