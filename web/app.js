@@ -197,6 +197,7 @@ class AnswerView {
 }
 
 function explain(error) {
+  if (error.status === 401 && apiKey.value) return 'The server does not know this API key. You can change it in the settings.';
   if (error.status === 401) return 'This server needs an API key. You can enter it in the settings.';
   if (error.status === 429) return 'The server is busy. Please try again in a moment.';
   if (error instanceof TypeError) return 'The server cannot be reached. Is it still running?';

@@ -61,9 +61,13 @@ bool Access::origin_allowed(std::string_view origin, std::string_view host) cons
       [origin](const std::string& allowed) { return allowed == "*" || allowed == origin; });
 }
 
+bool is_bearer(std::string_view authorization) {
+  return to_lower(authorization.substr(0, kBearer.size())) == kBearer;
+}
+
 std::optional<std::string> Access::authenticate(std::string_view authorization) const {
   if (options_.api_keys.empty()) return "";
-  if (to_lower(authorization.substr(0, kBearer.size())) != kBearer) return std::nullopt;
+  if (!is_bearer(authorization)) return std::nullopt;
   const std::string_view token = authorization.substr(kBearer.size());
   std::optional<std::string> tenant;
   for (std::size_t i = 0; i < options_.api_keys.size(); ++i) {

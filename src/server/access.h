@@ -33,6 +33,8 @@ class Access {
 
 /// Whether two strings are equal, in a time that depends on their lengths only.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
+/// Whether an Authorization header has the form that carries a key.
+bool is_bearer(std::string_view authorization);
 /// Whether a name, with or without a port, always means this machine: localhost, 127.x, [::1].
 bool names_this_machine(std::string_view host);
 

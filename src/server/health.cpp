@@ -10,9 +10,10 @@ namespace hasten::server {
 namespace {
 
 HttpResponse health_response(int status, std::string_view state, std::string_view reason) {
-  return {.status = status,
-          .headers = {{"Cache-Control", "no-store"}},
-          .body = json::serialize(json::Object{{"status", state}, {"reason", reason}})};
+  json::Object body{{"status", state}};
+  if (!reason.empty()) body["reason"] = reason;
+  return {
+      .status = status, .headers = {{"Cache-Control", "no-store"}}, .body = json::serialize(body)};
 }
 
 }  // namespace

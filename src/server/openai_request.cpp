@@ -116,6 +116,7 @@ void read_stops(const Fields& body, const RequestBounds& bounds, Request& reques
     if (stop->is_string()) {
       add(*stop, "stop");
     } else {
+      if (!stop->is_array()) fail_param("stop", "stop must be a string or an array of strings");
       const json::Array& items = read_array(*stop, "stop", limits.stop_strings);
       for (std::size_t i = 0; i < items.size(); ++i) add(items[i], item_path("stop", i));
     }

@@ -283,6 +283,8 @@ TEST(OpenAiRequestTest, CountsBeforeItLooks) {
       parse_chat_request("{\"messages\":" + repeat(message, limits.messages) + "}", kBounds));
   EXPECT_EQ(param("{\"messages\":" + repeat(message, limits.messages + 1) + "}"), "messages");
   EXPECT_EQ(param(chat_body("\"tools\":" + repeat("1", limits.tools + 1))), "tools");
+  EXPECT_EQ(std::string(error_of([] { chat("\"stop\": 5"); }, "stop").what()),
+            "stop must be a string or an array of strings");
   EXPECT_EQ(param(chat_body("\"stop\":" + repeat("\"a\"", limits.stop_strings + 1))), "stop");
   EXPECT_NO_THROW(chat("\"stop\": \"" + std::string(256, 'a') + "\""));
   EXPECT_EQ(param(chat_body("\"stop\": \"" + std::string(257, 'a') + "\"")), "stop");

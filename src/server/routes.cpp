@@ -62,6 +62,16 @@ std::string allowed_methods(std::string_view path) {
   return methods.empty() ? methods : methods + "OPTIONS";
 }
 
+/// "/v1/models, /version", for one who asked for something else; the page's files are no interface.
+std::string known_paths() {
+  std::string paths;
+  for (const Route& route : kRoutes) {
+    if (route.handler == web_page) continue;
+    paths += (paths.empty() ? "" : ", ") + std::string(route.path);
+  }
+  return paths;
+}
+
 HttpResponse preflight(std::string methods, std::string_view wanted_headers) {
   HttpResponse response{.status = 204, .content_type = ""};
   response.headers = {{"Allow", methods},
@@ -86,15 +96,20 @@ std::optional<ApiError> refusal(Context& context, HttpRequest& request, const Ro
   // origin tells it apart.
   if (context.options.api_keys.empty() && route.method != "GET" && !origin.empty() &&
       !context.access.origin_allowed(origin, request.header("host"))) {
-    return ApiError{.status = 403,
-                    .message = fmt::format("Pages of {} may not call this server.", origin),
-                    .code = "origin_not_allowed"};
+    return ApiError{
+        .status = 403,
+        .message = fmt::format("Pages of {0} may not call this server, unless it is started "
+                               "with --cors-origin {0}.",
+                               origin),
+        .code = "origin_not_allowed"};
   }
   if (route.auth == Auth::key) {
     const auto tenant = context.access.authenticate(request.header("authorization"));
     if (!tenant) {
       return ApiError{.status = 401,
-                      .message = "This server needs an API key: Authorization: Bearer KEY.",
+                      .message = is_bearer(request.header("authorization"))
+                                     ? "This API key is none of this server's."
+                                     : "This server needs an API key: Authorization: Bearer KEY.",
                       .type = "authentication_error",
                       .code = "invalid_api_key"};
     }
@@ -126,15 +141,17 @@ std::optional<HttpResponse> answer_head(Context& context, HttpRequest& request) 
   };
   if (!context.access.host_allowed(request.header("host"))) {
     return refuse({.status = 403,
-                   .message = fmt::format("This server is not called {}; allow that name if it is.",
+                   .message = fmt::format("This server is not called {}, unless it is started with "
+                                          "--allowed-host and that name.",
                                           request.header("host")),
                    .code = "host_not_allowed"});
   }
   const std::string methods = allowed_methods(request.path);
   if (methods.empty()) {
-    return refuse({.status = 404,
-                   .message = fmt::format("There is no {} here.", request.path),
-                   .code = "unknown_path"});
+    return refuse(
+        {.status = 404,
+         .message = fmt::format("There is no {} here. There are {}.", request.path, known_paths()),
+         .code = "unknown_path"});
   }
   if (request.method == "OPTIONS") {
     return preflight(methods, request.header("access-control-request-headers"));

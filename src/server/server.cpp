@@ -96,8 +96,13 @@ void Server::Impl::listen() {
   if (!error) acceptor.bind(wanted, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
-    fail(ErrorCode::io, "cannot listen on {} port {}: {}; choose another port", options.host,
-         options.port, error.message());
+    const std::string_view advice = error == boost::system::errc::address_not_available
+                                        ? "choose an address of this machine, or 0.0.0.0 for all"
+                                    : error == boost::system::errc::permission_denied
+                                        ? "choose a port from 1024 on"
+                                        : "choose another port";
+    fail(ErrorCode::io, "cannot listen on {} port {}: {}; {}", options.host, options.port,
+         error.message(), advice);
   }
   endpoint = acceptor.local_endpoint();
 }

@@ -108,6 +108,8 @@ class Help(unittest.TestCase):
                     self.assertIn(str(model), done.stderr)
             (Path(folder) / "a.gguf").touch()
             self.assertIn("such as " + folder + "/a.gguf", hasten("run", folder, "-p", "x").stderr)
+        away = hasten("serve", "--host", "192.0.2.1")  # of the block for documentation
+        self.assertIn("choose an address of this machine", away.stderr)
         self.assertIn("hasten tokenize \"\" 'Hello fox'", hasten("tokenize", "Hello fox").stderr)
         self.assertIn("there is no folder /no/such", hasten("synth", "--shape", "tiny-llama", "/no/such/x.gguf").stderr)
 

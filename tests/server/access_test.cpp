@@ -45,7 +45,13 @@ TEST_F(AccessTest, HoldsEveryRouteToItsPolicy) {
     }
   }
   const HttpReply reply = chat("hi");
-  EXPECT_EQ(parse(reply.body).at("error").at("code"), "invalid_api_key");
+  const json::Value missing = parse(reply.body).at("error");
+  EXPECT_EQ(missing.at("code"), "invalid_api_key");
+  const json::Value wrong_key =
+      parse(get("/v1/models", "Authorization: Bearer wrong\r\n").body).at("error");
+  EXPECT_EQ(wrong_key.at("code"), "invalid_api_key");
+  EXPECT_EQ(missing.at("message"), "This server needs an API key: Authorization: Bearer KEY.");
+  EXPECT_EQ(wrong_key.at("message"), "This API key is none of this server's.");
   EXPECT_EQ(reply.headers.at("www-authenticate"), "Bearer");
 }
 
