@@ -19,6 +19,7 @@ std::vector<std::string> user_defined_names(const TokenizerSpec& spec) {
 
 PrefixMatcher matcher_of(const std::vector<std::string>& names) {
   std::vector<PrefixMatcher::Name> list;
+  list.reserve(names.size());
   for (const std::string& name : names) list.push_back({.text = name, .id = 0});
   return PrefixMatcher(std::move(list));
 }
