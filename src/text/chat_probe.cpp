@@ -99,7 +99,7 @@ void Prober::probe_tools(Capabilities& result) const {
   // Some templates look for calls only where the content is null, others cannot print null.
   const std::string silent_object = one_call(nullptr, object_arguments());
   const std::string silent_text = one_call(nullptr, json::Value(kArguments));
-  const auto or_silent = [&](std::string said, const std::string& silent) {
+  const auto or_silent = [&](const std::string& said, const std::string& silent) {
     return has(said, kValue) || silent.empty() ? said : silent;
   };
   const std::string from_object = or_silent(one_call(text, object_arguments()), silent_object);

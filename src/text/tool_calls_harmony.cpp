@@ -80,11 +80,17 @@ class HarmonyParser final : public ChatParser {
   }
 
   bool head() {
-    const size_t end = pending_.find(kMessage);
+    const size_t longest = kMaxHead + kMessage.size();
+    const size_t end = std::string_view(pending_).substr(0, longest).find(kMessage);
     if (end == std::string::npos) {
-      if (pending_.size() <= kMaxHead) return false;
+      if (pending_.size() < longest) return false;
       kind_ = ChatEvent::Kind::content;
       mode_ = Mode::body;
+      for (const std::string_view mark : {kEnds[3], kEnds[4]}) {  // it opens nothing after all
+        if (!pending_.starts_with(mark)) continue;
+        emit(mark);
+        pending_.erase(0, mark.size());
+      }
       return true;
     }
     const std::string_view text = std::string_view(pending_).substr(0, end);
