@@ -94,7 +94,9 @@ class HarmonyParser final : public ChatParser {
       return true;
     }
     const std::string_view text = std::string_view(pending_).substr(0, end);
-    const std::string_view recipient = word_after(text, "to=");
+    constexpr std::string_view kPrefix = "functions.";
+    std::string_view recipient = word_after(text, "to=");
+    if (recipient.starts_with(kPrefix)) recipient.remove_prefix(kPrefix.size());
     if (!recipient.empty() && recipient != "assistant" && recipient != "user") {
       begin_call(recipient);
     } else {
@@ -115,8 +117,6 @@ class HarmonyParser final : public ChatParser {
   }
 
   void begin_call(std::string_view recipient) {
-    constexpr std::string_view kPrefix = "functions.";
-    if (recipient.starts_with(kPrefix)) recipient.remove_prefix(kPrefix.size());
     kind_ = ChatEvent::Kind::tool_arguments;
     has_arguments_ = false;
     ChatEvent& event = events_.emplace_back();

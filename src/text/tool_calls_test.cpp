@@ -259,6 +259,7 @@ TEST(AnswerParser, Harmony) {
                 "{0 now}[0 {}]");
   expect_parsed(format, "Plain <text", "Plain <text");
   expect_parsed(format, "<|channel|>final<|message|>cut <|en", "cut <|en");
+  expect_parsed(format, " to=functions.<|message|>a<|call|>", "a");
   // What is too long for a head is content, mark included.
   const std::string text(1100, 'x');
   expect_parsed(format, "<|channel|>" + text + "<|message|>y",
