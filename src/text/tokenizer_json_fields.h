@@ -14,9 +14,9 @@ namespace hasten::text {
 
 /// The member, or null where it is absent.
 inline const json::Value& field(const json::Object& object, std::string_view name) {
-  static const json::Value kNull;
+  static const json::Value null;
   const json::Value* value = object.if_contains({name.data(), name.size()});
-  return value != nullptr ? *value : kNull;
+  return value != nullptr ? *value : null;
 }
 
 [[noreturn]] inline void fail_field(std::string_view name, std::string_view wanted) {
