@@ -11,6 +11,11 @@
 
 namespace {
 std::atomic<int64_t> held = 0, peak = 0;
+}  // namespace
+
+// The sanitizers have an operator new of their own, which must not be mixed with this one.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+namespace {
 
 void* allocate(std::size_t size) {
   void* memory = std::malloc(size == 0 ? 1 : size);
@@ -30,6 +35,7 @@ void release(void* memory) {
 void* operator new(std::size_t size) { return allocate(size); }
 void operator delete(void* memory) noexcept { release(memory); }
 void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+#endif
 
 namespace hasten::text::jinja {
 

@@ -6,7 +6,7 @@
 
 namespace hasten::text::jinja {
 
-/// Bytes that operator new has handed out and not got back, by any thread.
+/// Bytes that operator new has handed out and not got back, by any thread. 0 under a sanitizer.
 int64_t heap_bytes();
 /// The most that they were since the last call of this.
 int64_t take_heap_peak();
