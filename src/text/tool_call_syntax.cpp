@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of formats, and how a template's source gives its own away. The forms are those that
-// published templates print for earlier turns; those of MiniMax, Granite, Nemotron Nano 2, Command R
-// and Seed were not compared with one.
+// published templates print for earlier turns; those of MiniMax, Granite, Nemotron Nano 2, Command
+// R and Seed were not compared with one.
 #include "text/tool_call_syntax.h"
 
 #include <algorithm>
