@@ -123,9 +123,9 @@ TEST_P(GoldenLogits, DemonstrationModelFolder) {
   EXPECT_LT(error, GetParam().exact ? 1e-4 : 1e-2);
 }
 
-// The one recorded token is held to the limit by its largest error, as kernels are. The norm of its
-// error is only printed: what quantising activations to 8 bits costs varies from token to token by
-// a factor of three, so that measure is held to its mean over all tokens.
+// The one recorded token is held to 2e-2 by its largest error, and by the norm of its error only to
+// 3e-2, which two formats need: what quantising activations to 8 bits costs varies from token to
+// token by a factor of three, so that measure is held to its mean over all tokens.
 TEST_P(GoldenLogits, FifteenWeightFormats) {
   HASTEN_NEED_SHARED("models/formats/golden.json");
   const auto folder = shared_dir() / "models/formats";
@@ -153,12 +153,13 @@ TEST_P(GoldenLogits, FifteenWeightFormats) {
     const auto last = last_row(logits, tokens.size());
     const auto expected = numbers<double>(recorded);
     const double largest = largest_error<double>(last, expected);
+    const double norm = relative_error<double>(last, expected);
     std::printf("%-22s %-9s recorded token: largest error %.2e, norm %.2e; mean norm %.2e\n",
-                file.c_str(), GetParam().name.c_str(), largest,
-                relative_error<double>(last, expected), mean);
+                file.c_str(), GetParam().name.c_str(), largest, norm, mean);
     const bool is_float =
         file.find("f32") != std::string::npos || file.find("f16") != std::string::npos;
     EXPECT_LT(largest, GetParam().exact ? 1e-4 : is_float ? 1e-2 : 2e-2) << file;
+    EXPECT_LT(norm, GetParam().exact ? 1e-4 : is_float ? 1e-2 : 3e-2) << file;
     EXPECT_LT(mean, GetParam().exact ? 1e-6 : is_float ? 1e-2 : 1.25e-2) << file;
     ++formats;
   }
