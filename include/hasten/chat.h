@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hasten/request.h"
+
 namespace hasten {
 
 /// A conversation as its JSON (the shape of OpenAI's chat API), so that what clients send reaches
@@ -39,8 +41,12 @@ struct ChatEvent {
 class ChatParser {
  public:
   virtual ~ChatParser() = default;
-  /// Takes the next text of the answer and returns what is certain by now.
-  virtual std::vector<ChatEvent> push(std::string_view text) = 0;
+  /// Takes the next text of the answer, with the special tokens left out of it, and returns what is
+  /// certain by now. Marks of reasoning and calls are found in either; a special token never
+  /// becomes content.
+  virtual std::vector<ChatEvent> push(std::string_view text,
+                                      const std::vector<HiddenToken>& hidden) = 0;
+  std::vector<ChatEvent> push(std::string_view text) { return push(text, {}); }
   /// The answer has ended: returns the rest.
   virtual std::vector<ChatEvent> finish() = 0;
 };

@@ -34,7 +34,7 @@ struct Request {
   std::vector<std::string> stop;     // text that ends the answer; left out of it
   std::vector<int32_t> stop_tokens;  // tokens that end the answer; left out of its text
   bool ignore_eos = false;           // the model's own end tokens do not end the answer
-  bool show_special = false;         // special tokens appear in the text
+  bool show_special = false;         // special tokens appear in the text, none is hidden
   int32_t n = 1;                     // independent answers, [1, 128]
   int32_t logprobs = -1;         // alternatives reported per generated token, [0, 20]; -1: nothing
   int32_t prompt_logprobs = -1;  // likewise for the prompt's tokens
@@ -70,11 +70,18 @@ struct Usage {
   int64_t decode_us = 0;          // from the first token to now
 };
 
+/// A special token of an answer that is not in its text.
+struct HiddenToken {
+  int64_t offset = 0;  // bytes of the chunk's text that come before it
+  std::string name;    // "[TOOL_CALLS]"
+};
+
 /// A piece of an answer. A request's chunks come one at a time, in order.
 struct Chunk {
   int32_t choice = 0;                         // which of the n answers
   std::vector<int32_t> tokens;                // tokens that this chunk adds, the end token included
   std::string text;                           // whole characters only
+  std::vector<HiddenToken> hidden;            // left out of the text, in order
   std::vector<TokenLogprob> logprobs;         // one per token, when asked for
   std::vector<TokenLogprob> prompt_logprobs;  // tokens 1.. of the prompt, in choice 0's first chunk
   Finish finish = Finish::none;               // of this choice

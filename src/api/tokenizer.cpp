@@ -87,7 +87,7 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
 
 std::unique_ptr<ChatParser> Tokenizer::chat_parser(bool has_tools, std::string_view prompt) const {
   text::AnswerFormat format = text::detect_answer_format(impl_->chat_template.source());
-  if (!has_tools) format.tool_calls = text::ToolCallFormat::none;
+  format.reads_calls = has_tools;
   format.starts_in_reasoning = format.reasoning && text::ends_in_reasoning(prompt);
   std::random_device random;  // ids of calls differ between answers, and between servers
   return text::make_answer_parser(format, (uint64_t{random()} << 32) | random());

@@ -264,19 +264,13 @@ void Core::append(Job& job, Answer& answer, SequenceResult& result, int64_t now)
   if (std::ranges::find(job.end_tokens, result.token) != job.end_tokens.end()) {
     chunk.finish = Finish::stop;
   } else {
-    const auto piece = answer.matcher.append(answer.detokenizer.append(result.token),
-                                             num_generated >= job.request.min_tokens);
-    chunk.text += piece.text;
-    if (piece.match != nullptr) {
+    if (answer.text.append(result.token, num_generated >= job.request.min_tokens, chunk)) {
       chunk.finish = Finish::stop;
-      chunk.stop_string = *piece.match;
       return;  // what comes after it is no part of the answer
     }
     if (num_generated == sequence.max_generated) chunk.finish = Finish::length;
   }
-  if (chunk.finish == Finish::none) return;
-  chunk.text += answer.matcher.append(answer.detokenizer.flush(), false).text;
-  chunk.text += answer.matcher.flush();
+  if (chunk.finish != Finish::none) answer.text.finish(chunk);
 }
 
 /// Delivers what a step added to an answer, if anything.

@@ -7,22 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "engine/answer_text.h"
 #include "engine/sequence/sequence.h"
-#include "engine/stop_matcher.h"
 #include "engine/ticket.h"
 #include "hasten/request.h"
-#include "text/detokenizer.h"
 
 namespace hasten::engine {
 
 /// One of a job's n answers.
 struct Answer {
   Answer(const text::Tokenizer& tokenizer, bool show_special, const StopStrings& stop)
-      : detokenizer(tokenizer, {.show_special = show_special}), matcher(stop) {}
+      : text(tokenizer, show_special, stop) {}
 
   Sequence sequence;
-  text::Detokenizer detokenizer;
-  StopMatcher matcher;
+  AnswerText text;
   Chunk chunk;            // what the present step adds
   bool finished = false;  // its chunk with a Finish is on its way or delivered
 };

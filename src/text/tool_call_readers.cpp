@@ -301,7 +301,7 @@ class GemmaCallReader final : public CallReader {
       depth_ = 1;
       return Status::more;
     }
-    if (text_.ends_with(kQuote)) {
+    if (text_.ends_with(kGemmaQuote)) {
       in_string_ = !in_string_;
     } else if (!in_string_ && (c == '{' || c == '[')) {
       if (++depth_ > static_cast<int>(JsonScanner::kMaxDepth)) return Status::broken;
@@ -312,18 +312,16 @@ class GemmaCallReader final : public CallReader {
   }
 
  private:
-  static constexpr std::string_view kQuote = "<|\"|>";
-
   /// Turns the whole into JSON: strings get quotes, and so do bare words that are no literals.
   Status finish() {
     std::string out;
     std::string_view rest = text_;
     while (!rest.empty()) {
-      if (rest.starts_with(kQuote)) {
-        rest.remove_prefix(kQuote.size());
-        const size_t end = std::min(rest.find(kQuote), rest.size());
+      if (rest.starts_with(kGemmaQuote)) {
+        rest.remove_prefix(kGemmaQuote.size());
+        const size_t end = std::min(rest.find(kGemmaQuote), rest.size());
         out += json::serialize(json::Value(rest.substr(0, end)));
-        rest.remove_prefix(std::min(end + kQuote.size(), rest.size()));
+        rest.remove_prefix(std::min(end + kGemmaQuote.size(), rest.size()));
         continue;
       }
       const size_t word_end = std::min(rest.find_first_of("{}[]:,<"), rest.size());

@@ -32,6 +32,9 @@ class CallReader {
   bool has_arguments_ = false;
 };
 
+/// Stands around strings in Gemma 4's calls.
+inline constexpr std::string_view kGemmaQuote = "<|\"|>";
+
 /// The marks of a call whose arguments stand one by one in tags.
 struct TagSyntax {
   std::string_view name_open;   // what comes before is skipped

@@ -190,6 +190,40 @@ std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, char firs
   return make_json_call_reader();
 }
 
+std::vector<std::string_view> format_marks(const AnswerFormat& format) {
+  std::vector<std::string_view> marks;
+  if (format.reasoning) {
+    const ReasoningMarks& around = reasoning_marks(format.reasoning_format);
+    marks = {around.open, around.close};
+  }
+  if (!format.reads_calls) return marks;
+  const CallSyntax& syntax = call_syntax(format.tool_calls);
+  marks.push_back(syntax.marker);
+  for (const Words& words : {syntax.reopens, syntax.fillers, syntax.noise})
+    marks.insert(marks.end(), words.begin(), words.end());
+  if (const TagSyntax* tags = syntax.tags) {
+    marks.insert(marks.end(), {tags->name_open, tags->name_close, tags->key_open, tags->key_close,
+                               tags->value_open, tags->value_close, tags->call_end});
+  }
+  if (syntax.is_gemma) marks.push_back(kGemmaQuote);
+  return marks;
+}
+
+void append_answer(std::string_view text, std::span<const HiddenToken> hidden,
+                   std::span<const std::string_view> marks, MarkedText& out) {
+  size_t done = 0;
+  for (const HiddenToken& token : hidden) {
+    const auto is_part = [&](std::string_view mark) { return has(mark, token.name); };
+    if (token.name.empty() || std::none_of(marks.begin(), marks.end(), is_part)) continue;
+    const size_t place =
+        std::clamp(static_cast<size_t>(std::max<int64_t>(token.offset, 0)), done, text.size());
+    out.append(text.substr(done, place - done), false);
+    out.append(token.name, true);
+    done = place;
+  }
+  out.append(text.substr(done), false);
+}
+
 std::string make_call_id(uint64_t seed, int32_t index) {
   constexpr std::string_view kAlphabet =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -6,7 +6,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "text/marked_text.h"
 #include "text/tool_call_readers.h"
 #include "text/tool_calls.h"
 
@@ -38,12 +40,19 @@ struct ReasoningMarks {
 };
 const ReasoningMarks& reasoning_marks(ReasoningFormat format);
 
+/// All marks that a parser of `format` looks for; harmony's has its own.
+std::vector<std::string_view> format_marks(const AnswerFormat& format);
+/// Appends the next text of an answer and, hidden, those of the special tokens left out of it that
+/// are part of a mark.
+void append_answer(std::string_view text, std::span<const HiddenToken> hidden,
+                   std::span<const std::string_view> marks, MarkedText& out);
+
 /// Nine letters and digits, as the strictest templates want them.
 std::string make_call_id(uint64_t seed, int32_t index);
 /// How many bytes at the end of `text` may be the start of `mark`.
 size_t partial_suffix(std::string_view text, std::string_view mark);
 
 /// The parser of gpt-oss's answers, which are messages in channels.
-std::unique_ptr<ChatParser> make_harmony_parser(uint64_t id_seed);
+std::unique_ptr<ChatParser> make_harmony_parser(bool reads_calls, uint64_t id_seed);
 
 }  // namespace hasten::text

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "text/marked_text.h"
 #include "text/tool_call_syntax.h"
 
 namespace hasten::text {
@@ -20,13 +21,15 @@ class AnswerParser final : public ChatParser {
  public:
   AnswerParser(const AnswerFormat& format, uint64_t id_seed)
       : format_(format),
-        syntax_(call_syntax(format.tool_calls)),
-        marks_(reasoning_marks(format.reasoning_format)),
+        syntax_(call_syntax(format.reads_calls ? format.tool_calls : ToolCallFormat::none)),
+        reasoning_(reasoning_marks(format.reasoning_format)),
+        marks_(format_marks(format)),
         id_seed_(id_seed),
         mode_(format.starts_in_reasoning ? Mode::reasoning : Mode::start) {}
 
-  std::vector<ChatEvent> push(std::string_view text) override {
-    pending_ += text;
+  std::vector<ChatEvent> push(std::string_view text,
+                              const std::vector<HiddenToken>& hidden) override {
+    append_answer(text, hidden, marks_, pending_);
     while (step()) {
     }
     flush_arguments();
@@ -42,9 +45,9 @@ class AnswerParser final : public ChatParser {
       give_up();
     }
     if (mode_ == Mode::reasoning) {
-      emit(ChatEvent::Kind::reasoning, pending_);
+      emit(ChatEvent::Kind::reasoning, pending_.visible());
     } else if (mode_ != Mode::between) {
-      emit(ChatEvent::Kind::content, pending_);
+      emit(ChatEvent::Kind::content, pending_.visible());
     }
     pending_.clear();
     return std::exchange(events_, {});
@@ -76,7 +79,14 @@ class AnswerParser final : public ChatParser {
     return false;
   }
 
-  void consume(size_t bytes) { pending_.erase(0, bytes); }
+  std::string_view pending() const { return pending_.text(); }
+  size_t num_blanks() const {
+    return std::min(pending().find_first_not_of(kBlanks), pending_.size());
+  }
+  void consume(size_t bytes) { pending_.take_front(bytes); }
+  void emit_front(ChatEvent::Kind kind, size_t bytes) {
+    emit(kind, pending_.take_front(bytes).visible());
+  }
 
   void emit(ChatEvent::Kind kind, std::string_view text) {
     if (text.empty()) return;
@@ -95,25 +105,24 @@ class AnswerParser final : public ChatParser {
 
   /// Whether the text after `skip` bytes could still become `word`.
   bool may_become(size_t skip, std::string_view word) const {
-    const std::string_view rest = std::string_view(pending_).substr(skip);
+    const std::string_view rest = pending().substr(skip);
     return !ended_ && rest.size() < word.size() && word.starts_with(rest);
   }
 
   bool start() {
-    const size_t blanks = std::min(pending_.find_first_not_of(kBlanks), pending_.size());
+    const size_t blanks = num_blanks();
     if (blanks == pending_.size()) return false;
-    const std::string_view rest = std::string_view(pending_).substr(blanks);
+    const std::string_view rest = pending().substr(blanks);
     if (format_.reasoning && !reasoned_) {
-      if (rest.starts_with(marks_.open)) {
-        consume(blanks + marks_.open.size());
+      if (rest.starts_with(reasoning_.open)) {
+        consume(blanks + reasoning_.open.size());
         mode_ = Mode::reasoning;
         return true;
       }
-      if (may_become(blanks, marks_.open)) return false;
+      if (may_become(blanks, reasoning_.open)) return false;
     }
     if (syntax_.opens_with_brace && rest[0] == '{') {
-      raw_ = pending_.substr(0, blanks);
-      consume(blanks);
+      raw_ = pending_.take_front(blanks);
       open_call();
       return true;
     }
@@ -124,45 +133,36 @@ class AnswerParser final : public ChatParser {
 
   bool reasoning() {
     if (!reasoned_) {
-      const size_t blanks = std::min(pending_.find_first_not_of(kBlanks), pending_.size());
-      consume(blanks);
+      consume(num_blanks());
       if (pending_.empty()) return false;
       reasoned_ = true;
     }
-    const size_t end = pending_.find(marks_.close);
-    if (end == std::string::npos) {
-      const size_t held = ended_ ? 0 : partial_suffix(pending_, marks_.close);
-      const std::string_view ready(pending_.data(), pending_.size() - held);
-      const size_t said =
-          ready.find_last_not_of(kBlanks) + 1;  // blanks may precede the closing mark
-      emit(ChatEvent::Kind::reasoning, ready.substr(0, said));
-      consume(said);
-      return false;
-    }
-    const size_t said = std::string_view(pending_).substr(0, end).find_last_not_of(kBlanks) + 1;
-    emit(ChatEvent::Kind::reasoning, std::string_view(pending_).substr(0, said));
-    consume(end + marks_.close.size());
+    const size_t end = pending().find(reasoning_.close);
+    const bool is_closed = end != std::string_view::npos;
+    const size_t held = is_closed || ended_ ? 0 : partial_suffix(pending(), reasoning_.close);
+    const size_t ready = is_closed ? end : pending_.size() - held;
+    // Blanks may precede the closing mark.
+    const size_t said = pending().substr(0, ready).find_last_not_of(kBlanks) + 1;
+    emit_front(ChatEvent::Kind::reasoning, said);
+    if (!is_closed) return false;
+    consume(end - said + reasoning_.close.size());
     mode_ = Mode::start;
     return true;
   }
 
   bool content() {
     if (syntax_.marker.empty()) {
-      emit(ChatEvent::Kind::content, pending_);
-      pending_.clear();
+      emit_front(ChatEvent::Kind::content, pending_.size());
       return false;
     }
-    const size_t at = pending_.find(syntax_.marker);
-    if (at == std::string::npos) {
-      const size_t held = ended_ ? 0 : partial_suffix(pending_, syntax_.marker);
-      const size_t ready = pending_.size() - held;
-      emit(ChatEvent::Kind::content, std::string_view(pending_).substr(0, ready));
-      consume(ready);
+    const size_t at = pending().find(syntax_.marker);
+    if (at == std::string_view::npos) {
+      const size_t held = ended_ ? 0 : partial_suffix(pending(), syntax_.marker);
+      emit_front(ChatEvent::Kind::content, pending_.size() - held);
       return false;
     }
-    emit(ChatEvent::Kind::content, std::string_view(pending_).substr(0, at));
-    consume(at + syntax_.marker.size());
-    raw_ = syntax_.marker;
+    emit_front(ChatEvent::Kind::content, at);
+    raw_ = pending_.take_front(syntax_.marker.size());
     in_array_ = false;
     open_call();
     return true;
@@ -175,10 +175,13 @@ class AnswerParser final : public ChatParser {
   }
 
   bool call() {
+    size_t raw_begin = 0;  // where what raw_ does not hold yet begins
     for (size_t i = 0; i < pending_.size(); ++i) {
-      const char c = pending_[i];
-      if (called_) raw_.clear();  // what came before is out already
-      raw_ += c;
+      const char c = pending()[i];
+      if (called_) {  // what came before is out already
+        raw_.clear();
+        raw_begin = i;
+      }
       if (reader_ == nullptr) {
         const bool opens_array = c == '[' && !in_array_ && syntax_.allows_array;
         in_array_ = in_array_ || opens_array;
@@ -190,7 +193,8 @@ class AnswerParser final : public ChatParser {
         begin_call_when_known();
         continue;
       }
-      consume(i + 1);
+      consume(raw_begin);
+      raw_.append(pending_.take_front(i + 1 - raw_begin));
       if (status == JsonScanner::Status::done && finish_call()) {
         mode_ = Mode::between;
       } else {
@@ -198,7 +202,8 @@ class AnswerParser final : public ChatParser {
       }
       return true;
     }
-    pending_.clear();
+    consume(raw_begin);
+    raw_.append(pending_.take_front(pending_.size()));
     return false;
   }
 
@@ -236,7 +241,7 @@ class AnswerParser final : public ChatParser {
   /// What was taken for a call is content: all of it, or from where it broke.
   void give_up() {
     flush_arguments();
-    emit(ChatEvent::Kind::content, raw_);
+    emit(ChatEvent::Kind::content, raw_.visible());
     called_ = false;
     raw_.clear();
     mode_ = Mode::content;
@@ -245,27 +250,26 @@ class AnswerParser final : public ChatParser {
   /// After a call: blanks, separators and closing markers go; a brace opens the next one.
   bool between() {
     raw_.clear();
-    const size_t blanks = std::min(pending_.find_first_not_of(kBlanks), pending_.size());
-    consume(blanks);
+    consume(num_blanks());
     if (pending_.empty()) return false;
     bool may = false;
     for (const std::string_view opener : syntax_.reopens) {
-      if (pending_.starts_with(opener)) {
-        consume(opener.size());
+      if (pending().starts_with(opener)) {
+        raw_ = pending_.take_front(opener.size());
         open_call();
         return true;
       }
       may = may || may_become(0, opener);
     }
     for (const std::string_view filler : syntax_.fillers) {
-      if (pending_.starts_with(filler)) {
+      if (pending().starts_with(filler)) {
         consume(filler.size());
         return true;
       }
       may = may || may_become(0, filler);
     }
     if (may) return false;
-    if (syntax_.opens_with_brace && pending_[0] == '{') {
+    if (syntax_.opens_with_brace && pending()[0] == '{') {
       open_call();
       return true;
     }
@@ -275,11 +279,12 @@ class AnswerParser final : public ChatParser {
 
   const AnswerFormat format_;
   const CallSyntax& syntax_;
-  const ReasoningMarks& marks_;
+  const ReasoningMarks& reasoning_;
+  const std::vector<std::string_view> marks_;  // of calls and reasoning
   const uint64_t id_seed_;
   Mode mode_;
-  std::string pending_;                 // text not yet decided upon
-  std::string raw_;                     // text of the call so far, in case that it is none
+  MarkedText pending_;                  // not yet decided upon
+  MarkedText raw_;                      // the call so far, in case that it is none
   std::unique_ptr<CallReader> reader_;  // null: before the call's first character
   std::vector<ChatEvent> events_;
   int32_t num_calls_ = 0;
@@ -292,7 +297,8 @@ class AnswerParser final : public ChatParser {
 }  // namespace
 
 std::unique_ptr<ChatParser> make_answer_parser(const AnswerFormat& format, uint64_t id_seed) {
-  if (format.tool_calls == ToolCallFormat::harmony) return make_harmony_parser(id_seed);
+  if (format.tool_calls == ToolCallFormat::harmony)
+    return make_harmony_parser(format.reads_calls, id_seed);
   return std::make_unique<AnswerParser>(format, id_seed);
 }
 

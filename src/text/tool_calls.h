@@ -45,7 +45,8 @@ enum class ReasoningFormat {
 
 struct AnswerFormat {
   ToolCallFormat tool_calls = ToolCallFormat::none;
-  bool reasoning = false;  // what stands in its marks is reasoning, not content
+  bool reads_calls = true;  // false: what looks like a call is content
+  bool reasoning = false;   // what stands in its marks is reasoning, not content
   ReasoningFormat reasoning_format = ReasoningFormat::think;
   bool starts_in_reasoning = false;  // the prompt already ends with the opening mark
 };

@@ -1,20 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the answer parsers: the first byte picks the format, the second how the rest is cut.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "text/tool_calls.h"
 
 namespace {
 
 using hasten::ChatEvent;
+using hasten::HiddenToken;
 using namespace hasten::text;
 
+/// Text with special tokens left out of it: in the fuzzed bytes each stands between 02 and 03.
+struct Answer {
+  std::string text;
+  std::vector<HiddenToken> hidden;
+};
+
+Answer read_answer(std::string_view bytes) {
+  Answer answer;
+  while (!bytes.empty()) {
+    const size_t open = std::min(bytes.find('\x02'), bytes.size());
+    answer.text += bytes.substr(0, open);
+    bytes.remove_prefix(open);
+    const size_t close = bytes.find('\x03');
+    if (close == std::string_view::npos) break;
+    answer.hidden.push_back(
+        {static_cast<int64_t>(answer.text.size()), std::string(bytes.substr(1, close - 1))});
+    bytes.remove_prefix(close + 1);
+  }
+  return answer;
+}
+
 /// Everything that comes of an answer, cut into pieces of `chunk` bytes.
-std::string parsed(const AnswerFormat& format, std::string_view text, size_t chunk) {
+std::string parsed(const AnswerFormat& format, const Answer& answer, size_t chunk) {
   const auto parser = make_answer_parser(format, 1);
   std::string content, reasoning, calls;
   int32_t num_calls = 0;
@@ -32,7 +56,15 @@ std::string parsed(const AnswerFormat& format, std::string_view text, size_t chu
       }
     }
   };
-  for (size_t at = 0; at < text.size(); at += chunk) take(parser->push(text.substr(at, chunk)));
+  auto next = answer.hidden.begin();
+  for (size_t at = 0; at < answer.text.size() || next != answer.hidden.end(); at += chunk) {
+    const std::string_view piece = std::string_view(answer.text).substr(at, chunk);
+    const auto begin = static_cast<int64_t>(at), end = begin + static_cast<int64_t>(piece.size());
+    std::vector<HiddenToken> hidden;
+    for (; next != answer.hidden.end() && next->offset <= end; ++next)
+      hidden.push_back({next->offset - begin, next->name});
+    take(parser->push(piece, hidden));
+  }
   take(parser->finish());
   return content + "\x01" + reasoning + "\x01" + calls;
 }
@@ -45,8 +77,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   AnswerFormat format{.tool_calls = static_cast<ToolCallFormat>(data[0] % kFormats)};
   format.reasoning = (data[1] & 0x80) != 0;
   format.reasoning_format = static_cast<ReasoningFormat>(data[1] % 5);
-  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
+  format.reads_calls = (data[1] & 0x70) != 0x70;
+  const Answer answer = read_answer({reinterpret_cast<const char*>(data) + 2, size - 2});
   const size_t chunk = 1 + (data[1] & 0x0F);
-  if (parsed(format, text, chunk) != parsed(format, text, text.size() + 1)) std::abort();
+  if (parsed(format, answer, chunk) != parsed(format, answer, answer.text.size() + 1)) std::abort();
   return 0;
 }

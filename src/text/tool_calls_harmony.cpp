@@ -17,6 +17,9 @@ constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kMessage = "<|message|>";
 constexpr std::array<std::string_view, 5> kEnds = {"<|end|>", "<|call|>", "<|return|>", "<|start|>",
                                                    "<|channel|>"};
+constexpr std::array<std::string_view, 7> kMarks = {"<|message|>",  "<|end|>",   "<|call|>",
+                                                    "<|return|>",   "<|start|>", "<|channel|>",
+                                                    "<|constrain|>"};
 // What an answer in channels begins with; another one is content as it stands.
 constexpr std::array<std::string_view, 4> kBegins = {"<|channel|>", "<|start|>", "<|message|>",
                                                      " to="};
@@ -25,10 +28,12 @@ constexpr size_t kMaxHead = 1024;
 
 class HarmonyParser final : public ChatParser {
  public:
-  explicit HarmonyParser(uint64_t id_seed) : id_seed_(id_seed) {}
+  HarmonyParser(bool reads_calls, uint64_t id_seed)
+      : reads_calls_(reads_calls), id_seed_(id_seed) {}
 
-  std::vector<ChatEvent> push(std::string_view text) override {
-    pending_ += text;
+  std::vector<ChatEvent> push(std::string_view text,
+                              const std::vector<HiddenToken>& hidden) override {
+    append_answer(text, hidden, kMarks, pending_);
     while (step()) {
     }
     return std::exchange(events_, {});
@@ -38,7 +43,7 @@ class HarmonyParser final : public ChatParser {
     ended_ = true;
     while (step()) {
     }
-    if (mode_ == Mode::start) emit(pending_);
+    if (mode_ == Mode::start) emit(pending_.visible());
     if (mode_ == Mode::body) close();
     pending_.clear();
     return std::exchange(events_, {});
@@ -67,11 +72,11 @@ class HarmonyParser final : public ChatParser {
     if (pending_.empty()) return false;
     bool may = false;
     for (const std::string_view begin : kBegins) {
-      if (pending_.starts_with(begin)) {
+      if (pending().starts_with(begin)) {
         mode_ = Mode::head;
         return true;
       }
-      may = may || (!ended_ && begin.starts_with(pending_));
+      may = may || (!ended_ && begin.starts_with(pending()));
     }
     if (may) return false;
     kind_ = ChatEvent::Kind::content;
@@ -81,29 +86,28 @@ class HarmonyParser final : public ChatParser {
 
   bool head() {
     const size_t longest = kMaxHead + kMessage.size();
-    const size_t end = std::string_view(pending_).substr(0, longest).find(kMessage);
-    if (end == std::string::npos) {
+    const size_t end = pending().substr(0, longest).find(kMessage);
+    if (end == std::string_view::npos) {
       if (pending_.size() < longest) return false;
       kind_ = ChatEvent::Kind::content;
       mode_ = Mode::body;
       for (const std::string_view mark : {kEnds[3], kEnds[4]}) {  // it opens nothing after all
-        if (!pending_.starts_with(mark)) continue;
-        emit(mark);
-        pending_.erase(0, mark.size());
+        if (pending().starts_with(mark)) emit_front(mark.size());
       }
       return true;
     }
-    const std::string_view text = std::string_view(pending_).substr(0, end);
+    const MarkedText head = pending_.take_front(end);
+    pending_.take_front(kMessage.size());
+    const std::string_view text = head.text();
     constexpr std::string_view kPrefix = "functions.";
     std::string_view recipient = word_after(text, "to=");
     if (recipient.starts_with(kPrefix)) recipient.remove_prefix(kPrefix.size());
-    if (!recipient.empty() && recipient != "assistant" && recipient != "user") {
+    if (reads_calls_ && !recipient.empty() && recipient != "assistant" && recipient != "user") {
       begin_call(recipient);
     } else {
       kind_ = word_after(text, "<|channel|>") == "analysis" ? ChatEvent::Kind::reasoning
                                                             : ChatEvent::Kind::content;
     }
-    pending_.erase(0, end + kMessage.size());
     mode_ = Mode::body;
     return true;
   }
@@ -128,27 +132,26 @@ class HarmonyParser final : public ChatParser {
   }
 
   bool body() {
-    size_t end = std::string::npos;
+    size_t end = std::string_view::npos;
     std::string_view mark;
     for (const std::string_view candidate : kEnds) {
-      const size_t at = pending_.find(candidate);
+      const size_t at = pending().find(candidate);
       if (at < end) {
         end = at;
         mark = candidate;
       }
     }
-    if (end == std::string::npos) {
+    if (end == std::string_view::npos) {
       size_t held = 0;
       for (const std::string_view candidate : kEnds)
-        held = std::max(held, ended_ ? 0 : partial_suffix(pending_, candidate));
-      emit(pending_.substr(0, pending_.size() - held));
-      pending_.erase(0, pending_.size() - held);
+        held = std::max(held, ended_ ? 0 : partial_suffix(pending(), candidate));
+      emit_front(pending_.size() - held);
       return false;
     }
-    emit(pending_.substr(0, end));
+    emit_front(end);
     close();
     const bool begins_head = mark == "<|start|>" || mark == "<|channel|>";
-    pending_.erase(0, begins_head ? end : end + mark.size());
+    if (!begins_head) pending_.take_front(mark.size());
     mode_ = Mode::head;
     return true;
   }
@@ -157,6 +160,9 @@ class HarmonyParser final : public ChatParser {
   void close() {
     if (kind_ == ChatEvent::Kind::tool_arguments && !has_arguments_) emit("{}");
   }
+
+  std::string_view pending() const { return pending_.text(); }
+  void emit_front(size_t bytes) { emit(pending_.take_front(bytes).visible()); }
 
   void emit(std::string_view text) {
     if (kind_ == ChatEvent::Kind::tool_arguments && !has_arguments_) {
@@ -170,10 +176,11 @@ class HarmonyParser final : public ChatParser {
     event.text = text;
   }
 
+  const bool reads_calls_;
   const uint64_t id_seed_;
   Mode mode_ = Mode::start;
   ChatEvent::Kind kind_ = ChatEvent::Kind::content;  // of the message's body
-  std::string pending_;                              // text not yet decided upon
+  MarkedText pending_;                               // not yet decided upon
   std::vector<ChatEvent> events_;
   int32_t num_calls_ = 0;
   bool has_arguments_ = false;  // of the call being read
@@ -182,8 +189,8 @@ class HarmonyParser final : public ChatParser {
 
 }  // namespace
 
-std::unique_ptr<ChatParser> make_harmony_parser(uint64_t id_seed) {
-  return std::make_unique<HarmonyParser>(id_seed);
+std::unique_ptr<ChatParser> make_harmony_parser(bool reads_calls, uint64_t id_seed) {
+  return std::make_unique<HarmonyParser>(reads_calls, id_seed);
 }
 
 }  // namespace hasten::text

@@ -266,6 +266,102 @@ TEST(AnswerParser, Harmony) {
                 "<|channel|>" + text + "<|message|>y");
 }
 
+/// The result when everything in ⟦ ⟧ is a special token that is left out of the text.
+std::string parsed_hidden(const AnswerFormat& format, std::string text, size_t chunk) {
+  constexpr std::string_view kOpen = "⟦", kClose = "⟧";
+  const auto parser = make_answer_parser(format, 1);
+  std::vector<ChatEvent> events;
+  const auto add = [&](const std::vector<ChatEvent>& more) {
+    events.insert(events.end(), more.begin(), more.end());
+  };
+  std::vector<HiddenToken> hidden;
+  std::string plain;
+  const auto flush = [&] {
+    add(parser->push(plain, hidden));
+    plain.clear();
+    hidden.clear();
+  };
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    if (rest.starts_with(kOpen)) {
+      const size_t end = rest.find(kClose);
+      const auto name = rest.substr(kOpen.size(), end - kOpen.size());
+      hidden.push_back({static_cast<int64_t>(plain.size()), std::string(name)});
+      at += end + kClose.size();
+    } else {
+      plain += text[at++];
+    }
+    if (plain.size() + hidden.size() == chunk) flush();
+  }
+  flush();
+  add(parser->finish());
+  return described(joined(events));
+}
+
+void expect_parsed_hidden(const AnswerFormat& format, const std::string& text,
+                          const std::string& expected) {
+  for (size_t chunk = 1; chunk <= text.size(); ++chunk)
+    ASSERT_EQ(parsed_hidden(format, text, chunk), expected) << text << "\nin chunks of " << chunk;
+}
+
+TEST(AnswerParser, FindsMarksAmongSpecialTokens) {
+  expect_parsed_hidden(kMistral, "Hi⟦[TOOL_CALLS]⟧f⟦[ARGS]⟧{\"a\": 1}⟦[TOOL_CALLS]⟧g⟦[ARGS]⟧{}",
+                       "Hi{0 f}[0 {\"a\": 1}]{1 g}[1 {}]");
+  expect_parsed_hidden(kLlama, "⟦<|python_tag|>⟧{\"name\": \"f\", \"parameters\": {}}",
+                       "{0 f}[0 {}]");
+  // A mark that text and a special token make up together.
+  expect_parsed_hidden(
+      calls(ToolCallFormat::dsml),
+      "<⟦｜DSML｜⟧tool_calls>\n<⟦｜DSML｜⟧invoke name=\"f\">\n</⟦｜DSML｜⟧invoke>\n"
+      "</⟦｜DSML｜⟧tool_calls>",
+      "{0 f}[0 {}]");
+  expect_parsed_hidden(
+      calls(ToolCallFormat::gemma),
+      "⟦<|tool_call>⟧call:f{city:⟦<|\"|>⟧Paris⟦<|\"|>⟧}⟦<tool_call|>⟧⟦<|tool_call>⟧call:g{}",
+      "{0 f}[0 {\"city\":\"Paris\"}]{1 g}[1 {}]");
+  expect_parsed_hidden(
+      calls(ToolCallFormat::harmony),
+      "⟦<|channel|>⟧analysis⟦<|message|>⟧Hm.⟦<|end|>⟧⟦<|start|>⟧assistant⟦<|channel|>⟧commentary "
+      "to=functions.f ⟦<|constrain|>⟧json⟦<|message|>⟧{\"a\": 1}",
+      "(Hm.){0 f}[0 {\"a\": 1}]");
+  AnswerFormat thinking{.reasoning = true, .reasoning_format = ReasoningFormat::mistral};
+  expect_parsed_hidden(thinking, "⟦[THINK]⟧So.⟦[/THINK]⟧Yes", "(So.)Yes");
+}
+
+TEST(AnswerParser, SpecialTokensAreNoContent) {
+  expect_parsed_hidden(kPlain, "a⟦<s>⟧b", "ab");
+  // Of other kinds, wherever they stand.
+  expect_parsed_hidden(kMistral, "a⟦<s>⟧[TOOL_CALLS]⟦<s>⟧[{\"name\": \"f\"⟦<pad>⟧}]",
+                       "a{0 f}[0 {}]");
+  // What turns out not to be a call: only the text of its mark was asked for.
+  expect_parsed_hidden(kMistral, "a⟦[TOOL_CALLS]⟧ no call", "a no call");
+  expect_parsed_hidden(kMistral, "a[TOOL_CALLS] no call", "a[TOOL_CALLS] no call");
+  expect_parsed_hidden(kMistral, "[TOOL_CALLS][{\"name\": \"f\"}⟦[TOOL_CALLS]⟧ and⟦[ARGS]⟧",
+                       "{0 f}[0 {}] and");
+  expect_parsed_hidden(kMistral, "a⟦[TOOL_CALLS]⟧", "a");
+  expect_parsed_hidden(calls(ToolCallFormat::harmony), "⟦<|channel|>⟧" + std::string(1100, 'x'),
+                       std::string(1100, 'x'));
+}
+
+TEST(AnswerParser, LeavesCallsAloneWithoutTools) {
+  AnswerFormat format{.tool_calls = ToolCallFormat::mistral, .reads_calls = false};
+  expect_parsed_hidden(format, "a⟦[TOOL_CALLS]⟧[{\"name\": \"f\"}]", "a[{\"name\": \"f\"}]");
+  expect_parsed(format, "[TOOL_CALLS][{\"name\": \"f\"}]", "[TOOL_CALLS][{\"name\": \"f\"}]");
+  format.tool_calls = ToolCallFormat::harmony;  // its channels are there all the same
+  expect_parsed_hidden(format,
+                       "⟦<|channel|>⟧analysis⟦<|message|>⟧Hm.⟦<|end|>⟧⟦<|start|>⟧assistant"
+                       "⟦<|channel|>⟧commentary to=f⟦<|message|>⟧{}",
+                       "(Hm.){}");
+}
+
+TEST(AnswerParser, TakesAnyPlaceOfASpecialToken) {
+  const auto parser = make_answer_parser(kMistral, 1);
+  const std::vector<HiddenToken> hidden = {
+      {99, "[TOOL_CALLS]"}, {-5, "[TOOL_CALLS]"}, {0, ""}, {INT64_MAX, "x"}};
+  EXPECT_EQ(described(parser->push("ab", hidden)), "ab");
+  EXPECT_EQ(described(parser->finish()), "");
+}
+
 TEST(AnswerParser, OtherMarksOfReasoning) {
   const auto reasoning = [](ReasoningFormat marks) {
     return AnswerFormat{.reasoning = true, .reasoning_format = marks};

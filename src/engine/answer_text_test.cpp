@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The places of special tokens that are left out of a text, whatever stop strings hold back.
+#include "engine/answer_text.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hasten_test/fake_model.h"
+
+namespace hasten::engine {
+namespace {
+
+constexpr int32_t kBegin = 1;  // a control token
+constexpr int32_t kA = 2, kB = 3, kC = 4;
+constexpr int32_t kC3 = 60;  // the first byte of a character
+
+struct AnswerTextTest : ::testing::Test {
+  /// Chunks of the answer with hidden tokens in brackets, one after the other with | between.
+  std::string written(const std::vector<int32_t>& tokens, const std::vector<std::string>& stop,
+                      bool show_special = false) {
+    const StopStrings strings(stop);
+    AnswerText text(*tokenizer, show_special, strings);
+    std::string result;
+    for (const int32_t token : tokens) {
+      Chunk chunk;
+      const bool stopped = text.append(token, true, chunk);
+      result += described(chunk) + "|";
+      if (stopped) return result + chunk.stop_string;
+    }
+    Chunk chunk;
+    text.finish(chunk);
+    return result + described(chunk);
+  }
+
+  static std::string described(const Chunk& chunk) {
+    std::string result = chunk.text;
+    for (auto token = chunk.hidden.rbegin(); token != chunk.hidden.rend(); ++token)
+      result.insert(static_cast<size_t>(token->offset), "[" + token->name + "]");
+    return result;
+  }
+
+  std::shared_ptr<const text::Tokenizer> tokenizer = testing::make_fake_tokenizer();
+};
+
+TEST_F(AnswerTextTest, TellsWhereSpecialTokensStood) {
+  EXPECT_EQ(written({kBegin, kA, kBegin, kBegin, kB}, {}), "[<begin>]|a|[<begin>]|[<begin>]|b|");
+  EXPECT_EQ(written({kBegin, kA}, {}, /*show_special=*/true), "<begin>|a|");
+  // A character that is not whole yet comes after them.
+  EXPECT_EQ(written({kC3, kBegin}, {}), "|[<begin>]|\xEF\xBF\xBD");
+}
+
+TEST_F(AnswerTextTest, TheyWaitForTheTextBeforeThem) {
+  EXPECT_EQ(written({kA, kBegin, kC}, {"ab"}), "||a[<begin>]c|");
+  EXPECT_EQ(written({kA, kBegin}, {"ab"}), "||a[<begin>]");
+  EXPECT_EQ(written({kA, kA, kBegin, kA, kC, kBegin}, {"aab"}), "|||a|a[<begin>]ac|[<begin>]|");
+}
+
+TEST_F(AnswerTextTest, StopStringsDoNotSeeThem) {
+  EXPECT_EQ(written({kC, kA, kBegin, kB, kC}, {"ab"}), "c||||ab");
+  EXPECT_EQ(written({kBegin, kA}, {"begin", "<"}), "[<begin>]|a|");
+  EXPECT_EQ(written({kBegin, kA}, {"begin"}, /*show_special=*/true), "<|begin");
+}
+
+}  // namespace
+}  // namespace hasten::engine

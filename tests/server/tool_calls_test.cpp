@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tool calls and reasoning over HTTP from a real engine, whose model writes their marks as control
+// tokens.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "hasten/engine.h"
+#include "http_client.h"
+#include "scripted_model.h"
+#include "server/server.h"
+#include "weights/temporary_folder_test.h"
+
+namespace hasten::testing {
+namespace {
+
+/// What one answer consists of, whether it came whole or as a stream.
+struct Answer {
+  std::string content;
+  std::string reasoning;
+  std::string calls;  // "name(arguments)" of each
+  std::string finish;
+};
+
+class Served {
+ public:
+  Served(std::string_view chat_template, const std::vector<Script>& scripts)
+      : engine_({.model = write(chat_template, scripts), .kv_cache_bytes = 1 << 20}),
+        server_(engine_, on_any_port()) {
+    server_.start();
+  }
+
+  /// The reply to a question that ends with `key`; `more` are further members of the request. Asks
+  /// for a whole answer and for a stream, and expects the same of both.
+  Answer ask(char key, const std::string& more = "") {
+    const Answer whole = whole_answer(reply(key, more));
+    const Answer streamed = streamed_answer(reply(key, more + R"(, "stream": true)"));
+    EXPECT_EQ(streamed.content, whole.content);
+    EXPECT_EQ(streamed.reasoning, whole.reasoning);
+    EXPECT_EQ(streamed.calls, whole.calls);
+    EXPECT_EQ(streamed.finish, whole.finish);
+    return whole;
+  }
+
+ private:
+  static server::ServerOptions on_any_port() {
+    server::ServerOptions options;
+    options.port = 0;
+    return options;
+  }
+
+  std::filesystem::path write(std::string_view chat_template, const std::vector<Script>& scripts) {
+    log::set_level(log::Level::off);
+    const auto path = folder_.path() / "scripted.gguf";
+    write_scripted_model(path, chat_template, scripts);
+    return path;
+  }
+
+  std::string reply(char key, const std::string& more) {
+    HttpClient client(server_.port());
+    const HttpReply reply = client.request(
+        "POST", "/v1/chat/completions",
+        std::string(R"({"temperature": 0, "messages": [{"role": "user", "content": ")") + key +
+            "\"}]" + more + "}");
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return reply.body;
+  }
+
+  static std::string text(const json::Value& object, std::string_view key) {
+    const json::Value* value = object.as_object().if_contains(key);
+    return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
+  }
+
+  static void add_calls(const json::Value& message, Answer& answer) {
+    const json::Value* calls = message.as_object().if_contains("tool_calls");
+    if (calls == nullptr) return;
+    for (const json::Value& call : calls->as_array()) {
+      const json::Value& function = call.at("function");
+      if (const std::string name = text(function, "name"); !name.empty())
+        answer.calls += name + ":";
+      answer.calls += text(function, "arguments");
+    }
+  }
+
+  static Answer whole_answer(const std::string& body) {
+    const json::Value choice = json::parse(body, "reply").at("choices").at(0);
+    Answer answer;
+    answer.content = text(choice.at("message"), "content");
+    answer.reasoning = text(choice.at("message"), "reasoning");
+    answer.finish = text(choice, "finish_reason");
+    add_calls(choice.at("message"), answer);
+    return answer;
+  }
+
+  static Answer streamed_answer(std::string_view body) {
+    Answer answer;
+    constexpr std::string_view kData = "data: ";
+    while (body.starts_with(kData)) {
+      const size_t end = body.find("\n\n");
+      const std::string_view event = body.substr(kData.size(), end - kData.size());
+      body.remove_prefix(end + 2);
+      if (event == "[DONE]") break;
+      const json::Value choice = json::parse(event, "event").at("choices").at(0);
+      answer.content += text(choice.at("delta"), "content");
+      answer.reasoning += text(choice.at("delta"), "reasoning");
+      answer.finish = text(choice, "finish_reason");
+      add_calls(choice.at("delta"), answer);
+    }
+    return answer;
+  }
+
+  weights::TemporaryFolder folder_;
+  Engine engine_;
+  server::Server server_;
+};
+
+constexpr const char* kTools = R"(, "tools": [{"type": "function", "function": {"name": "f",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}])";
+constexpr const char* kShown = R"(, "skip_special_tokens": false)";
+constexpr const char* kTemplate = "{{ messages[-1].content }}";
+
+class MistralTest : public ::testing::Test {
+ protected:
+  Served served{
+      std::string("{#- [TOOL_CALLS] [THINK] -#}") + kTemplate,
+      {{'A', {"Let▁me▁see.", "⟦[TOOL_CALLS]⟧", "f", "⟦[ARGS]⟧", "{\"city\":", "▁\"Paris\"}"}},
+       {'B', {"Not", "⟦[CALL_ID]⟧", "▁a", "▁call."}},
+       {'C', {"⟦[THINK]⟧", "Hmm.", "⟦[/THINK]⟧", "42"}}}};
+};
+
+TEST_F(MistralTest, CallsAreReadFromControlTokens) {
+  const Answer answer = served.ask('A', kTools);
+  EXPECT_EQ(answer.content, "Let me see.");
+  EXPECT_EQ(answer.calls, "f:{\"city\": \"Paris\"}");
+  EXPECT_EQ(answer.finish, "tool_calls");
+  // A client that asks for control tokens gets the same call: they are its marks.
+  const Answer shown = served.ask('A', std::string(kTools) + kShown);
+  EXPECT_EQ(shown.content, "Let me see.");
+  EXPECT_EQ(shown.calls, "f:{\"city\": \"Paris\"}");
+}
+
+TEST_F(MistralTest, ControlTokensAreContentOnlyWhereTheyAreAskedFor) {
+  EXPECT_EQ(served.ask('A').content, "Let me see.f{\"city\": \"Paris\"}");
+  EXPECT_EQ(served.ask('A').finish, "stop");
+  EXPECT_EQ(served.ask('A', kShown).content, "Let me see.[TOOL_CALLS]f[ARGS]{\"city\": \"Paris\"}");
+  EXPECT_EQ(served.ask('B').content, "Not a call.");
+  EXPECT_EQ(served.ask('B', kTools).content, "Not a call.");
+  EXPECT_EQ(served.ask('B', std::string(kTools) + kShown).content, "Not[CALL_ID] a call.");
+}
+
+TEST_F(MistralTest, StopStringsDoNotSeeThem) {
+  EXPECT_EQ(served.ask('A', std::string(kTools) + R"(, "stop": ["TOOL"])").finish, "tool_calls");
+  EXPECT_EQ(served.ask('A', std::string(kShown) + R"(, "stop": ["TOOL"])").content, "Let me see.[");
+  // One that spans the mark ends the text before it.
+  const Answer answer = served.ask('A', std::string(kTools) + R"(, "stop": ["see.f"])");
+  EXPECT_EQ(answer.content, "Let me ");
+  EXPECT_EQ(answer.calls, "");
+}
+
+TEST_F(MistralTest, ReasoningIsReadFromControlTokensWithoutTools) {
+  const Answer answer = served.ask('C');
+  EXPECT_EQ(answer.reasoning, "Hmm.");
+  EXPECT_EQ(answer.content, "42");
+}
+
+TEST(HarmonyServed, ChannelsAreReadWithToolsAndWithout) {
+  const std::string source = std::string("{#- <|channel|><|message|><|start|> -#}") + kTemplate;
+  Served served(source, {{'A',
+                          {"⟦<|channel|>⟧", "analysis", "⟦<|message|>⟧", "Hmm.", "⟦<|end|>⟧",
+                           "⟦<|start|>⟧", "assistant"}},
+                         {'B', {"Plain."}}});
+  const Answer answer = served.ask('A');
+  EXPECT_EQ(answer.reasoning, "Hmm.");
+  EXPECT_EQ(answer.content, "");
+  EXPECT_EQ(served.ask('B').content, "Plain.");
+
+  Served calling(source, {{'A',
+                           {"⟦<|channel|>⟧", "commentary▁to=functions.f", "⟦<|constrain|>⟧", "json",
+                            "⟦<|message|>⟧", "{\"city\":\"Paris\"}"}}});
+  const Answer call = calling.ask('A', kTools);
+  EXPECT_EQ(call.calls, "f:{\"city\":\"Paris\"}");
+  EXPECT_EQ(call.content, "");
+  EXPECT_EQ(call.finish, "tool_calls");
+  EXPECT_EQ(calling.ask('A').content, "{\"city\":\"Paris\"}");
+}
+
+TEST(KimiServed, SectionsOfCallsAreRead) {
+  Served served(std::string("{#- <|tool_calls_section_begin|> -#}") + kTemplate,
+                {{'A',
+                  {"⟦<|tool_calls_section_begin|>⟧", "⟦<|tool_call_begin|>⟧", "functions.f:0",
+                   "⟦<|tool_call_argument_begin|>⟧", "{}", "⟦<|tool_call_end|>⟧",
+                   "⟦<|tool_calls_section_end|>⟧"}}});
+  const Answer answer = served.ask('A', kTools);
+  EXPECT_EQ(answer.calls, "f:{}");
+  EXPECT_EQ(answer.content, "");
+}
+
+}  // namespace
+}  // namespace hasten::testing
