@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hasten_test/random_inputs.h"
 #include "text/oracles/random_text.h"
 #include "text/pre_tokenizer.h"
 
@@ -89,15 +90,15 @@ struct Case {
 class Pcre2Oracle : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Pcre2Oracle, SameWords) {
-  constexpr size_t kTexts = 150000;
+  const size_t num_texts = hasten::testing::num_random_texts(150000);
   const Expression expression(GetParam().pattern);
-  testing::RandomText random(20240607);
-  for (size_t i = 0; i < kTexts; ++i) {
+  testing::RandomText random(hasten::testing::random_seed(20240607));
+  for (size_t i = 0; i < num_texts; ++i) {
     const std::string text = random.next(24);
     ASSERT_EQ(scan(GetParam().scanner, text), expression.words(text))
         << "text " << i << ": " << text;
   }
-  std::printf("%s: %zu random texts\n", GetParam().name, kTexts);
+  std::printf("%s: %zu random texts\n", GetParam().name, num_texts);
 }
 
 // Every character of the planes that have any (of the others one in 97) alone, between letters,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hasten_test/random_inputs.h"
 #include "text/oracles/pcre2_regex.h"
 #include "text/oracles/random_text.h"
 #include "text/pre_tokenizer_chain.h"
@@ -87,13 +88,13 @@ std::vector<std::string> kinds() {
 class NamedPreTokenizer : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(NamedPreTokenizer, CutsAsPcre2) {
-  constexpr size_t kTexts = 200000;
+  const size_t num_texts = hasten::testing::num_random_texts(200000);
   const PreTokenizer& pre_tokenizer = find_pre_tokenizer(GetParam());
   const PreTokenizerChain ours(pre_tokenizer.steps());
   const Pcre2Chain theirs(pre_tokenizer);
-  testing::RandomText random(std::hash<std::string>()(GetParam()));
+  testing::RandomText random(hasten::testing::random_seed(std::hash<std::string>()(GetParam())));
   PreTokenizerChain::Words cut;
-  for (size_t i = 0; i < kTexts; ++i) {
+  for (size_t i = 0; i < num_texts; ++i) {
     const std::string text = random.next(16);
     ours.cut(text, true, cut);
     ASSERT_EQ(cut.words, theirs.cut(text)) << "text " << i << ": \"" << text << "\"";
@@ -111,8 +112,8 @@ TEST_P(NamedPreTokenizer, CutsAsPcre2) {
   for (const PreTokenizer* one : by_expressions.at(GetParam())) {
     names.append(names.empty() ? "" : ", ").append(one->name);
   }
-  std::printf("%zu random texts as PCRE2%s: %s\n", kTexts, ours.scanner() ? " and the scanner" : "",
-              names.c_str());
+  std::printf("%zu random texts as PCRE2%s: %s\n", num_texts,
+              ours.scanner() ? " and the scanner" : "", names.c_str());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NamedPreTokenizer, ::testing::ValuesIn(kinds()), [](const auto& one) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "hasten_test/random_inputs.h"
 #include "text/regex/linear_search.h"
 #include "text/regex/regex.h"
 
@@ -78,12 +79,12 @@ class RandomExpression {
 };
 
 TEST(Regex, SameMatchesAsPcre2) {
-  constexpr size_t kExpressions = 30000;
+  const size_t num_expressions = hasten::testing::num_random_texts(30000);
   constexpr size_t kTexts = 12;
-  RandomExpression random(20261120);
+  RandomExpression random(hasten::testing::random_seed(20261120));
   size_t deterministic = 0;
   size_t refused = 0;
-  for (size_t i = 0; i < kExpressions; ++i) {
+  for (size_t i = 0; i < num_expressions; ++i) {
     const std::string pattern = random.next();
     const regex::Dialect dialect = i % 2 == 0 ? regex::Dialect::perl : regex::Dialect::ruby;
     // x{1,2}+ repeats in the one dialect and is possessive in the other.
@@ -118,9 +119,9 @@ TEST(Regex, SameMatchesAsPcre2) {
       ASSERT_EQ(general_matches, matches) << pattern << " on \"" << text << "\"";
     }
   }
-  std::printf("%zu expressions (%zu deterministic, %zu refused), %zu texts each\n", kExpressions,
+  std::printf("%zu expressions (%zu deterministic, %zu refused), %zu texts each\n", num_expressions,
               deterministic, refused, kTexts);
-  EXPECT_LT(refused, kExpressions / 100);
+  EXPECT_LT(refused, num_expressions / 100);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "hasten_test/random_inputs.h"
 #include "text/oracles/random_text.h"
 #include "text/shared_vocabularies.h"
 #include "text/tokenizer.h"
@@ -19,7 +20,7 @@ namespace {
 
 // Random texts of valid UTF-8 get the same tokens from both.
 void expect_same_tokens(const std::string& model, const std::string& name) {
-  constexpr size_t kTexts = 100000;
+  const size_t num_texts = hasten::testing::num_random_texts(100000);
   sentencepiece::SentencePieceProcessor oracle;
   ASSERT_TRUE(oracle.LoadFromSerializedProto(model).ok());
   const auto tokenizer = make_tokenizer(parse_sentencepiece_model(model));
@@ -28,8 +29,8 @@ void expect_same_tokens(const std::string& model, const std::string& name) {
   EXPECT_EQ(tokenizer->eos(), oracle.eos_id());
 
   size_t num_decoded = 0;  // those without unknown tokens, which SentencePiece writes as U+2047
-  testing::RandomText random(7);
-  for (size_t i = 0; i < kTexts; ++i) {
+  testing::RandomText random(hasten::testing::random_seed(7));
+  for (size_t i = 0; i < num_texts; ++i) {
     const std::string text = random.next(24);
     std::vector<int> expected;
     ASSERT_TRUE(oracle.Encode(text, &expected).ok());
@@ -45,7 +46,7 @@ void expect_same_tokens(const std::string& model, const std::string& name) {
         << "text " << i << ": " << text << " became " << ours;
     ++num_decoded;
   }
-  std::printf("%s: %zu random texts, %zu decoded\n", name.c_str(), kTexts, num_decoded);
+  std::printf("%s: %zu random texts, %zu decoded\n", name.c_str(), num_texts, num_decoded);
 }
 
 class SentencePieceOracle : public ::testing::TestWithParam<const char*> {};
@@ -70,7 +71,7 @@ class TrainedOracle : public ::testing::TestWithParam<const char*> {};
 TEST_P(TrainedOracle, SameTokens) {
   HASTEN_NEED_SHARED("data/text");
   const std::string corpus = (hasten::testing::shared_dir() / "data/text/botchan_en.txt").string();
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "hasten_sentencepiece_oracle";
+  const auto folder = hasten::testing::temp_path("hasten_sentencepiece_oracle");
   std::filesystem::create_directories(folder);
   const auto prefix = folder / std::to_string(std::hash<std::string>()(GetParam()));
   const auto trained = sentencepiece::SentencePieceTrainer::Train(
