@@ -17,7 +17,8 @@ namespace hasten {
 class Tokenizer {
  public:
   /// Reads the vocabulary and the template of a model: a .gguf file or a Hugging Face folder;
-  /// empty: the demonstration model inside the library. Weights are not read. Throws Error.
+  /// empty: the demonstration model inside the library. Weights are not read, and need not be
+  /// there. Throws Error.
   explicit Tokenizer(const std::filesystem::path& model);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;

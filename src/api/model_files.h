@@ -13,14 +13,17 @@
 namespace hasten::api {
 
 /// Opens `path`; empty: the demonstration model built into the library. Throws Error.
-std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::path& path);
+std::unique_ptr<const weights::Checkpoint> open_model(
+    const std::filesystem::path& path, weights::Contents contents = weights::Contents::everything);
 
 /// What clients call the model: general.name, or the name of the file or folder. Valid UTF-8
 /// without control characters.
 std::string display_name(const weights::Checkpoint& checkpoint);
 
-/// The tokenizer's description from GGUF metadata, tokenizer.json or tokenizer.model.
-/// Error{invalid_data} names what is missing.
+/// The tokenizer's description from GGUF metadata or from the files of a folder, the first of:
+/// tokenizer.json; tokenizer.model; vocab.json with merges.txt; vocab.txt; a rank file of tiktoken;
+/// rwkv_vocab_*.txt. Throws Error{invalid_data, unsupported} that names file, key and value, and
+/// Error{not_found} that names what was looked for.
 text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint);
 
 /// Source of the chat template, or empty. A Hugging Face folder: chat_template.jinja,

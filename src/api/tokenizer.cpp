@@ -35,7 +35,7 @@ std::string Tokenizer::Impl::name_of(int32_t token) const {
 }
 
 Tokenizer::Tokenizer(const std::filesystem::path& model)
-    : impl_(std::make_unique<Impl>(*api::open_model(model))) {}
+    : impl_(std::make_unique<Impl>(*api::open_model(model, weights::Contents::no_weights))) {}
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;

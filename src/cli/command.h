@@ -41,9 +41,12 @@ void add_engine_flags(CLI::App& command, EngineOptions& options);
 /// Adds the flags that choose tokens, and --max-tokens.
 void add_sampling_flags(CLI::App& command, Request& request);
 
-/// Throws Error when `model` is neither empty nor a GGUF file nor a Hugging Face folder, and says
-/// what to give. What else is wrong with it comes to light when it is read.
-void check_model(const std::filesystem::path& model);
+/// What a command needs of a model.
+enum class ModelUse { weights, vocabulary };
+
+/// Throws Error when `model` is neither empty nor a GGUF file nor a folder that may hold what `use`
+/// needs, and says what to give. What else is wrong with it comes to light when it is read.
+void check_model(const std::filesystem::path& model, ModelUse use = ModelUse::weights);
 
 /// Sets a progress bar on standard error if that is a terminal.
 void show_progress(EngineOptions& options);

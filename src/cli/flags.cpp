@@ -53,28 +53,33 @@ CLI::Validator number() {
   return {check, ""};
 }
 
-void check_model(const std::filesystem::path& model) {
+void check_model(const std::filesystem::path& model, ModelUse use) {
   if (model.empty()) return;
   std::error_code error;
   const std::string name = model.string();
-  constexpr std::string_view kWanted = "a MODEL is a .gguf file or a Hugging Face folder";
+  const bool weights = use == ModelUse::weights;
+  const std::string_view wanted =
+      weights ? "a MODEL is a .gguf file or a Hugging Face folder"
+              : "a MODEL is a .gguf file, a Hugging Face folder or a folder of tokenizer files";
   if (!std::filesystem::exists(model, error)) {
     if (error) return;  // such as a folder that must not be read: opening says why
     fail(ErrorCode::not_found, "there is no {}: {}; without one, the built-in model is used", name,
-         kWanted);
+         wanted);
   }
   if (!std::filesystem::is_directory(model, error)) {
     const bool is_file = std::filesystem::is_regular_file(model, error);
     if (!is_file || model.extension() == ".safetensors" || is_gguf(model)) return;
-    fail(ErrorCode::invalid_data, "{} is not a GGUF file: {}", name, kWanted);
+    fail(ErrorCode::invalid_data, "{} is not a GGUF file: {}", name, wanted);
   }
   if (std::filesystem::exists(model / "config.json", error)) return;
+  if (!weights && std::filesystem::exists(model / "tokenizer.json", error)) return;
   for (const auto& entry : std::filesystem::directory_iterator(model, error)) {
     if (entry.path().extension() != ".gguf") continue;
     fail(ErrorCode::invalid_argument, "{} is a folder of GGUF files: give one of them, such as {}",
          name, entry.path().string());
   }
-  fail(ErrorCode::invalid_argument, "{} is a folder without a config.json: {}", name, kWanted);
+  if (!weights) return;
+  fail(ErrorCode::invalid_argument, "{} is a folder without a config.json: {}", name, wanted);
 }
 
 void add_engine_flags(CLI::App& command, EngineOptions& options) {

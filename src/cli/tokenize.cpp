@@ -33,7 +33,7 @@ int tokenize(const TokenizeOptions& options) {
     fail(ErrorCode::not_found,
          "there is no MODEL {0}; if that is the text, write: hasten tokenize \"\" '{0}'", model);
   }
-  check_model(model);
+  check_model(model, ModelUse::vocabulary);
   const Tokenizer tokenizer(model);
   const std::string text =
       options.arguments.size() > 1
@@ -59,8 +59,10 @@ void add_tokenize(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("tokenize", "Show the tokens of a text");
   auto options = std::make_shared<TokenizeOptions>();
   command
-      ->add_option("arguments", options->arguments,
-                   "MODEL (\"\" for the built-in one) and TEXT; without TEXT, standard input")
+      ->add_option(
+          "arguments", options->arguments,
+          "MODEL (\"\" for the built-in one; a folder or a .gguf without weights will do) and "
+          "TEXT; without TEXT, standard input")
       ->expected(0, 2)
       ->type_name("[MODEL] [TEXT]");
   command->add_flag("--json", options->json, "Print a JSON list of token ids");

@@ -13,15 +13,15 @@ namespace {
 
 std::vector<PrefixMatcher::Name> matched_as_written(const TokenizerSpec& spec,
                                                     const Vocabulary& vocabulary) {
-  // SentencePiece matches user-defined pieces after it has normalised the text; a tokenizer.json,
-  // which lists merges or steps, before.
+  // SentencePiece matches its user-defined pieces after it has normalised the text; a
+  // tokenizer.json, which lists merges or steps, before, and so what a model does not know.
   const bool sentencepiece = spec.kind == TokenizerKind::spm || spec.kind == TokenizerKind::unigram;
-  const bool user_defined = !sentencepiece || !spec.merges.empty() || spec.pre_steps.has_value();
+  const bool all = !sentencepiece || !spec.merges.empty() || spec.pre_steps.has_value();
   std::vector<PrefixMatcher::Name> names;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const TokenType type = vocabulary.type(id);
     if (type == TokenType::control || type == TokenType::unknown ||
-        (user_defined && type == TokenType::user_defined)) {
+        (type == TokenType::user_defined && (all || !vocabulary.is_ordinary(id)))) {
       names.push_back({vocabulary.bytes(id), id});
     }
   }

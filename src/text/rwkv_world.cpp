@@ -16,7 +16,9 @@ namespace {
 PieceTrie make_trie(const Vocabulary& vocabulary) {
   std::vector<PieceTrie::Entry> entries;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (vocabulary.is_ordinary(id)) entries.push_back({vocabulary.bytes(id), id});
+    // Converters fill a vocabulary up with unused tokens that have names.
+    if (vocabulary.type(id) == TokenType::unused || !vocabulary.is_ordinary(id)) continue;
+    entries.push_back({vocabulary.bytes(id), id});
   }
   return PieceTrie(std::move(entries));
 }

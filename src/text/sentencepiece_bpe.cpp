@@ -38,7 +38,8 @@ std::vector<int32_t> ranks_of_scores(const std::vector<float>& scores) {
 PrefixMatcher user_defined_pieces(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   std::vector<PrefixMatcher::Name> names;
   for (int32_t id = 0; spec.merges.empty() && id < vocabulary.size(); ++id) {
-    if (vocabulary.type(id) == TokenType::user_defined) names.push_back({vocabulary.bytes(id), id});
+    if (vocabulary.type(id) != TokenType::user_defined || !vocabulary.is_ordinary(id)) continue;
+    names.push_back({vocabulary.bytes(id), id});
   }
   return PrefixMatcher(std::move(names));
 }

@@ -67,18 +67,28 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
       fail(ErrorCode::invalid_data, "line {} of the rank file is not \"base64 rank\": {}",
            line_number, printable(line));
     }
-    if (rank != spec.tokens.size()) {
+    // p50k_base leaves out the rank of its special token.
+    constexpr size_t kMaxGap = 16;
+    if (rank < spec.tokens.size() || rank - spec.tokens.size() > kMaxGap) {
       fail(ErrorCode::invalid_data, "line {} of the rank file has rank {}; the next is {}",
            line_number, rank, spec.tokens.size());
     }
+    spec.tokens.resize(rank);
+    spec.types.resize(rank, static_cast<int32_t>(TokenType::unused));
     spec.tokens.push_back(to_gpt2_alphabet(*bytes));
+    spec.types.push_back(static_cast<int32_t>(TokenType::normal));
   }
-  spec.types.assign(spec.tokens.size(), static_cast<int32_t>(TokenType::normal));
   for (const std::string& special : specials) {
     spec.tokens.push_back(special);
     spec.types.push_back(static_cast<int32_t>(TokenType::control));
   }
   return spec;
+}
+
+bool is_tiktoken_ranks(std::string_view file) {
+  const std::string_view line = file.substr(0, file.find('\n'));
+  const size_t space = std::min(line.find(' '), line.size());
+  return decode_base64(line.substr(0, space)) && line.substr(space).starts_with(" 0");
 }
 
 }  // namespace hasten::text

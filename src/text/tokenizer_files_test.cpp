@@ -182,9 +182,9 @@ TEST(VocabAndMerges, ReadsAndRefuses) {
             (Ids{2, 3, 1, 0}));
   const auto roberta = make_tokenizer(parse_vocab_and_merges(
       vocab, merges,
-      R"({"tokenizer_class": "RobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>",
+      {.config = R"({"tokenizer_class": "RobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>",
           "added_tokens_decoder": {"4": {"content": "<s>", "special": true},
-                                   "6": {"content": "<mask>", "special": true}}})"));
+                                   "6": {"content": "<mask>", "special": true}}})"}));
   EXPECT_EQ(roberta->encode("ab<mask>", {.parse_special = true}), (Ids{4, 2, 6, 5}));
   const auto refuse = [](std::string_view json, std::string_view lines, ErrorCode code,
                          std::string_view words) {
@@ -201,11 +201,14 @@ TEST(TiktokenRanks, ReadsAndRefuses) {
   const std::string ranks = "YQ== 0\nYg== 1\r\nYWI= 2\nIA== 3\n";
   const auto tokenizer = make_tokenizer(parse_tiktoken_ranks(ranks, "gpt-2", {"<s>"}));
   EXPECT_EQ(tokenizer->encode("ab ba<s>", {.parse_special = true}), (Ids{2, 3, 1, 0, 4}));
+  // p50k_base leaves a rank out.
+  EXPECT_EQ(make_tokenizer(parse_tiktoken_ranks("YQ== 0\nYg== 2\n", "gpt-2"))->encode("ab"),
+            (Ids{0, 2}));
   const auto refuse = [](std::string_view text, std::string_view words) {
     expect_error([&] { return parse_tiktoken_ranks(text, "gpt-2"); }, ErrorCode::invalid_data,
                  words);
   };
-  refuse("YQ== 1\n", "rank 1");
+  refuse("YQ== 17\n", "rank 17");
   refuse("YQ== 0\nYg== 0\n", "line 2");
   refuse("YQ= 0\n", "line 1");
   refuse("Y?== 0\n", "line 1");

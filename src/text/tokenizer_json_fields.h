@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed access to the fields of a tokenizer.json, with errors that name the field.
+// Typed access to the fields of a tokenizer's JSON files, with errors that name file and field.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,20 @@
 
 namespace hasten::text {
 
+/// Gemma 3's tokenizer.json, the largest published, has 33 MB.
+inline constexpr json::Limits kTokenizerFileLimits{.max_bytes = int64_t{128} << 20,
+                                                   .max_depth = 32};
+
+/// The result of `read`, whose errors begin with the name of the file that it reads.
+template <class Read>
+auto in_file(std::string_view file, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string(file) + ": " + error.what());
+  }
+}
+
 /// The member, or null where it is absent.
 inline const json::Value& field(const json::Object& object, std::string_view name) {
   static const json::Value null;
@@ -20,7 +34,7 @@ inline const json::Value& field(const json::Object& object, std::string_view nam
 }
 
 [[noreturn]] inline void fail_field(std::string_view name, std::string_view wanted) {
-  fail(ErrorCode::invalid_data, "tokenizer.json: {} is not {}", printable(name), wanted);
+  fail(ErrorCode::invalid_data, "{} is not {}", printable(name), wanted);
 }
 
 inline const json::Object& as_object(const json::Value& value, std::string_view name) {
@@ -52,8 +66,7 @@ inline bool as_bool(const json::Value& value, std::string_view name, bool when_a
 inline int32_t as_id(const json::Value& value, std::string_view name, int64_t limit) {
   const int64_t* id = value.if_int64();
   if (id == nullptr || *id < 0 || *id >= limit) {
-    fail(ErrorCode::invalid_data, "tokenizer.json: the id of {} is not within [0, {})",
-         printable(name), limit);
+    fail(ErrorCode::invalid_data, "the id of {} is not within [0, {})", printable(name), limit);
   }
   return static_cast<int32_t>(*id);
 }

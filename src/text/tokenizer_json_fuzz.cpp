@@ -23,6 +23,13 @@ hasten::text::TokenizerSpec mapped_unigram(std::string_view map) {
   return spec;
 }
 
+// The same without a map, and tokens from files beside it.
+hasten::text::TokenizerSpec with_side_files(std::string_view config, std::string_view added) {
+  hasten::text::TokenizerSpec spec = mapped_unigram("");
+  apply_side_files({.config = config, .added_tokens = added}, spec);
+  return spec;
+}
+
 int use(hasten::text::TokenizerSpec spec) {
   const auto tokenizer = hasten::text::make_tokenizer(std::move(spec));
   const auto tokens =
@@ -42,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t cut = std::min(bytes.find('\0'), bytes.size());
     const std::string_view first = bytes.substr(0, cut);
     const std::string_view second = bytes.substr(std::min(cut + 1, bytes.size()));
-    switch (data[0] % 7) {
+    switch (data[0] % 9) {
       case 0:
         return use(parse_sentencepiece_model(bytes));
       case 1:
@@ -55,6 +62,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         return use(parse_rwkv_vocabulary(bytes));
       case 5:
         return use(parse_word_piece_vocabulary(bytes));
+      case 6:
+        return use(with_side_files(first, second));
+      case 7:
+        return use(parse_tiktoken_file("cl100k_base.tiktoken", first, {.config = second}));
       default:
         return use(mapped_unigram(bytes));
     }

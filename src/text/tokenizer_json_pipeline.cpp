@@ -19,8 +19,7 @@ constexpr std::string_view kSpaceSymbol = "\u2581";
 
 [[noreturn]] void fail_unsupported(std::string_view what, std::string_view value) {
   constexpr size_t kLongest = 400;  // an expression whole
-  fail(ErrorCode::unsupported, "tokenizer.json: {} {} is not supported", what,
-       printable(value, kLongest));
+  fail(ErrorCode::unsupported, "{} {} is not supported", what, printable(value, kLongest));
 }
 
 // {"String": …} or {"Regex": …}; the one that is wanted, or empty.
@@ -176,7 +175,7 @@ void read_segmentation(const json::Object& root, TokenizerSpec& spec) {
   if (spec.kind != TokenizerKind::bpe && spec.kind != TokenizerKind::spm && found.byte_level &&
       spec.kind != TokenizerKind::character_bpe) {
     fail(ErrorCode::unsupported,
-         "tokenizer.json: a byte-level pre-tokenizer is supported with models of type BPE only");
+         "a byte-level pre-tokenizer is supported with models of type BPE only");
   }
   // What the decoder of a byte-level vocabulary does is part of the vocabulary.
   if (spec.kind != TokenizerKind::bpe && !field(root, "decoder").is_null()) {

@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void fail_unsupported(std::string_view what, const json::Object& component) {
   constexpr size_t kLongest = 400;  // an expression whole
-  fail(ErrorCode::unsupported, "tokenizer.json: the {} {} is not supported", what,
+  fail(ErrorCode::unsupported, "the {} {} is not supported", what,
        printable(json::serialize(component), kLongest));
 }
 

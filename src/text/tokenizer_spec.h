@@ -41,7 +41,8 @@ enum class SpacePrefix {
   every,  // before the text, and again after each special token
 };
 
-/// How an added token of a tokenizer.json treats its surroundings; listed only when it does.
+/// How an added token treats its surroundings. Listed when it does, and for user-defined tokens
+/// that a SentencePiece model does not know: those are matched in the text as it is written.
 struct AddedTokenRule {
   int32_t id = -1;
   bool lstrip = false;       // swallows the white space before it
@@ -103,11 +104,22 @@ struct TokenizerSpec {
 TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
                                    std::string_view tokenizer_config_json = {});
 
+/// The text of files that lie beside a vocabulary; empty where there is none.
+struct TokenizerSideFiles {
+  std::string_view config = {};              // tokenizer_config.json
+  std::string_view special_tokens_map = {};  // special_tokens_map.json; the config goes before
+  std::string_view added_tokens = {};        // added_tokens.json: {"<|im_end|>": 151645}
+};
+
+/// Gives a vocabulary that lists no added tokens, such as a tokenizer.model, those of the files,
+/// and the roles, the types and the flags that they say. Throws Error{invalid_data} that names the
+/// file. Any thread.
+void apply_side_files(const TokenizerSideFiles& files, TokenizerSpec& spec);
+
 /// Reads the vocab.json and merges.txt of byte-level BPE, as GPT-2, RoBERTa and Qwen2 have them;
-/// the config, which may be empty, names the family, the roles and the added tokens. Throws as
-/// parse_tokenizer_json. Any thread.
+/// the config beside them names the family. Throws as parse_tokenizer_json. Any thread.
 TokenizerSpec parse_vocab_and_merges(std::string_view vocab_json, std::string_view merges_txt,
-                                     std::string_view tokenizer_config_json = {});
+                                     const TokenizerSideFiles& files = {});
 
 /// Reads a SentencePiece tokenizer.model (protobuf) of type BPE or Unigram. Throws
 /// Error{invalid_data}, and Error{unsupported} for another type. Any thread.
@@ -118,13 +130,22 @@ TokenizerSpec parse_sentencepiece_model(std::string_view bytes);
 /// thread.
 TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
                                    const std::vector<std::string>& specials = {});
+/// Whether a file looks like ranks: Meta gives them the name tokenizer.model too.
+bool is_tiktoken_ranks(std::string_view file);
+/// Reads a rank file whose `name` ("cl100k_base.tiktoken"), or the class that the config beside it
+/// names, tells the pre-tokenizer and, where the config lists none, the special tokens. Throws as
+/// parse_tiktoken_ranks, and Error{unsupported} for an unknown one. Any thread.
+TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
+                                  const TokenizerSideFiles& files = {});
 
 /// Reads RWKV's vocabulary file ("id 'token' bytes" lines, the token a Python literal). Throws
 /// Error{invalid_data}. Any thread.
 TokenizerSpec parse_rwkv_vocabulary(std::string_view lines);
 
-/// Reads BERT's vocab.txt, a WordPiece on each line, for text in lower case or as it is. Throws
-/// Error{invalid_data}. Any thread.
-TokenizerSpec parse_word_piece_vocabulary(std::string_view lines, bool lowercase = true);
+/// Reads BERT's vocab.txt, a WordPiece on each line, for text in lower case unless the config says
+/// "do_lower_case": false. Throws Error{invalid_data}, and Error{unsupported} for the class of a
+/// tokenizer that is not BERT's. Any thread.
+TokenizerSpec parse_word_piece_vocabulary(std::string_view lines,
+                                          const TokenizerSideFiles& files = {});
 
 }  // namespace hasten::text

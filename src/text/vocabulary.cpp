@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <limits>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -31,6 +32,14 @@ std::optional<uint8_t> parse_byte_spelling(std::string_view piece) {
 
 bool known_type(int32_t type) { return type >= 1 && type <= 6; }
 
+// The user-defined tokens that a SentencePiece model does not know: no pieces.
+std::unordered_set<int32_t> tokens_beside_model(const TokenizerSpec& spec) {
+  std::unordered_set<int32_t> ids;
+  if (!spec.merges.empty() || spec.pre_steps) return ids;
+  for (const AddedTokenRule& rule : spec.added_token_rules) ids.insert(rule.id);
+  return ids;
+}
+
 }  // namespace
 
 Vocabulary::Vocabulary(const TokenizerSpec& spec) : kind_(spec.kind), spelling_(spec) {
@@ -44,6 +53,7 @@ Vocabulary::Vocabulary(const TokenizerSpec& spec) : kind_(spec.kind), spelling_(
          spec.types.size());
   }
   byte_tokens_.fill(-1);
+  const std::unordered_set<int32_t> beside_model = tokens_beside_model(spec);
   offsets_.reserve(size + 1);
   offsets_.push_back(0);
   types_.reserve(size);
@@ -58,6 +68,10 @@ Vocabulary::Vocabulary(const TokenizerSpec& spec) : kind_(spec.kind), spelling_(
            spec.tokens[i].size(), kMaxTokenBytes);
     }
     append(spec.tokens[i], static_cast<TokenType>(type));
+    if (beside_model.contains(static_cast<int32_t>(i)) &&
+        types_.back() == TokenType::user_defined) {
+      ordinary_.back() = false;
+    }
   }
   build_index();
 }

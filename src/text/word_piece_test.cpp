@@ -32,7 +32,8 @@ TEST(WordPiece, TakesTheLongestPieces) {
 }
 
 TEST(WordPiece, KeepsCaseWhereAsked) {
-  const auto tokenizer = make_tokenizer(parse_word_piece_vocabulary(kVocabulary, false));
+  const auto tokenizer = make_tokenizer(
+      parse_word_piece_vocabulary(kVocabulary, {.config = R"({"do_lower_case": false})"}));
   EXPECT_EQ(tokenizer->encode("Un un", {.add_special = false}), (Ids{1, 5}));
 }
 

@@ -18,6 +18,10 @@ const Tensor* Checkpoint::find(std::string_view name) const {
 
 std::optional<std::string> Checkpoint::file(std::string_view) const { return std::nullopt; }
 
+std::vector<std::string> Checkpoint::file_names(std::string_view, std::string_view) const {
+  return {};
+}
+
 bool Checkpoint::add(std::string name, Tensor tensor) {
   if (!index_.emplace(name, tensors_.size()).second) return false;
   total_bytes_ += tensor.num_bytes();
@@ -25,10 +29,13 @@ bool Checkpoint::add(std::string name, Tensor tensor) {
   return true;
 }
 
-std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path) {
+std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path,
+                                                  Contents contents) {
   std::error_code ignored;  // opening the file will say what is wrong
-  if (std::filesystem::is_directory(path, ignored)) return open_hf_folder(path);
-  if (path.extension() == ".safetensors") {
+  if (std::filesystem::is_directory(path, ignored)) return open_hf_folder(path, contents);
+  const std::string name = path.filename().string();
+  if (path.extension() == ".safetensors" || path.extension() == ".tiktoken" ||
+      name == "tokenizer.json" || name == "tokenizer.model") {
     fail(ErrorCode::invalid_argument, "{} is part of a model; give its folder", path.string());
   }
   return open_gguf_file(path);

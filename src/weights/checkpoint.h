@@ -27,6 +27,12 @@ struct NamedTensor {
   Tensor tensor;  // a view over the mapped file; a weight is [out_features, in_features]
 };
 
+/// How much of a model to open.
+enum class Contents {
+  everything,
+  no_weights,  // of a folder the text files alone, which may have neither config.json nor tensors
+};
+
 /// An open model. Const after open; any thread. Tensors, metadata and their strings live as long
 /// as it does.
 ///
@@ -47,13 +53,17 @@ class Checkpoint {
   [[nodiscard]] const std::vector<NamedTensor>& tensors() const { return tensors_; }
   /// Key-values of a GGUF file; empty for a Hugging Face folder.
   [[nodiscard]] const Metadata& metadata() const { return metadata_; }
-  /// config.json of a Hugging Face folder; null for GGUF.
+  /// config.json of a Hugging Face folder; null for GGUF, and without weights where it is absent.
   [[nodiscard]] virtual const json::Object* config() const { return nullptr; }
   /// The text of a file that lies beside the weights of a Hugging Face folder (tokenizer.json,
   /// tokenizer_config.json, generation_config.json, chat_template.jinja, tokenizer.model, …), read
   /// now. nullopt: there is none, or this is a GGUF file. Throws Error{invalid_argument} for a name
   /// with a folder in it, Error{invalid_data} for a file over its limit, Error{io}.
   [[nodiscard]] virtual std::optional<std::string> file(std::string_view name) const;
+  /// The names that `file` may be asked for which begin and end so ("", ".tiktoken"), in
+  /// alphabetical order; none for GGUF. Throws Error{io}.
+  [[nodiscard]] virtual std::vector<std::string> file_names(std::string_view begin,
+                                                            std::string_view end) const;
 
   /// Bytes of all tensors.
   [[nodiscard]] int64_t total_bytes() const { return total_bytes_; }
@@ -76,7 +86,8 @@ class Checkpoint {
 /// Opens a .gguf file, the first shard of a split one (`…-00001-of-0000N.gguf`; the others are
 /// found beside it), or a Hugging Face folder with safetensors. Throws Error{not_found, io,
 /// invalid_data, unsupported}.
-[[nodiscard]] std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path);
+[[nodiscard]] std::unique_ptr<const Checkpoint> open_checkpoint(
+    const std::filesystem::path& path, Contents contents = Contents::everything);
 
 /// Opens a GGUF image in memory, such as the model that is built into the program. The bytes are
 /// borrowed and begin at a multiple of 16; `name` stands for the file in errors. Throws as

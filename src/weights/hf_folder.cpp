@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -44,8 +45,11 @@ bool is_plain_name(std::string_view name) {
 
 class HfCheckpoint final : public Checkpoint {
  public:
-  explicit HfCheckpoint(const std::filesystem::path& folder) : Checkpoint(folder) {
-    config_ = parse_object(kConfigFile);
+  HfCheckpoint(const std::filesystem::path& folder, Contents contents) : Checkpoint(folder) {
+    if (contents == Contents::everything || is_there(folder / kConfigFile)) {
+      config_ = parse_object(kConfigFile);
+    }
+    if (contents == Contents::no_weights) return;
     if (is_there(folder / kSingleFile)) {
       load(kSingleFile);
     } else if (is_there(folder / kIndexFile)) {
@@ -57,7 +61,9 @@ class HfCheckpoint final : public Checkpoint {
   }
 
   [[nodiscard]] Format format() const override { return Format::safetensors; }
-  [[nodiscard]] const json::Object* config() const override { return &config_; }
+  [[nodiscard]] const json::Object* config() const override {
+    return config_ ? &*config_ : nullptr;
+  }
 
   [[nodiscard]] std::optional<std::string> file(std::string_view name) const override {
     if (!is_plain_name(name)) {
@@ -77,6 +83,22 @@ class HfCheckpoint final : public Checkpoint {
     std::string text(static_cast<size_t>(code ? 0 : size), '\0');
     if (code || !in.read(text.data(), size)) fail(ErrorCode::io, "cannot read {}", file.string());
     return text;
+  }
+
+  [[nodiscard]] std::vector<std::string> file_names(std::string_view begin,
+                                                    std::string_view end) const override {
+    std::vector<std::string> names;
+    std::error_code code;
+    for (std::filesystem::directory_iterator entry(path(), code), none; !code && entry != none;
+         entry.increment(code)) {
+      std::string name = entry->path().filename().string();
+      const bool wanted = name.size() >= begin.size() + end.size() && name.starts_with(begin) &&
+                          name.ends_with(end) && is_plain_name(name);
+      if (wanted) names.push_back(std::move(name));
+    }
+    if (code) fail(ErrorCode::io, "cannot list {}: {}", path().string(), code.message());
+    std::sort(names.begin(), names.end());
+    return names;
   }
 
  private:
@@ -132,15 +154,16 @@ class HfCheckpoint final : public Checkpoint {
     }
   }
 
-  json::Object config_;
+  std::optional<json::Object> config_;
   std::vector<MappedFile> files_;
   std::vector<Buffer> copies_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Checkpoint> open_hf_folder(const std::filesystem::path& folder) {
-  return std::make_unique<HfCheckpoint>(folder);
+std::unique_ptr<const Checkpoint> open_hf_folder(const std::filesystem::path& folder,
+                                                 Contents contents) {
+  return std::make_unique<HfCheckpoint>(folder, contents);
 }
 
 }  // namespace hasten::weights

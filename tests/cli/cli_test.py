@@ -100,7 +100,8 @@ class Help(unittest.TestCase):
             text = Path(folder) / "text"
             text.write_text("Hello")
             for command in ("run", "inspect", "tokenize"):
-                for model, said in ((folder, "without a config.json"), (text, "is not a GGUF file"),
+                folder_says = "without a config.json" if command != "tokenize" else "looked for tokenizer.json"
+                for model, said in ((folder, folder_says), (text, "is not a GGUF file"),
                                     (Path(folder) / "none", "there is no ")):
                     done = hasten(command, model)
                     self.assertEqual(done.returncode, 1, (command, model))
@@ -194,6 +195,14 @@ class Text(unittest.TestCase):
         ids = json.loads(hasten("tokenize", MODEL, "Once upon a time", "--json").stdout)
         self.assertEqual(ids, [721, 674, 257, 469])
         self.assertEqual(json.loads(hasten("tokenize", "--json", stdin="Once upon a time").stdout), ids)
+
+    def test_tokenize_needs_no_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
+            (Path(folder) / "merges.txt").write_text("#version: 0.2\na b\n")
+            self.assertEqual(json.loads(hasten("tokenize", folder, "aba", "--json").stdout), [2, 0])
+            (Path(folder) / "merges.txt").write_text("ab\n")
+            self.assertIn("merge 0", hasten("tokenize", folder, "aba").stderr)
 
     def test_special_tokens_are_text_unless_asked_for(self):
         inert = json.loads(hasten("tokenize", MODEL, "<|im_end|>", "--json").stdout)

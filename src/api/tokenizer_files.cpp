@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads tokenizers out of GGUF metadata and out of the files of a folder.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/model_files.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "text/tokenizer_spec.h"
+
+namespace hasten::api {
+namespace {
+
+int32_t token_id(const weights::Metadata& metadata, std::string_view key) {
+  const int64_t id = metadata.get_i64(key, -1);
+  if (id == UINT32_MAX) return -1;  // converters write "none" as -1 in an unsigned field
+  if (id < -1 || id > INT32_MAX) {
+    fail(ErrorCode::invalid_data, "{} is {}, which is no token id", key, id);
+  }
+  return static_cast<int32_t>(id);
+}
+
+std::optional<bool> flag(const weights::Metadata& metadata, std::string_view key) {
+  if (!metadata.contains(key)) return std::nullopt;
+  return metadata.get_bool(key);
+}
+
+/// Phi-3's special tokens swallow the white space behind them, which its tokenizer.json says and a
+/// GGUF file does not.
+void add_phi3_rules(text::TokenizerSpec& spec) {
+  for (size_t id = 0; id < std::min(spec.tokens.size(), spec.types.size()); ++id) {
+    const std::string& token = spec.tokens[id];
+    const bool control = spec.types[id] == static_cast<int32_t>(text::TokenType::control);
+    if (token == "</s>" ||
+        (control && token != "<unk>" && token != "<s>" && token != "<|endoftext|>")) {
+      spec.added_token_rules.push_back({.id = static_cast<int32_t>(id), .rstrip = true});
+    }
+  }
+}
+
+// What a GGUF file's name for a tokenizer means, with the flags that its converter leaves out.
+struct GgufKind {
+  std::string_view model;
+  text::TokenizerKind kind;
+  bool add_eos = false;
+};
+constexpr std::array kGgufKinds = {
+    GgufKind{"gpt2", text::TokenizerKind::bpe},
+    GgufKind{"llama", text::TokenizerKind::spm},
+    GgufKind{"gemma4", text::TokenizerKind::spm},  // with merges
+    GgufKind{"t5", text::TokenizerKind::unigram, true},
+    GgufKind{"bert", text::TokenizerKind::word_piece, true},
+    GgufKind{"rwkv", text::TokenizerKind::rwkv},
+};
+
+const GgufKind& gguf_kind(std::string_view model) {
+  const auto found = std::find_if(kGgufKinds.begin(), kGgufKinds.end(),
+                                  [&](const GgufKind& kind) { return kind.model == model; });
+  if (found != kGgufKinds.end()) return *found;
+  std::string known;
+  for (const GgufKind& kind : kGgufKinds) {
+    known.append(known.empty() ? "" : ", ").append(kind.model);
+  }
+  fail(ErrorCode::unsupported, "tokenizer.ggml.model is {}; this hasten knows {}", printable(model),
+       known);
+}
+
+void read_tokens(const weights::Metadata& metadata, text::TokenizerSpec& spec) {
+  for (const std::string_view token : metadata.get_strings("tokenizer.ggml.tokens")) {
+    spec.tokens.emplace_back(token);
+  }
+  const auto num_tokens = std::ssize(spec.tokens);
+  if (metadata.contains("tokenizer.ggml.scores")) {
+    spec.scores = metadata.get_f32s("tokenizer.ggml.scores", num_tokens);
+  }
+  if (metadata.contains("tokenizer.ggml.token_type")) {
+    for (const int64_t type : metadata.get_i64s("tokenizer.ggml.token_type", num_tokens)) {
+      if (type < 0 || type > INT32_MAX) {
+        fail(ErrorCode::invalid_data, "tokenizer.ggml.token_type holds {}, which is no type", type);
+      }
+      spec.types.push_back(static_cast<int32_t>(type));
+    }
+  }
+  if (metadata.contains("tokenizer.ggml.merges")) {
+    for (const std::string_view merge : metadata.get_strings("tokenizer.ggml.merges")) {
+      spec.merges.emplace_back(merge);
+    }
+  }
+}
+
+void read_roles(const weights::Metadata& metadata, text::TokenizerSpec& spec) {
+  spec.bos = token_id(metadata, "tokenizer.ggml.bos_token_id");
+  spec.eos = token_id(metadata, "tokenizer.ggml.eos_token_id");
+  spec.eot = token_id(metadata, "tokenizer.ggml.eot_token_id");
+  spec.unk = token_id(metadata, "tokenizer.ggml.unknown_token_id");
+  spec.pad = token_id(metadata, "tokenizer.ggml.padding_token_id");
+  spec.add_bos = flag(metadata, "tokenizer.ggml.add_bos_token");
+  spec.add_eos = flag(metadata, "tokenizer.ggml.add_eos_token");
+}
+
+// The bytes of SentencePiece's character map, which converters write as numbers with a sign or
+// without.
+std::string precompiled_charsmap(const weights::Metadata& metadata) {
+  constexpr const char* kKey = "tokenizer.ggml.precompiled_charsmap";
+  constexpr int64_t kMaxBytes = int64_t{16} << 20;  // published ones have 240 kB
+  std::string bytes;
+  if (!metadata.contains(kKey)) return bytes;
+  for (const int64_t value : metadata.get_i64s(kKey, kMaxBytes)) {
+    if (value < -128 || value > 255) {
+      fail(ErrorCode::invalid_data, "{} holds {}, which is no byte", kKey, value);
+    }
+    bytes.push_back(static_cast<char>(value));
+  }
+  return bytes;
+}
+
+int32_t find_token(const text::TokenizerSpec& spec, std::string_view text) {
+  const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), text);
+  return found == spec.tokens.end() ? -1 : static_cast<int32_t>(found - spec.tokens.begin());
+}
+
+// BERT calls what stands around a text [CLS] and [SEP]. Pieces that begin a word begin with U+2581.
+void read_bert(const weights::Metadata& metadata, text::TokenizerSpec& spec) {
+  const auto fill = [&](int32_t& role, int32_t given, std::string_view name) {
+    if (given >= 0) role = given;
+    if (role < 0) role = find_token(spec, name);
+  };
+  fill(spec.bos, token_id(metadata, "tokenizer.ggml.cls_token_id"), "[CLS]");
+  // So do converters spell it.
+  fill(spec.eos, token_id(metadata, "tokenizer.ggml.seperator_token_id"), "[SEP]");
+  fill(spec.unk, -1, "[UNK]");
+  fill(spec.pad, -1, "[PAD]");
+  spec.add_bos = spec.add_bos.value_or(true);
+  if (const auto add_sep = flag(metadata, "tokenizer.ggml.add_sep_token")) spec.add_eos = add_sep;
+  const bool lowercase = metadata.get_bool("tokenizer.ggml.normalizer.lowercase", true);
+  spec.normalizers = {
+      {.kind = text::NormalizerStep::Kind::bert,
+       .strip_accents = metadata.get_bool("tokenizer.ggml.normalizer.strip_accents", lowercase),
+       .lowercase = lowercase}};
+  spec.max_input_chars_per_word = 100;
+  spec.types.resize(spec.tokens.size(), static_cast<int32_t>(text::TokenType::normal));
+  for (const int32_t id : {spec.bos, spec.eos, spec.unk, spec.pad, find_token(spec, "[MASK]")}) {
+    if (id < 0 || id >= std::ssize(spec.types)) continue;
+    spec.types[static_cast<size_t>(id)] =
+        static_cast<int32_t>(id == spec.unk ? text::TokenType::unknown : text::TokenType::control);
+  }
+}
+
+text::TokenizerSpec spec_from_gguf(const weights::Metadata& metadata) {
+  text::TokenizerSpec spec;
+  const GgufKind& known = gguf_kind(metadata.get_string("tokenizer.ggml.model"));
+  spec.kind = known.kind;
+  spec.pre = metadata.get_string("tokenizer.ggml.pre", "default");
+  read_tokens(metadata, spec);
+  read_roles(metadata, spec);
+  if (known.add_eos) spec.add_eos = spec.add_eos.value_or(true);
+  if (known.kind == text::TokenizerKind::unigram) {
+    spec.precompiled_charsmap = precompiled_charsmap(metadata);
+  }
+  if (known.kind == text::TokenizerKind::word_piece) read_bert(metadata, spec);
+  if (known.model == "gemma4") {
+    spec.space_prefix = text::SpacePrefix::none;
+  } else if (const auto prefix = flag(metadata, "tokenizer.ggml.add_space_prefix")) {
+    spec.space_prefix = *prefix ? text::SpacePrefix::every : text::SpacePrefix::none;
+  }
+  if (const auto nfc = flag(metadata, "tokenizer.ggml.normalizer.nfc")) spec.normalize_nfc = nfc;
+  spec.remove_extra_whitespaces =
+      metadata.get_bool("tokenizer.ggml.remove_extra_whitespaces", false);
+  if (metadata.get_string("general.architecture", "") == "phi3") add_phi3_rules(spec);
+  return spec;
+}
+
+// The files of a folder, and what lies beside each vocabulary.
+class TokenizerFolder {
+ public:
+  explicit TokenizerFolder(const weights::Checkpoint& folder)
+      : folder_(folder),
+        config_(text("tokenizer_config.json")),
+        special_tokens_map_(text("special_tokens_map.json")),
+        added_tokens_(text("added_tokens.json")) {}
+
+  text::TokenizerSpec read() const {
+    if (const auto tokenizer = folder_.file("tokenizer.json")) {
+      return text::parse_tokenizer_json(*tokenizer, config_);
+    }
+    if (const auto model = folder_.file("tokenizer.model")) return read_model(*model);
+    const auto vocabulary = folder_.file("vocab.json");
+    const auto merges = folder_.file("merges.txt");
+    if (vocabulary && merges) return text::parse_vocab_and_merges(*vocabulary, *merges, beside());
+    if (const auto pieces = folder_.file("vocab.txt")) {
+      return text::parse_word_piece_vocabulary(*pieces, beside());
+    }
+    if (const auto name = only_file("", ".tiktoken")) return read_ranks(*name);
+    if (folder_.file("tiktoken.model")) return read_ranks("tiktoken.model");
+    if (const auto name = only_file("rwkv_vocab_", ".txt")) {
+      return text::parse_rwkv_vocabulary(text(*name));
+    }
+    fail(ErrorCode::not_found,
+         "{} has no tokenizer: looked for tokenizer.json, tokenizer.model, vocab.json with "
+         "merges.txt, vocab.txt, *.tiktoken, tiktoken.model and rwkv_vocab_*.txt",
+         folder_.path().string());
+  }
+
+ private:
+  std::string text(std::string_view name) const { return folder_.file(name).value_or(""); }
+
+  text::TokenizerSideFiles beside() const {
+    return {.config = config_,
+            .special_tokens_map = special_tokens_map_,
+            .added_tokens = added_tokens_};
+  }
+
+  text::TokenizerSpec read_ranks(const std::string& name) const {
+    return text::parse_tiktoken_file(name, text(name), beside());
+  }
+
+  text::TokenizerSpec read_model(const std::string& model) const {
+    if (text::is_tiktoken_ranks(model)) return read_ranks("tokenizer.model");
+    text::TokenizerSpec spec = text::parse_sentencepiece_model(model);
+    text::apply_side_files(beside(), spec);
+    return spec;
+  }
+
+  // The one file whose name begins and ends so, if there is any.
+  std::optional<std::string> only_file(std::string_view begin, std::string_view end) const {
+    const std::vector<std::string> names = folder_.file_names(begin, end);
+    if (names.size() > 1) {
+      fail(ErrorCode::invalid_data, "{} has {} and {}; one of them alone is a tokenizer",
+           folder_.path().string(), names[0], names[1]);
+    }
+    return names.empty() ? std::nullopt : std::optional(names.front());
+  }
+
+  const weights::Checkpoint& folder_;
+  std::string config_;
+  std::string special_tokens_map_;
+  std::string added_tokens_;
+};
+
+}  // namespace
+
+text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint) {
+  return checkpoint.format() == weights::Checkpoint::Format::gguf
+             ? spec_from_gguf(checkpoint.metadata())
+             : TokenizerFolder(checkpoint).read();
+}
+
+}  // namespace hasten::api

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every tokenizer that a GGUF file or a folder can hold, without the model that it belongs to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "api/model_files.h"
+#include "base/json.h"
+#include "hasten/error.h"
+#include "hasten/tokenizer.h"
+#include "hasten_test/paths.h"
+#include "text/tiny_charsmap.h"
+#include "weights/gguf_writer.h"
+#include "weights/temporary_folder_test.h"
+
+namespace hasten {
+namespace {
+
+using ::testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+using Strings = std::vector<std::string>;
+
+/// A GGUF file of nothing but a tokenizer.
+class GgufTokenizer : public ::testing::Test {
+ protected:
+  Tokenizer open() {
+    writer_.finish();
+    return Tokenizer(path_);
+  }
+  void set_tokens(const char* model, const Strings& tokens, const std::vector<int32_t>& types) {
+    writer_.set_string("tokenizer.ggml.model", model);
+    writer_.set_strings("tokenizer.ggml.tokens", tokens);
+    writer_.set_i32s("tokenizer.ggml.token_type", types);
+  }
+  void expect_refusal(ErrorCode code, const std::string& words) {
+    try {
+      (void)open();
+      FAIL() << "nothing was thrown: " << words;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  }
+
+  weights::TemporaryFolder folder_;
+  std::filesystem::path path_ = folder_.path() / "vocabulary.gguf";
+  weights::GgufWriter writer_{path_};
+};
+
+std::vector<int32_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};  // with signs, as one converter has it
+}
+
+TEST_F(GgufTokenizer, T5IsUnigram) {
+  set_tokens("t5", {"<pad>", "</s>", "<unk>", "▁", "a", "▁a", "b"}, {3, 3, 2, 1, 1, 1, 1});
+  writer_.set_f32s("tokenizer.ggml.scores", std::vector<float>{0, 0, 0, -2, -3, -1, -4});
+  writer_.set_i32s("tokenizer.ggml.precompiled_charsmap",
+                   bytes_of(text::testing::tiny_charsmap({{"A", "a"}})));
+  writer_.set_bool("tokenizer.ggml.add_space_prefix", true);
+  writer_.set_bool("tokenizer.ggml.remove_extra_whitespaces", true);
+  writer_.set_u32("tokenizer.ggml.bos_token_id", 0);
+  writer_.set_u32("tokenizer.ggml.eos_token_id", 1);
+  writer_.set_u32("tokenizer.ggml.unknown_token_id", 2);
+  const Tokenizer tokenizer = open();
+  EXPECT_EQ(tokenizer.encode("A  bx"), (Ids{5, 3, 6, 2, 1}));  // an end, and no beginning
+  EXPECT_EQ(tokenizer.decode({5, 6}), "ab");
+}
+
+TEST_F(GgufTokenizer, T5WithoutSpaces) {
+  set_tokens("t5", {"<s>", "</s>", "<unk>", "▁", "a", "▁a"}, {3, 3, 2, 1, 1, 1});
+  writer_.set_f32s("tokenizer.ggml.scores", std::vector<float>{0, 0, 0, -2, -3, -1});
+  writer_.set_bool("tokenizer.ggml.add_space_prefix", false);
+  writer_.set_u32("tokenizer.ggml.bos_token_id", 0);
+  writer_.set_u32("tokenizer.ggml.eos_token_id", 1);
+  writer_.set_bool("tokenizer.ggml.add_bos_token", true);
+  writer_.set_bool("tokenizer.ggml.add_eos_token", false);
+  EXPECT_EQ(open().encode("a  a"), (Ids{0, 4, 3, 5}));
+}
+
+TEST_F(GgufTokenizer, CharacterMapOfNoBytes) {
+  set_tokens("t5", {"<unk>"}, {2});
+  writer_.set_i32s("tokenizer.ggml.precompiled_charsmap", std::vector<int32_t>{4, 0, 256});
+  expect_refusal(ErrorCode::invalid_data, "tokenizer.ggml.precompiled_charsmap holds 256");
+}
+
+TEST_F(GgufTokenizer, BertIsWordPiece) {
+  set_tokens("bert", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁un", "able", "▁!"},
+             {3, 3, 3, 3, 1, 1, 1});
+  writer_.set_u32("tokenizer.ggml.cls_token_id", 2);
+  writer_.set_u32("tokenizer.ggml.seperator_token_id", 3);
+  writer_.set_u32("tokenizer.ggml.unknown_token_id", 1);
+  const Tokenizer tokenizer = open();
+  EXPECT_EQ(tokenizer.encode("Ünable! x"), (Ids{2, 4, 5, 6, 1, 3}));
+  EXPECT_EQ(tokenizer.encode("unable", /*add_special=*/false), (Ids{4, 5}));
+  EXPECT_EQ(tokenizer.bos(), 2);
+}
+
+TEST_F(GgufTokenizer, BertKeepsCaseWhereAsked) {
+  set_tokens("bert", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁un"}, {3, 3, 3, 3, 1});
+  writer_.set_bool("tokenizer.ggml.normalizer.lowercase", false);
+  writer_.set_bool("tokenizer.ggml.add_bos_token", false);
+  writer_.set_bool("tokenizer.ggml.add_sep_token", false);
+  EXPECT_EQ(open().encode("un Un"), (Ids{4, 1}));
+}
+
+TEST_F(GgufTokenizer, RwkvTakesTheLongest) {
+  set_tokens("rwkv", {"<s>", "a", R"(\n)", R"(\xe4\xb8)", R"(ab)", "[PAD5]"}, {3, 1, 1, 1, 1, 5});
+  writer_.set_u32("tokenizer.ggml.bos_token_id", 0);
+  writer_.set_u32("tokenizer.ggml.eos_token_id", 0);
+  const Tokenizer tokenizer = open();
+  EXPECT_EQ(tokenizer.encode("aba\n中"), (Ids{4, 1, 2, 3}));
+  EXPECT_EQ(tokenizer.encode("[PAD5]"), Ids{});
+}
+
+TEST_F(GgufTokenizer, GemmaMergesFromAList) {
+  set_tokens("gemma4", {"<pad>", "<bos>", "a", "▁", "▁a", "<0xC3>", "<0xA9>"},
+             {3, 3, 1, 1, 1, 6, 6});
+  writer_.set_strings("tokenizer.ggml.merges", Strings{"▁ a"});
+  writer_.set_u32("tokenizer.ggml.bos_token_id", 1);
+  writer_.set_bool("tokenizer.ggml.add_bos_token", true);
+  EXPECT_EQ(open().encode("a aé"), (Ids{1, 2, 4, 5, 6}));
+}
+
+TEST_F(GgufTokenizer, NamesTheOnesItKnows) {
+  set_tokens("morse", {"a"}, {1});
+  expect_refusal(ErrorCode::unsupported,
+                 "tokenizer.ggml.model is \"morse\"; this hasten knows gpt2, llama, gemma4, t5, "
+                 "bert, rwkv");
+}
+
+class TokenizerFolder : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_.path() / name, std::ios::binary) << text;
+  }
+  Tokenizer open() { return Tokenizer(folder_.path()); }
+  void expect_refusal(ErrorCode code, const std::string& words) {
+    try {
+      (void)open();
+      FAIL() << "nothing was thrown: " << words;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  }
+
+  weights::TemporaryFolder folder_;
+};
+
+const std::string kVocabulary = R"({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "<|endoftext|>": 4})";
+
+TEST_F(TokenizerFolder, TokenizerJsonAlone) {
+  write("tokenizer.json", R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
+  EXPECT_EQ(open().encode("aba"), (Ids{2, 0}));
+}
+
+TEST_F(TokenizerFolder, VocabAndMerges) {
+  write("vocab.json", kVocabulary);
+  write("merges.txt", "#version: 0.2\na b\n");
+  EXPECT_EQ(open().encode("ab a"), (Ids{2, 3, 0}));
+  write("added_tokens.json", R"({"<tool>": 5, "<|x|>": 6})");
+  write("special_tokens_map.json",
+        R"({"eos_token": "<|endoftext|>", "additional_special_tokens": ["<|x|>"]})");
+  EXPECT_EQ(open().encode("a<tool>b<|x|>", true, true), (Ids{0, 5, 1, 6}));
+  EXPECT_EQ(open().encode("<tool><|endoftext|>"), (Ids{5}));  // the rest is no text that it knows
+  write("tokenizer_config.json",
+        R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true, "bos_token": "<|x|>",
+            "add_bos_token": true,
+            "added_tokens_decoder": {"7": {"content": "<y>", "special": true, "rstrip": true}}})");
+  EXPECT_EQ(open().encode("ab<y>  a", true, true), (Ids{6, 3, 2, 7, 3, 0}));
+}
+
+TEST_F(TokenizerFolder, NamesTheFileThatIsWrong) {
+  write("vocab.json", kVocabulary);
+  write("merges.txt", "a b\n");
+  write("added_tokens.json", R"({"<tool>": 2})");
+  expect_refusal(ErrorCode::invalid_data, R"(added_tokens.json: id 2 is "ab" and also "<tool>")");
+  write("added_tokens.json", R"({"<tool>": 2000000000})");
+  expect_refusal(ErrorCode::invalid_data, R"(added_tokens.json: the id of "<tool>")");
+  write("added_tokens.json", "{}");
+  write("tokenizer_config.json", R"({"add_bos_token": 1})");
+  expect_refusal(ErrorCode::invalid_data, R"(tokenizer_config.json: "add_bos_token" is not true)");
+  write("tokenizer_config.json", "[]");
+  expect_refusal(ErrorCode::invalid_data, "tokenizer_config.json is not a JSON object");
+  write("tokenizer_config.json", "{}");
+  write("vocab.json", R"({"a": -1})");
+  expect_refusal(ErrorCode::invalid_data, R"(vocab.json: the id of "a")");
+}
+
+TEST_F(TokenizerFolder, WordPieces) {
+  write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##able\nÜn\n");
+  EXPECT_EQ(open().encode("Ünable"), (Ids{2, 5, 6, 3}));
+  write("tokenizer_config.json", R"({"do_lower_case": false})");
+  EXPECT_EQ(open().encode("Ünable"), (Ids{2, 7, 6, 3}));
+  write("tokenizer_config.json", R"({"tokenizer_class": "BertJapaneseTokenizer"})");
+  expect_refusal(ErrorCode::unsupported, "BertJapaneseTokenizer");
+}
+
+TEST_F(TokenizerFolder, RanksByTheirName) {
+  const std::string ranks = "YQ== 0\nYg== 1\nYWI= 2\nIA== 3\n";
+  write("mine.tiktoken", ranks);
+  expect_refusal(ErrorCode::unsupported, "cl100k_base");
+  std::filesystem::rename(folder_.path() / "mine.tiktoken", folder_.path() / "qwen.tiktoken");
+  EXPECT_EQ(open().encode("ab a<|im_end|><|extra_0|>", true, true), (Ids{2, 3, 0, 6, 7}));
+  EXPECT_EQ(open().eos(), 4);
+  write("other.tiktoken", ranks);
+  expect_refusal(ErrorCode::invalid_data, "other.tiktoken and qwen.tiktoken");
+  std::filesystem::remove(folder_.path() / "other.tiktoken");
+  std::filesystem::rename(folder_.path() / "qwen.tiktoken", folder_.path() / "tokenizer.model");
+  EXPECT_EQ(open().encode("ab<|eot_id|>", true, true), (Ids{4, 2, 13}));  // Llama 3's begins
+  write("tokenizer_config.json",
+        R"({"tokenizer_class": "ChatGLM4Tokenizer",
+            "added_tokens_decoder": {"4": {"content": "<|user|>", "special": true}}})");
+  EXPECT_EQ(open().encode("ab<|user|>", true, true), (Ids{2, 4}));
+}
+
+TEST_F(TokenizerFolder, RwkvVocabulary) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n3 b'\\xe4\\xb8' 2\n");
+  EXPECT_EQ(open().encode("aba中"), (Ids{2, 1, 3}));
+}
+
+TEST_F(TokenizerFolder, SaysWhatItLookedFor) {
+  expect_refusal(ErrorCode::not_found, "has no tokenizer: looked for tokenizer.json");
+}
+
+// Llama 2's model with the tokens that a fine-tune adds beside it.
+TEST_F(TokenizerFolder, AddsTokensToASentencePieceModel) {
+  HASTEN_NEED_SHARED("data/tokenizers/llama2");
+  std::filesystem::copy(testing::shared_dir() / "data/tokenizers/llama2/tokenizer.model",
+                        folder_.path() / "tokenizer.model");
+  const Ids plain = open().encode("Hello world");
+  EXPECT_EQ(plain, (Ids{1, 15043, 3186}));
+  write("added_tokens.json", R"({"<|im_end|>": 32000, "<tool>": 32001})");
+  write("tokenizer_config.json",
+        R"({"eos_token": "<|im_end|>", "pad_token": "</s>", "add_eos_token": true})");
+  EXPECT_EQ(open().encode("Hello world"), (Ids{1, 15043, 3186, 32000}));
+  // A space stands before a text, and again behind an added token.
+  EXPECT_EQ(open().encode("Hello<tool>Hello"), (Ids{1, 15043, 32001, 15043, 32000}));
+  write("tokenizer_config.json", R"({"legacy": false})");
+  EXPECT_EQ(open().encode("Hello<tool>Hello"), (Ids{1, 15043, 32001, 10994}));
+}
+
+// The published vectors of GPT-2, from its two files.
+TEST_F(TokenizerFolder, Gpt2Vectors) {
+  HASTEN_NEED_SHARED("data/tokenizers/gpt2");
+  const auto shared = testing::shared_dir() / "data/tokenizers";
+  const Tokenizer tokenizer(shared / "gpt2");
+  const json::Value file =
+      json::parse(testing::read_file(shared / "vectors/gpt2.json"), "gpt2.json");
+  size_t checked = 0;
+  for (const auto& [name, value] : file.at("Xenova/gpt2").as_object()) {
+    Ids ids;
+    for (const json::Value& id : value.at("ids").as_array()) {
+      ids.push_back(static_cast<int32_t>(id.as_int64()));
+    }
+    EXPECT_EQ(tokenizer.encode(std::string(value.at("text").as_string()), true, true), ids) << name;
+    ++checked;
+  }
+  EXPECT_GT(checked, 10U);
+}
+
+}  // namespace
+}  // namespace hasten

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which words and special tokens go with a published rank file, none of which says so itself.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "text/tokenizer_side_files.h"
+#include "text/tokenizer_spec.h"
+
+namespace hasten::text {
+namespace {
+
+struct SpecialToken {
+  int32_t id;
+  std::string text;
+};
+
+struct Family {
+  std::string_view name;  // how the file's name begins
+  std::string_view tokenizer_class;
+  const char* pre;
+};
+
+// Files that many families share a name for, such as tokenizer.model, are told by the class beside
+// them.
+constexpr std::array kFamilies = {
+    Family{"cl100k_base", "", "llama-bpe"},
+    Family{"o200k_base", "", "gpt-4o"},
+    Family{"p50k_base", "", "gpt-2"},
+    Family{"r50k_base", "", "gpt-2"},
+    Family{"qwen.tiktoken", "QWenTokenizer", "qwen2"},
+    Family{"", "ChatGLM4Tokenizer", "chatglm-bpe"},
+    Family{"tiktoken.model", "TikTokenTokenizer", "kimi-k2"},
+    Family{"tokenizer.model", "", "llama-bpe"},
+};
+
+// The tokens behind the ranks of `family`, where no file beside them lists any.
+std::vector<SpecialToken> special_tokens(const Family& family, int32_t num_ranks) {
+  if (family.name == "cl100k_base") {
+    return {{100257, "<|endoftext|>"},
+            {100258, "<|fim_prefix|>"},
+            {100259, "<|fim_middle|>"},
+            {100260, "<|fim_suffix|>"},
+            {100276, "<|endofprompt|>"}};
+  }
+  if (family.name == "o200k_base") return {{199999, "<|endoftext|>"}, {200018, "<|endofprompt|>"}};
+  if (family.name.ends_with("50k_base")) return {{50256, "<|endoftext|>"}};
+  std::vector<SpecialToken> tokens;
+  const auto add = [&](std::string text) {
+    tokens.push_back({num_ranks + static_cast<int32_t>(tokens.size()), std::move(text)});
+  };
+  if (family.name == "qwen.tiktoken") {
+    for (const char* text : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) add(text);
+    for (int i = 0; i < 205; ++i) add("<|extra_" + std::to_string(i) + "|>");
+  }
+  if (family.name == "tokenizer.model") {  // Llama 3.1
+    for (const char* text : {"<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>",
+                             "<|reserved_special_token_1|>", "<|finetune_right_pad_id|>",
+                             "<|reserved_special_token_2|>", "<|start_header_id|>",
+                             "<|end_header_id|>", "<|eom_id|>", "<|eot_id|>", "<|python_tag|>"}) {
+      add(text);
+    }
+    for (int i = 3; tokens.size() < 256; ++i) {
+      add("<|reserved_special_token_" + std::to_string(i) + "|>");
+    }
+  }
+  return tokens;
+}
+
+const Family& family_of(std::string_view name, std::string_view tokenizer_class) {
+  const auto named = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& family) {
+    return !tokenizer_class.empty() && family.tokenizer_class == tokenizer_class;
+  });
+  if (named != kFamilies.end()) return *named;
+  std::string known;
+  for (const Family& family : kFamilies) {
+    if (!family.name.empty() && name.starts_with(family.name)) return family;
+    known.append(known.empty() ? "" : ", ").append(family.name);
+  }
+  fail(ErrorCode::unsupported,
+       "{} is a rank file, which does not say how it cuts words; known by their names are {}, and "
+       "otherwise a tokenizer.json is needed",
+       printable(name), known);
+}
+
+int32_t find_last(const TokenizerSpec& spec, std::string_view text) {
+  const auto found = std::find(spec.tokens.rbegin(), spec.tokens.rend(), text);
+  return static_cast<int32_t>(spec.tokens.rend() - found) - 1;
+}
+
+}  // namespace
+
+TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
+                                  const TokenizerSideFiles& files) {
+  const SideFiles beside(files);
+  const Family& family = family_of(name, beside.tokenizer_class());
+  TokenizerSpec spec = parse_tiktoken_ranks(ranks, family.pre);
+  const auto num_ranks = static_cast<int32_t>(spec.tokens.size());
+  beside.apply(spec);
+  if (static_cast<int32_t>(spec.tokens.size()) > num_ranks) return spec;
+
+  for (SpecialToken& token : special_tokens(family, num_ranks)) {
+    const auto i = static_cast<size_t>(token.id);
+    if (i >= spec.tokens.size()) {
+      spec.tokens.resize(i + 1);
+      spec.types.resize(i + 1, static_cast<int32_t>(TokenType::unused));
+    }
+    if (!spec.tokens[i].empty()) {
+      fail(ErrorCode::invalid_data, "{}: rank {} is taken, where {} has {}", printable(name),
+           token.id, family.name, token.text);
+    }
+    spec.tokens[i] = std::move(token.text);
+    spec.types[i] = static_cast<int32_t>(TokenType::control);
+  }
+  spec.bos = find_last(spec, "<|begin_of_text|>");
+  spec.eos = std::max(find_last(spec, "<|endoftext|>"), find_last(spec, "<|eot_id|>"));
+  return spec;
+}
+
+}  // namespace hasten::text
