@@ -10,20 +10,23 @@
 
 namespace hasten::cpu {
 
-/// Columns of an activation row that share one int8 scale.
-inline constexpr int kActivationColumns = 32;
+/// Where an integer dot product starts, so that its bits are those of a float: with |n| < 2^22 the
+/// bits kFloatBits + n are the number kFloatBase + n, which spares a conversion. A block's dot
+/// product is below 2^21 (32 columns of 8 by 7 bits).
+inline constexpr int32_t kFloatBits = 0x4b400000;
+inline constexpr float kFloatBase = 12582912.0F;  // 1.5 * 2^23
 /// Keys of an attention tile; tiles are aligned to absolute positions.
 inline constexpr int kTileKeys = 64;
 
 enum class FloatKind : uint8_t { f32, f16, bf16 };
 
-/// Activation rows as int8 with a scale per kActivationColumns. The scales and sums of one block
-/// lie together for all rows, because a kernel works on several rows at a time.
+/// Activation rows as int8 with a scale per part, which is PackedFormat::activation_columns. What
+/// belongs to one part lies together for all rows, because a kernel works on several at a time.
 struct QuantizedRows {
   const int8_t* values;  // [num_rows, columns]
-  const float* scales;   // [ceil(columns / kActivationColumns), num_rows]
-  // Per scale of the weight (32 or 16 columns), [blocks * scales_per_block, num_rows]; one of them:
-  const int32_t* start;  // -zero_point * sum of values: where the integer dot product starts
+  const float* scales;   // [parts, num_rows]
+  // [parts, num_rows]; one of them:
+  const int32_t* start;  // kFloatBits - zero_point * sum of values
   const float* sums;     // sum of values, for weights with offsets
   int64_t num_rows;
   int64_t columns;
@@ -66,9 +69,10 @@ inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;
 struct QuantizeRowTask {
   const float* x;  // [columns]
   int64_t columns;
-  int8_t* values;  // [columns]
-  float* scales;   // element g at scales[g * stride]
-  int32_t* sums;   // of each 16 values, element i at sums[i * stride]
+  int64_t part_columns;  // that share a scale: 16 or 32; divides columns
+  int8_t* values;        // [columns]
+  float* scales;         // of part p at scales[p * stride]
+  int32_t* sums;         // of the values of part p at sums[p * stride]
   int64_t stride;
 };
 

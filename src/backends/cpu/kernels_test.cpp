@@ -102,25 +102,29 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
   constexpr int64_t kColumns = 96;
   std::vector<float> x(kColumns);
   for (float& v : x) v = normal(random);
-  x[33] = 100.0F;  // an outlier spoils only its own block
-  std::vector<int8_t> values(kColumns);
-  std::vector<float> scales(kColumns / kActivationColumns * 2);
-  std::vector<int32_t> sums(kColumns / 16 * 2);
-  kernels().quantize_row({.x = x.data(),
-                          .columns = kColumns,
-                          .values = values.data(),
-                          .scales = scales.data() + 1,
-                          .sums = sums.data() + 1,
-                          .stride = 2});
-  for (int64_t i = 0; i < kColumns; ++i) {
-    const float scale = scales[i / kActivationColumns * 2 + 1];
-    EXPECT_NEAR(static_cast<float>(values[i]) * scale, x[i], scale * 0.5001F);
-  }
-  EXPECT_LT(scales[1], 0.05F);
-  for (int64_t block = 0; block < kColumns / 16; ++block) {
-    int32_t sum = 0;
-    for (int64_t i = 16 * block; i < 16 * block + 16; ++i) sum += values[i];
-    EXPECT_EQ(sums[2 * block + 1], sum);
+  x[33] = 100.0F;  // an outlier spoils only its own part
+  for (const int64_t part_columns : {16, 32}) {
+    const int64_t parts = kColumns / part_columns;
+    std::vector<int8_t> values(kColumns);
+    std::vector<float> scales(static_cast<size_t>(parts) * 2);
+    std::vector<int32_t> sums(static_cast<size_t>(parts) * 2);
+    kernels().quantize_row({.x = x.data(),
+                            .columns = kColumns,
+                            .part_columns = part_columns,
+                            .values = values.data(),
+                            .scales = scales.data() + 1,
+                            .sums = sums.data() + 1,
+                            .stride = 2});
+    for (int64_t part = 0; part < parts; ++part) {
+      const float scale = scales[2 * part + 1];
+      EXPECT_EQ(scale > 0.05F, part == 33 / part_columns);
+      int32_t sum = 0;
+      for (int64_t i = part * part_columns; i < (part + 1) * part_columns; ++i) {
+        EXPECT_NEAR(static_cast<float>(values[i]) * scale, x[i], scale * 0.5001F);
+        sum += values[i];
+      }
+      EXPECT_EQ(sums[2 * part + 1], sum);
+    }
   }
 }
 

@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kTileGroups = 4;
 // Packed bytes of a piece of work: long enough to stream, short enough for threads to end together.
 constexpr int64_t kPieceBytes = 256 * 1024;
+// Activation columns that share a scale, at their fewest.
+constexpr int64_t kSmallestPart = 16;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 
@@ -64,13 +66,14 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
 
 void Matmul::reserve(const ops::StepLimits& limits) {
   const int64_t rows = limits.max_tokens;
-  const int64_t columns = round_up(limits.max_features, kActivationColumns);
+  const int64_t columns = round_up(limits.max_features, kBlockColumns);
+  const int64_t parts = columns / kSmallestPart;
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
   values_.reserve(rows * columns);
-  scales_.reserve(columns / kActivationColumns * rows * 4);
-  half_sums_.reserve(columns / 16 * rows * 4);
-  sums_.reserve(columns / 16 * rows * 4);
+  scales_.reserve(parts * rows * 4);
+  value_sums_.reserve(parts * rows * 4);
+  sums_.reserve(parts * rows * 4);
 }
 
 Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
@@ -88,41 +91,39 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
   return {x, count, columns};
 }
 
-void Matmul::quantize(const Rows& rows) {
+/// Quantises the rows as `wanted` says; what `done` shows to be there already stays.
+void Matmul::quantize(const Rows& rows, const Quantized& wanted, Quantized& done) {
+  if (done == wanted) return;
+  if (done.part_columns != wanted.part_columns) quantize_values(rows, wanted.part_columns);
+  const int64_t count = rows.columns / wanted.part_columns * rows.count;
+  const auto* value_sums = value_sums_.get_array<int32_t>(count);
+  auto* start = sums_.get_array<int32_t>(count);
+  auto* sums = reinterpret_cast<float*>(start);
+  if (wanted.offsets) {
+    for (int64_t i = 0; i < count; ++i) sums[i] = static_cast<float>(value_sums[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) start[i] = kFloatBits - wanted.zero_point * value_sums[i];
+  }
+  done = wanted;
+}
+
+void Matmul::quantize_values(const Rows& rows, int64_t part_columns) {
+  const int64_t parts = rows.columns / part_columns;
   auto* values = values_.get_array<int8_t>(rows.count * rows.columns);
-  auto* scales = scales_.get_array<float>(ceil_div(rows.columns, kActivationColumns) * rows.count);
-  auto* sums = half_sums_.get_array<int32_t>(rows.columns / 16 * rows.count);
+  auto* scales = scales_.get_array<float>(parts * rows.count);
+  auto* sums = value_sums_.get_array<int32_t>(parts * rows.count);
   // 16 rows write whole cache lines of scales and sums.
   workers_.for_each(rows.count, 16, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t row = begin; row < end; ++row) {
       kernels_.quantize_row({.x = rows.x + row * rows.columns,
                              .columns = rows.columns,
+                             .part_columns = part_columns,
                              .values = values + row * rows.columns,
                              .scales = scales + row,
                              .sums = sums + row,
                              .stride = rows.count});
     }
   });
-}
-
-void Matmul::prepare_sums(const PackedFormat& format, const Rows& rows) {
-  const int halves = format.scales_per_block == 2 ? 1 : 2;
-  const int64_t num_scales = rows.columns / 16 / halves;
-  const auto* half_sums = half_sums_.get_array<int32_t>(rows.columns / 16 * rows.count);
-  auto* start = sums_.get_array<int32_t>(num_scales * rows.count);
-  auto* sums = reinterpret_cast<float*>(start);
-  for (int64_t s = 0; s < num_scales; ++s) {
-    const int32_t* first = half_sums + s * halves * rows.count;
-    const int32_t* second = first + (halves - 1) * rows.count;
-    for (int64_t r = 0; r < rows.count; ++r) {
-      const int32_t sum = halves == 2 ? first[r] + second[r] : first[r];
-      if (format.offsets) {
-        sums[s * rows.count + r] = static_cast<float>(sum);
-      } else {
-        start[s * rows.count + r] = -format.zero_point * sum;
-      }
-    }
-  }
 }
 
 void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
@@ -178,7 +179,6 @@ void Matmul::multiply(const ops::MatmulParams& params, const Rows& rows) {
   const WeightLayout& layout = weight.layout();
   HASTEN_CHECK(params.out.dim(0) == rows.count && params.out.dim(1) == weight.out_features());
   HASTEN_CHECK(!params.bias.defined() || params.bias.num_elements() == weight.out_features());
-  if (layout.packed) prepare_sums(kPackedFormats[static_cast<int>(*layout.packed)], rows);
   const int64_t piece =
       weight.is_packed() ? piece_groups(layout, workers_.num_threads()) : kTileGroups;
   workers_.for_each(layout.num_groups, piece, [&](int64_t begin, int64_t end, int32_t thread) {
@@ -190,15 +190,18 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
   if (group.empty()) return;
   const Rows rows = gather(group.front());
   if (rows.count == 0) return;
-  bool quantized = false;
+  Quantized done;
   for (const ops::MatmulParams& params : group) {
     HASTEN_CHECK(params.x.data() == group.front().x.data() &&
                  params.rows.data() == group.front().rows.data() &&
                  params.weight.in_features() == rows.columns);
-    const CpuWeight& weight = cpu_weight(params);
-    if (weight.layout().packed && !quantized) {
-      quantize(rows);
-      quantized = true;
+    if (const auto kind = cpu_weight(params).layout().packed) {
+      const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
+      quantize(rows,
+               {.part_columns = format.activation_columns,
+                .offsets = format.offsets,
+                .zero_point = format.zero_point},
+               done);
     }
     multiply(params, rows);
   }

@@ -55,20 +55,24 @@ struct PackedFormat {
   int scales_per_block;  // 1, or 2: one per 16 columns
   bool offsets;          // the blocks have offsets (then zero_point is 0)
   int zero_point;
+  // Columns of an activation row that share one int8 scale: 32 or 16. 16 costs nothing
+  // where the weight has as many scales; Q5_K and IQ4_XS pay for it to be within 2e-2 of float64
+  // (docs/performance.md).
+  int activation_columns;
 };
 
-inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8};
-inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0};
-inline constexpr PackedFormat kPackQ5_0{CodeBits::nibbles_1, false, false, false, 1, false, 16};
-inline constexpr PackedFormat kPackQ5_1{CodeBits::nibbles_1, false, false, false, 1, true, 0};
-inline constexpr PackedFormat kPackQ8_0{CodeBits::bytes, false, false, false, 1, false, 128};
-inline constexpr PackedFormat kPackQ2K{CodeBits::bits2, false, true, false, 2, true, 0};
-inline constexpr PackedFormat kPackQ3K{CodeBits::bits2_1, false, true, true, 2, false, 4};
-inline constexpr PackedFormat kPackQ4K{CodeBits::nibbles, false, true, false, 1, true, 0};
-inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0};
-inline constexpr PackedFormat kPackQ6K{CodeBits::nibbles_2, false, true, true, 2, false, 32};
-inline constexpr PackedFormat kPackIq4Nl{CodeBits::nibbles, true, false, false, 1, false, 128};
-inline constexpr PackedFormat kPackIq4Xs{CodeBits::nibbles, true, true, true, 1, false, 128};
+inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32};
+inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0, 32};
+inline constexpr PackedFormat kPackQ5_0{CodeBits::nibbles_1, false, false, false, 1, false, 16, 32};
+inline constexpr PackedFormat kPackQ5_1{CodeBits::nibbles_1, false, false, false, 1, true, 0, 32};
+inline constexpr PackedFormat kPackQ8_0{CodeBits::bytes, false, false, false, 1, false, 128, 32};
+inline constexpr PackedFormat kPackQ2K{CodeBits::bits2, false, true, false, 2, true, 0, 16};
+inline constexpr PackedFormat kPackQ3K{CodeBits::bits2_1, false, true, true, 2, false, 4, 16};
+inline constexpr PackedFormat kPackQ4K{CodeBits::nibbles, false, true, false, 1, true, 0, 32};
+inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0, 16};
+inline constexpr PackedFormat kPackQ6K{CodeBits::nibbles_2, false, true, true, 2, false, 32, 16};
+inline constexpr PackedFormat kPackIq4Nl{CodeBits::nibbles, true, false, false, 1, false, 128, 32};
+inline constexpr PackedFormat kPackIq4Xs{CodeBits::nibbles, true, true, true, 1, false, 128, 16};
 
 /// The packed formats in one order: the index of a kernel in KernelTable::quant_matmul.
 enum class PackedKind : uint8_t {

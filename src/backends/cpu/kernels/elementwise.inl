@@ -126,12 +126,12 @@ inline void rms_norm_row(const RmsNormRowTask& task) {
       });
 }
 
-/// values = round(x * 127 / peak), scale = peak / 127, for each kActivationColumns. A row that
-/// holds infinity or NaN gets such a scale there, so that its outputs say so.
+/// values = round(x * 127 / peak), scale = peak / 127, for each part. A row that holds infinity or
+/// NaN gets such a scale there, so that its outputs say so.
 inline void quantize_row(const QuantizeRowTask& task) {
-  for (int64_t begin = 0; begin < task.columns; begin += kActivationColumns) {
-    const int64_t left = task.columns - begin;
-    const int64_t end = begin + (left < kActivationColumns ? left : kActivationColumns);
+  for (int64_t part = 0; part * task.part_columns < task.columns; ++part) {
+    const int64_t begin = part * task.part_columns;
+    const int64_t end = begin + task.part_columns;
     uint32_t bits = 0;
     for (int64_t i = begin; i < end; i += 16) {
       const uint32_t more = max_magnitude_bits(load(task.x + i));
@@ -141,14 +141,16 @@ inline void quantize_row(const QuantizeRowTask& task) {
     __builtin_memcpy(&peak, &bits, sizeof peak);
     // Below this 127 / peak overflows; such a block is as good as zero.
     const bool tiny = peak < 1e-35F;
-    task.scales[begin / kActivationColumns * task.stride] = tiny ? 0.0F : peak / 127.0F;
+    task.scales[part * task.stride] = tiny ? 0.0F : peak / 127.0F;
     const F32x16 steps = set1(tiny ? 0.0F : 127.0F / peak);
+    int32_t sum = 0;
     for (int64_t i = begin; i < end; i += 16) {
       const F32x16 scaled = mul(load(task.x + i), steps);
       const I32x16 values = to_int(min(max(scaled, set1(-127.0F)), set1(127.0F)));
       store_i8(task.values + i, values);
-      task.sums[i / 16 * task.stride] = reduce_add_i32(values);
+      sum += reduce_add_i32(values);
     }
+    task.sums[part * task.stride] = sum;
   }
 }
 

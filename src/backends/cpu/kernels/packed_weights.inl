@@ -36,10 +36,15 @@ HASTEN_INLINE inline U8x64 unpack_codes(const uint8_t* block) {
   }
 }
 
+/// What makes fma(kFloatBase + dot, scale, base) the product of dot and scale, rounded once: this
+/// one is exact, since no scale of any format has more than 19 significant bits.
+HASTEN_INLINE inline F32x16 scale_of_base(F32x16 scale) { return mul(scale, set1(-kFloatBase)); }
+
 /// A packed group, as a source of weights for accumulate().
 template <const PackedFormat& kFormat>
 struct PackedGroup {
   static constexpr int kScalesPerBlock = kFormat.scales_per_block;
+  static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
   static constexpr bool kOffsets = kFormat.offsets;
   static constexpr bool kWide = kFormat.bits == CodeBits::bytes || kFormat.lookup;
   static constexpr int64_t kCodeBytes = code_bytes(kFormat.bits);
@@ -76,6 +81,10 @@ struct PackedGroup {
     }
   }
 
+  HASTEN_INLINE F32x16 base(int64_t block, int part) const {
+    return scale_of_base(scale(block, part));
+  }
+
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
     if constexpr (!kFormat.super_scales) {
       return load_f16(halves + block * kStride + kGroupRows);
@@ -98,14 +107,16 @@ struct PackedGroup {
 
 /// Some blocks of a group with codes as bytes and scales as floats: what unpack() makes of a
 /// PackedGroup for use with many activation rows. Block indices count from the panel's first.
-template <int kScales, bool kHasOffsets, bool kWideCodes>
+template <int kScales, int kNumParts, bool kHasOffsets, bool kWideCodes>
 struct Panel {
   static constexpr int kScalesPerBlock = kScales;
+  static constexpr int kParts = kNumParts;
   static constexpr bool kOffsets = kHasOffsets;
   static constexpr bool kWide = kWideCodes;
 
   uint8_t* code_bytes;  // [blocks][8][64]
   float* scales;        // [blocks * kScales][16]
+  float* bases;         // [blocks * kScales][16]
   float* offsets;       // [blocks * kScales][16]
 
   template <int kIndex>
@@ -114,6 +125,9 @@ struct Panel {
   }
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
     return load(scales + (block * kScales + part) * kGroupRows);
+  }
+  HASTEN_INLINE F32x16 base(int64_t block, int part) const {
+    return load(bases + (block * kScales + part) * kGroupRows);
   }
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
     return load(offsets + (block * kScales + part) * kGroupRows);
@@ -132,7 +146,9 @@ inline void unpack(const Source& source, int64_t first_block, int64_t num_blocks
     });
     for (int part = 0; part < Source::kScalesPerBlock; ++part) {
       const int64_t at = (b * Source::kScalesPerBlock + part) * kGroupRows;
-      store(panel.scales + at, source.scale(first_block + b, part));
+      const F32x16 scale = source.scale(first_block + b, part);
+      store(panel.scales + at, scale);
+      store(panel.bases + at, scale_of_base(scale));
       if constexpr (Source::kOffsets) {
         store(panel.offsets + at, source.offset(first_block + b, part));
       }

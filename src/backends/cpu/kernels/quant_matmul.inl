@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of quantised weights with int8 activations. Each output element is summed in one order,
-// block after block along the columns, however many rows there are:
+// part after part along the columns, however many rows there are:
 //   dot     = -zero_point * sum(x) + sum(code * x), in integers, exact;
-//   partial = dot * scale (+ sum(x) * offset), over the blocks of one activation scale;
+//   partial = dot * scale (+ sum(x) * offset);
 //   total   = total + partial * activation scale.
+// The dot products start at kFloatBits: their bits are floats without a conversion, which would
+// take one of the two ports that the products need.
 // Few rows read the packed weights; many rows share a panel that is unpacked once.
 #pragma once
 
@@ -14,9 +16,6 @@ namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kPanelBlocks = 16;  // 2 groups x 16 blocks of bytes = 16 KiB: a third of L1
-constexpr int64_t kBlocksPerActivation = kActivationColumns / kBlockColumns;
-static_assert(kActivationColumns % kBlockColumns == 0);
-static_assert(kPanelBlocks % kBlocksPerActivation == 0);
 
 inline int32_t load_quad(const int8_t* p) {
   int32_t quad;
@@ -30,59 +29,55 @@ template <int kGroups, int kRows, class Source>
 HASTEN_INLINE inline void accumulate(const Source* sources, const QuantizedRows& x, int64_t row,
                                      int64_t first, int64_t count, int64_t source_first,
                                      F32x16 (&total)[kGroups][kRows]) {
-  constexpr int kParts = Source::kScalesPerBlock;
+  constexpr int kParts = Source::kParts;
   const int8_t* values[kRows];
   for (int r = 0; r < kRows; ++r) values[r] = x.values + (row + r) * x.columns;
 
-  for (int64_t group = first; group < first + count; group += kBlocksPerActivation) {
-    F32x16 partial[kGroups][kRows];
-    for (int g = 0; g < kGroups; ++g) {
-      for (int r = 0; r < kRows; ++r) partial[g][r] = zero();
-    }
-    const int64_t left = first + count - group;
-    const int64_t end = group + (left < kBlocksPerActivation ? left : kBlocksPerActivation);
-    for (int64_t b = group; b < end; ++b) {
-      for (int g = 0; g < kGroups; ++g) sources[g].prefetch_block(b - source_first + 8);
-      unroll<0, kParts>([&](auto part_index) HASTEN_INLINE {
-        constexpr int kPart = decltype(part_index)::value;
-        const int64_t sums_at = (b * kParts + kPart) * x.num_rows + row;
-        I32x16 dot[kGroups][kRows];
-        for (int r = 0; r < kRows; ++r) {
-          const I32x16 start = Source::kOffsets ? zero_i32() : set1_i32(x.start[sums_at + r]);
-          for (int g = 0; g < kGroups; ++g) dot[g][r] = start;
-        }
-        unroll<8 / kParts * kPart, 8 / kParts*(kPart + 1)>([&](auto index) HASTEN_INLINE {
-          constexpr int kIndex = decltype(index)::value;
-          U8x64 codes[kGroups];
-          for (int g = 0; g < kGroups; ++g) {
-            codes[g] = sources[g].template codes<kIndex>(b - source_first);
-          }
-          for (int r = 0; r < kRows; ++r) {
-            const int32_t quad = load_quad(values[r] + b * kBlockColumns + 4 * kIndex);
-            for (int g = 0; g < kGroups; ++g) {
-              dot[g][r] = Source::kWide ? dot4_wide(dot[g][r], codes[g], quad)
-                                        : dot4(dot[g][r], codes[g], quad);
-            }
-          }
-        });
+  for (int64_t b = first; b < first + count; ++b) {
+    const int64_t source_block = b - source_first;
+    for (int g = 0; g < kGroups; ++g) sources[g].prefetch_block(source_block + 8);
+    unroll<0, kParts>([&](auto part_index) HASTEN_INLINE {
+      constexpr int kPart = decltype(part_index)::value;
+      constexpr int kScale = kPart * Source::kScalesPerBlock / kParts;
+      const int64_t part_at = (b * kParts + kPart) * x.num_rows + row;
+      I32x16 dot[kGroups][kRows];
+      for (int r = 0; r < kRows; ++r) {
+        const I32x16 start = set1_i32(Source::kOffsets ? kFloatBits : x.start[part_at + r]);
+        for (int g = 0; g < kGroups; ++g) dot[g][r] = start;
+      }
+      unroll<8 / kParts * kPart, 8 / kParts*(kPart + 1)>([&](auto index) HASTEN_INLINE {
+        constexpr int kIndex = decltype(index)::value;
+        U8x64 codes[kGroups];
         for (int g = 0; g < kGroups; ++g) {
-          const F32x16 scale = sources[g].scale(b - source_first, kPart);
-          for (int r = 0; r < kRows; ++r) {
-            partial[g][r] = fma(to_float(dot[g][r]), scale, partial[g][r]);
-          }
-          if constexpr (Source::kOffsets) {
-            const F32x16 offset = sources[g].offset(b - source_first, kPart);
-            for (int r = 0; r < kRows; ++r) {
-              partial[g][r] = fma(set1(x.sums[sums_at + r]), offset, partial[g][r]);
-            }
+          codes[g] = sources[g].template codes<kIndex>(source_block);
+        }
+        for (int r = 0; r < kRows; ++r) {
+          const int32_t quad = load_quad(values[r] + b * kBlockColumns + 4 * kIndex);
+          for (int g = 0; g < kGroups; ++g) {
+            dot[g][r] = Source::kWide ? dot4_wide(dot[g][r], codes[g], quad)
+                                      : dot4(dot[g][r], codes[g], quad);
           }
         }
       });
-    }
-    for (int r = 0; r < kRows; ++r) {
-      const F32x16 scale = set1(x.scales[group / kBlocksPerActivation * x.num_rows + row + r]);
-      for (int g = 0; g < kGroups; ++g) total[g][r] = fma(partial[g][r], scale, total[g][r]);
-    }
+      F32x16 partial[kGroups][kRows];
+      for (int g = 0; g < kGroups; ++g) {
+        const F32x16 scale = sources[g].scale(source_block, kScale);
+        const F32x16 base = sources[g].base(source_block, kScale);
+        for (int r = 0; r < kRows; ++r) {
+          partial[g][r] = fma(as_float(dot[g][r]), scale, base);
+        }
+        if constexpr (Source::kOffsets) {
+          const F32x16 offset = sources[g].offset(source_block, kScale);
+          for (int r = 0; r < kRows; ++r) {
+            partial[g][r] = fma(set1(x.sums[part_at + r]), offset, partial[g][r]);
+          }
+        }
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const F32x16 scale = set1(x.scales[part_at + r]);
+        for (int g = 0; g < kGroups; ++g) total[g][r] = fma(partial[g][r], scale, total[g][r]);
+      }
+    });
   }
 }
 
@@ -142,14 +137,15 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, const Qu
 template <class Source, class PanelType>
 inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, int64_t row,
                               int64_t num_rows) {
-  constexpr int64_t kPanelBytes = kPanelBlocks * (512 + 2 * 2 * kGroupRows * 4);
+  constexpr int64_t kPanelBytes = kPanelBlocks * (512 + 3 * 2 * kGroupRows * 4);
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
   const int64_t blocks = task.x.columns / kBlockColumns;
   PanelType panels[kQuantGroups];
   for (int g = 0; g < kQuantGroups; ++g) {
     panels[g].code_bytes = task.scratch + g * kPanelBytes;
     panels[g].scales = reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * 512);
-    panels[g].offsets = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
+    panels[g].bases = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
+    panels[g].offsets = panels[g].bases + kPanelBlocks * 2 * kGroupRows;
   }
   // [num_rows][kQuantGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
@@ -183,8 +179,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, int64_t
 template <const PackedFormat& kFormat>
 inline void quant_matmul(const QuantMatmulTask& task) {
   using Source = PackedGroup<kFormat>;
-  using PanelType =
-      Panel<Source::kScalesPerBlock, Source::kOffsets, Source::kWide && kWideDotDiffers>;
+  using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kOffsets,
+                          Source::kWide && kWideDotDiffers>;
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   for (int64_t row = 0; row < task.x.num_rows; row += kPassRows) {
     const int64_t left = task.x.num_rows - row;

@@ -94,6 +94,10 @@ inline int32_t reduce_add_i32(I32x16 v) {
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 inline F32x16 to_float(I32x16 v) { return {_mm256_cvtepi32_ps(v.low), _mm256_cvtepi32_ps(v.high)}; }
+/// The same bits.
+inline F32x16 as_float(I32x16 v) {
+  return {_mm256_castsi256_ps(v.low), _mm256_castsi256_ps(v.high)};
+}
 /// To nearest, ties to even; |v| < 2^22.
 inline I32x16 to_int(F32x16 v) { return {_mm256_cvtps_epi32(v.low), _mm256_cvtps_epi32(v.high)}; }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.

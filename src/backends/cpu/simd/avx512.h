@@ -53,6 +53,8 @@ inline I32x16 zero_i32() { return _mm512_setzero_si512(); }
 inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
 inline int32_t reduce_add_i32(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 inline F32x16 to_float(I32x16 v) { return _mm512_cvtepi32_ps(v); }
+/// The same bits.
+inline F32x16 as_float(I32x16 v) { return _mm512_castsi512_ps(v); }
 /// To nearest, ties to even; |v| < 2^22.
 inline I32x16 to_int(F32x16 v) { return _mm512_cvtps_epi32(v); }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.

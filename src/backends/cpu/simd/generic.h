@@ -19,6 +19,8 @@ constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a 
 constexpr int kQuantDirectGroups = 1;
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
+constexpr int kMaxActivationColumns =
+    16;  // finer scales: what they cost is little beside these dot products
 constexpr bool kWideDotDiffers = false;
 
 inline F32x16 set1(float x) { return x - F32x16{}; }
@@ -68,6 +70,8 @@ inline int32_t reduce_add_i32(I32x16 v) {
   return sum;
 }
 inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
+/// The same bits.
+inline F32x16 as_float(I32x16 v) { return reinterpret_cast<F32x16>(v); }
 /// To nearest, ties to even; |v| < 2^22. Adding 1.5 * 2^23 leaves the integer in the low bits.
 inline I32x16 to_int(F32x16 v) { return reinterpret_cast<I32x16>(v + 0x1.8p23F) - 0x4b400000; }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
