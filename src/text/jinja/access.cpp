@@ -51,7 +51,7 @@ std::optional<Value> find_attribute(Runtime& rt, const Value& object, std::strin
     const Value* found = rt.find(*object.dict, name);
     return found != nullptr ? std::optional(*found) : std::nullopt;
   }
-  if (object.kind == Kind::tuple && object.list->size == 2) {  // a group of groupby
+  if (object.kind == Kind::tuple && object.list->is_group) {
     if (name == "grouper") return object.list->items[0];
     if (name == "list") return object.list->items[1];
   }

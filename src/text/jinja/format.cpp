@@ -123,12 +123,28 @@ void pad(TextBuilder& out, const Spec& spec, char default_align, const Text& bod
   if (align == '^') fill(missing - missing / 2);
 }
 
+// "g" with a digit behind the point, which needs one of the `precision` digits.
+std::string format_short_real(double value, int32_t precision) {
+  std::string digits = fmt::format("{:.{}g}", value, precision);
+  if (digits.find_first_of(".en") < digits.size()) return digits;  // also inf and nan
+  const auto whole = static_cast<int32_t>(digits.size()) - (digits[0] == '-' ? 1 : 0);
+  if (whole < std::max(precision, 1)) return digits + ".0";
+  std::string scientific = fmt::format("{:.{}e}", value, std::max(precision, 1) - 1);
+  const size_t exponent = scientific.find('e');
+  size_t end = exponent;
+  if (scientific.find('.') < exponent) {
+    while (scientific[end - 1] == '0') --end;
+    if (scientific[end - 1] == '.') --end;
+  }
+  return scientific.erase(end, exponent - end);
+}
+
 void format_number(TextBuilder& out, const Spec& spec, const Value& value) {
   Runtime& rt = out.runtime();
   std::string digits;
   if (value.kind == Kind::real && spec.type == 0) {
-    digits = spec.precision ? fmt::format("{:.{}g}", value.real, *spec.precision)
-                            : format_real(value.real);
+    digits =
+        spec.precision ? format_short_real(value.real, *spec.precision) : format_real(value.real);
   } else {
     digits = digits_of(rt, spec, value);
   }

@@ -206,8 +206,7 @@ class PrettyPrinter {
     if (!fits && value.kind == Kind::dict) {
       return print_dict(value, indent, allowance);
     }
-    if (!fits && (value.kind == Kind::list || value.kind == Kind::tuple))
-      return print_items(value, indent, allowance);
+    if (!fits && is_plain_sequence(value)) return print_items(value, indent, allowance);
     out_.append(*whole.finish().text);
   }
 
@@ -229,7 +228,7 @@ class PrettyPrinter {
       return Value::of(rt_.arena().make(
           Dict{.entries = entries.data(), .size = entries.size(), .capacity = entries.size()}));
     }
-    if (value.kind != Kind::list && value.kind != Kind::tuple) return value;
+    if (!is_plain_sequence(value)) return value;
     const Value result = rt_.list(value.list->view(), value.kind);
     for (size_t i = 0; i < result.list->size; ++i)
       result.list->items[i] = sorted(result.list->items[i]);
@@ -238,6 +237,10 @@ class PrettyPrinter {
 
  private:
   static constexpr int64_t kWidth = 80;
+
+  static bool is_plain_sequence(const Value& value) {
+    return (value.kind == Kind::list || value.kind == Kind::tuple) && !value.list->is_group;
+  }
 
   void new_line(int64_t indent) {
     out_.append("\n");

@@ -110,10 +110,13 @@ Value real_arithmetic(Runtime& rt, BinaryOperator op, double a, double b) {
       return Value::of(a * b);
     case divide:
       return Value::of(a / b);
-    case floor_divide:
-      if (const double whole = std::floor((a - floor_modulo(a, b)) / b + 0.5); whole != 0)
-        return Value::of(whole);
-      return Value::of(std::copysign(0.0, a / b));
+    case floor_divide: {
+      // As Python: what is left over is taken off first, so that the quotient is nearly whole.
+      const double quotient = (a - floor_modulo(a, b)) / b;
+      if (quotient == 0) return Value::of(std::copysign(0.0, a / b));
+      const double whole = std::floor(quotient);
+      return Value::of(quotient - whole > 0.5 ? whole + 1 : whole);
+    }
     case modulo:
       return Value::of(floor_modulo(a, b));
     case power:

@@ -170,7 +170,9 @@ Value group_by(Runtime& rt, Self self, Given arguments) {
     const Value key = items[i].key;
     for (; i < items.size() && equal(rt, items[i].key, key); ++i)
       rt.append(*group[1].list, items[i].item);
-    rt.append(*result.list, rt.list(group, Kind::tuple));
+    const Value made = rt.list(group, Kind::tuple);
+    made.list->is_group = true;
+    rt.append(*result.list, made);
   }
   return result;
 }

@@ -141,6 +141,7 @@ struct List {
   Value* items = nullptr;
   size_t size = 0;
   size_t capacity = 0;
+  bool is_group = false;  // a pair of groupby, which has names and is no tuple for pprint
 
   std::span<const Value> view() const { return {items, size}; }
 };
