@@ -12,6 +12,10 @@
 
 namespace hasten {
 
+namespace text {
+class ToolSchemas;
+}
+
 /// A conversation as its JSON (the shape of OpenAI's chat API), so that what clients send reaches
 /// the template unchanged.
 struct Chat {
@@ -25,6 +29,7 @@ struct Chat {
 struct RenderedChat {
   std::string text;
   std::vector<int32_t> tokens;
+  std::shared_ptr<const text::ToolSchemas> tools;  // that were offered; null: none
 };
 
 /// A piece of a model's answer to a chat.

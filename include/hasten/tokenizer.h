@@ -43,9 +43,9 @@ class Tokenizer {
   const std::string& template_capabilities() const;
   /// The prompt of a conversation.
   RenderedChat render_chat(const Chat& chat) const;
-  /// A parser for one answer to a rendered prompt. `has_tools`: the conversation came with tools,
-  /// so that calls of them are told from content.
-  std::unique_ptr<ChatParser> chat_parser(bool has_tools, std::string_view prompt) const;
+  /// A parser for one answer to a rendered prompt. Calls are told from content when it offers
+  /// tools, and arguments that the model does not type are typed by the tools' schemas.
+  std::unique_ptr<ChatParser> chat_parser(const RenderedChat& prompt) const;
 
  private:
   friend class Engine;

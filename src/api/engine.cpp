@@ -223,8 +223,8 @@ std::string Engine::token_bytes(int32_t token) const { return impl_->tokenizer.t
 RenderedChat Engine::render_chat(const Chat& chat) const {
   return impl_->tokenizer.render_chat(chat);
 }
-std::unique_ptr<ChatParser> Engine::chat_parser(bool has_tools, std::string_view prompt) const {
-  return impl_->tokenizer.chat_parser(has_tools, prompt);
+std::unique_ptr<ChatParser> Engine::chat_parser(const RenderedChat& prompt) const {
+  return impl_->tokenizer.chat_parser(prompt);
 }
 
 }  // namespace hasten

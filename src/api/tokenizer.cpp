@@ -76,6 +76,8 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
   text::Rendered rendered =
       impl_->chat_template.render(messages, tools, chat.add_generation_prompt, extra);
   RenderedChat result;
+  if (tools.is_array() && !tools.get_array().empty())
+    result.tools = std::make_shared<const text::ToolSchemas>(tools);
   // A model's own template is the whole truth about its prompt, begin token included.
   const bool add_special = impl_->source.empty();
   result.tokens = impl_->tokenizer->encode(
@@ -85,12 +87,12 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
   return result;
 }
 
-std::unique_ptr<ChatParser> Tokenizer::chat_parser(bool has_tools, std::string_view prompt) const {
+std::unique_ptr<ChatParser> Tokenizer::chat_parser(const RenderedChat& prompt) const {
   text::AnswerFormat format = text::detect_answer_format(impl_->chat_template.source());
-  format.reads_calls = has_tools;
-  format.starts_in_reasoning = format.reasoning && text::ends_in_reasoning(prompt);
+  format.reads_calls = prompt.tools != nullptr;
+  format.starts_in_reasoning = format.reasoning && text::ends_in_reasoning(prompt.text);
   std::random_device random;  // ids of calls differ between answers, and between servers
-  return text::make_answer_parser(format, (uint64_t{random()} << 32) | random());
+  return text::make_answer_parser(format, prompt.tools, (uint64_t{random()} << 32) | random());
 }
 
 }  // namespace hasten

@@ -31,13 +31,11 @@ struct Choice {
 
 class ChatWriter : public AnswerWriter {
  public:
-  ChatWriter(const Engine& engine, const ChatRequest& request, std::string_view prompt,
+  ChatWriter(const Engine& engine, const ChatRequest& request, const RenderedChat& prompt,
              AnswerHeader header)
       : engine_(engine), request_(request.common), header_(std::move(header)) {
     choices_.resize(static_cast<std::size_t>(request_.request.n));
-    for (Choice& choice : choices_) {
-      choice.parser = engine.chat_parser(!request.chat.tools.empty(), prompt);
-    }
+    for (Choice& choice : choices_) choice.parser = engine.chat_parser(prompt);
   }
 
   std::string add(const Arrival& arrival) override {
@@ -219,7 +217,7 @@ Task<> chat_completions(Context& context, Exchange& exchange) {
   RenderedChat prompt = render_chat(context.engine, chat.chat);
   requests.front().prompt = std::move(prompt.tokens);
   check_context(context, requests.front().prompt, "messages");
-  ChatWriter writer(context.engine, chat, prompt.text,
+  ChatWriter writer(context.engine, chat, prompt,
                     {.id = "chatcmpl-" + exchange.request().id,
                      .kind = chat.common.stream ? "chat.completion.chunk" : "chat.completion",
                      .created_s = std::time(nullptr),

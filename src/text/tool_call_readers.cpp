@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "text/tool_values.h"
 
 namespace hasten::text {
 namespace {
@@ -40,20 +41,6 @@ std::string unquoted(const std::string& literal) {
   } catch (const Error&) {
     return {};
   }
-}
-
-/// Whether the text is JSON of something else than a string.
-bool is_other_json(std::string_view text) {
-  JsonScanner scanner;
-  if (text.empty() || text[0] == '"') return false;
-  // A list of one element, since the scanner reads what has brackets.
-  Status status = scanner.feed('[');
-  for (const char c : text) {
-    if (status != Status::more || (scanner.depth() == 1 && !scanner.in_string() && c == ','))
-      return false;
-    status = scanner.feed(c);
-  }
-  return status == Status::more && scanner.depth() == 1 && scanner.feed(']') == Status::done;
 }
 
 class JsonCallReader final : public CallReader {
@@ -171,7 +158,8 @@ class NamedCallReader final : public CallReader {
 
 class TaggedCallReader final : public CallReader {
  public:
-  explicit TaggedCallReader(const TagSyntax& syntax) : syntax_(syntax) {}
+  TaggedCallReader(const TagSyntax& syntax, const ToolSchemas& tools)
+      : syntax_(syntax), tools_(tools) {}
 
   Status feed(char c) override {
     text_ += c;
@@ -265,10 +253,13 @@ class TaggedCallReader final : public CallReader {
     }
     arguments_ += has_arguments_ ? ", " : "{";
     arguments_ += json::serialize(json::Value(key_)) + ": ";
-    const std::string_view other = trimmed(value);
-    const bool as_json =
-        !is_string && (is_other_json(other) || (is_other && is_json_string(other)));
-    arguments_ += as_json ? std::string(other) : json::serialize(json::Value(value));
+    if (is_string) {
+      arguments_ += json::serialize(json::Value(value));
+    } else if (is_other && is_json_string(trimmed(value))) {
+      arguments_ += trimmed(value);
+    } else {
+      arguments_ += json_of_text(value, tools_.types_of(name_, key_));
+    }
     has_arguments_ = true;
   }
 
@@ -281,6 +272,7 @@ class TaggedCallReader final : public CallReader {
   }
 
   const TagSyntax& syntax_;
+  const ToolSchemas& tools_;
   Part part_ = Part::name_open;
   std::string text_;  // of the part being read
   std::string key_;
@@ -361,8 +353,9 @@ std::unique_ptr<CallReader> make_named_call_reader(std::span<const std::string_v
   return std::make_unique<NamedCallReader>(noise, name_is_last);
 }
 
-std::unique_ptr<CallReader> make_tagged_call_reader(const TagSyntax& syntax) {
-  return std::make_unique<TaggedCallReader>(syntax);
+std::unique_ptr<CallReader> make_tagged_call_reader(const TagSyntax& syntax,
+                                                    const ToolSchemas& tools) {
+  return std::make_unique<TaggedCallReader>(syntax, tools);
 }
 
 std::unique_ptr<CallReader> make_gemma_call_reader() { return std::make_unique<GemmaCallReader>(); }

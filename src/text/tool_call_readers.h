@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "text/json_scanner.h"
+#include "text/tool_schemas.h"
 
 namespace hasten::text {
 
@@ -52,9 +53,10 @@ std::unique_ptr<CallReader> make_json_call_reader();
 /// of several words in it the name is the first or the last, and the id the other.
 std::unique_ptr<CallReader> make_named_call_reader(std::span<const std::string_view> noise,
                                                    bool name_is_last);
-/// A value is a string unless it is JSON of another type; string="true" or "false" behind the key
-/// says which. `syntax` must outlive the reader.
-std::unique_ptr<CallReader> make_tagged_call_reader(const TagSyntax& syntax);
+/// Values are plain text: `tools` say of which type, unless string="true" or "false" behind the key
+/// does. Both must outlive the reader.
+std::unique_ptr<CallReader> make_tagged_call_reader(const TagSyntax& syntax,
+                                                    const ToolSchemas& tools);
 /// call:name{key:<|"|>text<|"|>,other:[1,true]}, as Gemma 4 writes it.
 std::unique_ptr<CallReader> make_gemma_call_reader();
 

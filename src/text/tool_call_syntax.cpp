@@ -181,8 +181,9 @@ const CallSyntax& call_syntax(ToolCallFormat format) {
   return kNone;
 }
 
-std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, char first) {
-  if (syntax.tags != nullptr) return make_tagged_call_reader(*syntax.tags);
+std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const ToolSchemas& tools,
+                                             char first) {
+  if (syntax.tags != nullptr) return make_tagged_call_reader(*syntax.tags, tools);
   if (syntax.is_gemma) return make_gemma_call_reader();
   // Newer Mistral models write name[ARGS]{…} where older ones write a list of JSON.
   const bool named = !syntax.is_json || (!syntax.noise.empty() && first != '{');

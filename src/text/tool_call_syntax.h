@@ -31,8 +31,10 @@ struct CallSyntax {
 
 const CallSyntax& call_syntax(ToolCallFormat format);
 
-/// A reader for the call whose first character (blanks left out) is `first`.
-std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, char first);
+/// A reader for the call whose first character (blanks left out) is `first`. `syntax` and `tools`
+/// must outlive it.
+std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const ToolSchemas& tools,
+                                             char first);
 
 struct ReasoningMarks {
   std::string_view open;

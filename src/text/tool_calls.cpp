@@ -19,8 +19,10 @@ bool is_blank(char c) { return kBlanks.find(c) != std::string_view::npos; }
 
 class AnswerParser final : public ChatParser {
  public:
-  AnswerParser(const AnswerFormat& format, uint64_t id_seed)
+  AnswerParser(const AnswerFormat& format, std::shared_ptr<const ToolSchemas> tools,
+               uint64_t id_seed)
       : format_(format),
+        tools_(tools ? std::move(tools) : std::make_shared<const ToolSchemas>()),
         syntax_(call_syntax(format.reads_calls ? format.tool_calls : ToolCallFormat::none)),
         reasoning_(reasoning_marks(format.reasoning_format)),
         marks_(format_marks(format)),
@@ -186,7 +188,7 @@ class AnswerParser final : public ChatParser {
         const bool opens_array = c == '[' && !in_array_ && syntax_.allows_array;
         in_array_ = in_array_ || opens_array;
         if (opens_array || is_blank(c)) continue;
-        reader_ = make_call_reader(syntax_, c);
+        reader_ = make_call_reader(syntax_, *tools_, c);
       }
       const auto status = reader_->feed(c);
       if (status == JsonScanner::Status::more) {
@@ -278,6 +280,7 @@ class AnswerParser final : public ChatParser {
   }
 
   const AnswerFormat format_;
+  const std::shared_ptr<const ToolSchemas> tools_;
   const CallSyntax& syntax_;
   const ReasoningMarks& reasoning_;
   const std::vector<std::string_view> marks_;  // of calls and reasoning
@@ -296,10 +299,12 @@ class AnswerParser final : public ChatParser {
 
 }  // namespace
 
-std::unique_ptr<ChatParser> make_answer_parser(const AnswerFormat& format, uint64_t id_seed) {
+std::unique_ptr<ChatParser> make_answer_parser(const AnswerFormat& format,
+                                               std::shared_ptr<const ToolSchemas> tools,
+                                               uint64_t id_seed) {
   if (format.tool_calls == ToolCallFormat::harmony)
     return make_harmony_parser(format.reads_calls, id_seed);
-  return std::make_unique<AnswerParser>(format, id_seed);
+  return std::make_unique<AnswerParser>(format, std::move(tools), id_seed);
 }
 
 }  // namespace hasten::text

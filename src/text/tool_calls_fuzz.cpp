@@ -39,7 +39,7 @@ Answer read_answer(std::string_view bytes) {
 
 /// Everything that comes of an answer, cut into pieces of `chunk` bytes.
 std::string parsed(const AnswerFormat& format, const Answer& answer, size_t chunk) {
-  const auto parser = make_answer_parser(format, 1);
+  const auto parser = make_answer_parser(format, nullptr, 1);
   std::string content, reasoning, calls;
   int32_t num_calls = 0;
   const auto take = [&](const std::vector<ChatEvent>& events) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "hasten_test/paths.h"
 #include "text/json_scanner.h"
 
@@ -58,8 +59,9 @@ std::vector<ChatEvent> joined(const std::vector<ChatEvent>& events) {
   return result;
 }
 
-std::string parsed(const AnswerFormat& format, const std::string& text, size_t chunk) {
-  const auto parser = make_answer_parser(format, 1);
+std::string parsed(const AnswerFormat& format, const std::string& text, size_t chunk,
+                   const std::shared_ptr<const ToolSchemas>& tools = nullptr) {
+  const auto parser = make_answer_parser(format, tools, 1);
   std::vector<ChatEvent> events;
   const auto add = [&](const std::vector<ChatEvent>& more) {
     events.insert(events.end(), more.begin(), more.end());
@@ -70,10 +72,10 @@ std::string parsed(const AnswerFormat& format, const std::string& text, size_t c
 }
 
 /// The result is the same however the text is cut.
-void expect_parsed(const AnswerFormat& format, const std::string& text,
-                   const std::string& expected) {
+void expect_parsed(const AnswerFormat& format, const std::string& text, const std::string& expected,
+                   const std::shared_ptr<const ToolSchemas>& tools = nullptr) {
   for (size_t chunk = 1; chunk <= text.size(); ++chunk)
-    ASSERT_EQ(parsed(format, text, chunk), expected) << text << "\nin chunks of " << chunk;
+    ASSERT_EQ(parsed(format, text, chunk, tools), expected) << text << "\nin chunks of " << chunk;
 }
 
 TEST(AnswerParser, Hermes) {
@@ -157,6 +159,37 @@ TEST(AnswerParser, QwenTags) {
     expect_parsed(format, text, text);
 }
 
+/// One tool named f.
+std::shared_ptr<const ToolSchemas> tools_with(const std::string& properties) {
+  return std::make_shared<const ToolSchemas>(json::parse(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": )" +
+          properties + "}}}]",
+      "tools"));
+}
+
+TEST(AnswerParser, SchemasTypeTheValuesOfTags) {
+  const auto tools = tools_with(R"({"s": {"type": "string"}, "n": {"type": "integer"}})");
+  expect_parsed(calls(ToolCallFormat::qwen_tags),
+                "<tool_call>\n<function=f>\n<parameter=s>\n007\n</parameter>\n<parameter=n>\n7\n"
+                "</parameter>\n<parameter=unknown>\n7\n</parameter>\n</function>\n</tool_call>",
+                "{0 f}[0 {\"s\": \"007\", \"n\": 7, \"unknown\": 7}]", tools);
+  expect_parsed(calls(ToolCallFormat::glm),
+                "<tool_call>f<arg_key>s</arg_key><arg_value>42</arg_value><arg_key>n</arg_key>"
+                "<arg_value>many</arg_value></tool_call>",
+                "{0 f}[0 {\"s\": \"42\", \"n\": \"many\"}]", tools);
+  expect_parsed(calls(ToolCallFormat::minimax),
+                "<minimax:tool_call><invoke name=\"f\"><parameter name=\"s\">true</parameter>"
+                "</invoke></minimax:tool_call>",
+                "{0 f}[0 {\"s\": \"true\"}]", tools);
+  // What the model says itself comes first.
+  expect_parsed(calls(ToolCallFormat::dsml),
+                "<｜DSML｜tool_calls><｜DSML｜invoke name=\"f\">"
+                "<｜DSML｜parameter name=\"s\" string=\"false\">\"x\"</｜DSML｜parameter>"
+                "<｜DSML｜parameter name=\"n\" string=\"true\">3</｜DSML｜parameter>"
+                "</｜DSML｜invoke></｜DSML｜tool_calls>",
+                "{0 f}[0 {\"s\": \"x\", \"n\": \"3\"}]", tools);
+}
+
 TEST(AnswerParser, Glm) {
   const AnswerFormat format = calls(ToolCallFormat::glm);
   expect_parsed(format,
@@ -202,7 +235,7 @@ TEST(AnswerParser, Kimi) {
       "{\"a\": 1}<|tool_call_end|><|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}"
       "<|tool_call_end|><|tool_calls_section_end|>";
   expect_parsed(format, text, "{0 f}[0 {\"a\": 1}]{1 g}[1 {}]");
-  const auto events = make_answer_parser(format, 1)->push(text);
+  const auto events = make_answer_parser(format, nullptr, 1)->push(text);
   EXPECT_EQ(events.at(0).id, "functions.f:0");
 }
 
@@ -269,7 +302,7 @@ TEST(AnswerParser, Harmony) {
 /// The result when everything in ⟦ ⟧ is a special token that is left out of the text.
 std::string parsed_hidden(const AnswerFormat& format, std::string text, size_t chunk) {
   constexpr std::string_view kOpen = "⟦", kClose = "⟧";
-  const auto parser = make_answer_parser(format, 1);
+  const auto parser = make_answer_parser(format, nullptr, 1);
   std::vector<ChatEvent> events;
   const auto add = [&](const std::vector<ChatEvent>& more) {
     events.insert(events.end(), more.begin(), more.end());
@@ -355,7 +388,7 @@ TEST(AnswerParser, LeavesCallsAloneWithoutTools) {
 }
 
 TEST(AnswerParser, TakesAnyPlaceOfASpecialToken) {
-  const auto parser = make_answer_parser(kMistral, 1);
+  const auto parser = make_answer_parser(kMistral, nullptr, 1);
   const std::vector<HiddenToken> hidden = {
       {99, "[TOOL_CALLS]"}, {-5, "[TOOL_CALLS]"}, {0, ""}, {INT64_MAX, "x"}};
   EXPECT_EQ(described(parser->push("ab", hidden)), "ab");
@@ -393,7 +426,7 @@ TEST(AnswerParser, Reasoning) {
 }
 
 TEST(AnswerParser, ContentIsNotHeldBack) {
-  const auto parser = make_answer_parser(kHermes, 1);
+  const auto parser = make_answer_parser(kHermes, nullptr, 1);
   EXPECT_EQ(described(parser->push("Hello")), "Hello");
   EXPECT_EQ(described(parser->push(" a < b")), " a < b");
   EXPECT_EQ(described(parser->push(" <tool")), " ");  // may become a marker

@@ -123,7 +123,7 @@ TEST(GoldenText, ToolCallsParse) {
         "properties": {"city": {"type": "string"}}, "required": ["city"]}}}])"};
   const RenderedChat prompt = engine.render_chat(chat);
   const std::string answer = greedy(engine, prompt.tokens, 96);
-  const auto parser = engine.chat_parser(/*has_tools=*/true, prompt.text);
+  const auto parser = engine.chat_parser(prompt);
   std::vector<ChatEvent> events = parser->push(answer);
   for (ChatEvent& event : parser->finish()) events.push_back(std::move(event));
   std::string name;

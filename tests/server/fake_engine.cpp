@@ -318,7 +318,7 @@ RenderedChat Engine::render_chat(const Chat& chat) const {
   result.tokens = tokenize(result.text);
   return result;
 }
-std::unique_ptr<ChatParser> Engine::chat_parser(bool, std::string_view) const {
+std::unique_ptr<ChatParser> Engine::chat_parser(const RenderedChat&) const {
   return std::make_unique<FakeParser>();
 }
 

@@ -200,5 +200,13 @@ TEST(KimiServed, SectionsOfCallsAreRead) {
   EXPECT_EQ(answer.content, "");
 }
 
+TEST(QwenCoderServed, ArgumentsInTagsAreTypedByTheSchemaOfTheTool) {
+  Served served(std::string("{#- <tool_call><function= -#}") + kTemplate,
+                {{'A',
+                  {"<tool_call><function=f>", "<parameter=city>10115</parameter>",
+                   "<parameter=days>3</parameter>", "</function></tool_call>"}}});
+  EXPECT_EQ(served.ask('A', kTools).calls, "f:{\"city\": \"10115\", \"days\": 3}");
+}
+
 }  // namespace
 }  // namespace hasten::testing

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON of an argument that a model did not write as JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "text/tool_schemas.h"
+
+namespace hasten::text {
+
+/// Whether `text` is JSON of something else than a string.
+bool is_other_json(std::string_view text);
+
+/// The JSON of an argument that stands as plain text: of a type other than string where `types`
+/// allow it and the text is JSON of it; also True, False and None, which templates print. Where
+/// nothing that fits is a string, other JSON goes through as it is; the rest is a string.
+std::string json_of_text(std::string_view text, ValueTypes types);
+
+}  // namespace hasten::text
