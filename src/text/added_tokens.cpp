@@ -3,36 +3,80 @@
 #include "text/added_tokens.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/error.h"
+#include "text/text_normalizer.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace hasten::text {
 namespace {
 
-std::vector<PrefixMatcher::Name> matched_as_written(const TokenizerSpec& spec,
-                                                    const Vocabulary& vocabulary) {
+using Names = std::vector<PrefixMatcher::Name>;
+
+// The user-defined tokens that are matched in normalized text. Control tokens never are: where they
+// count is told in bytes of the text as it is written.
+std::unordered_set<int32_t> normalized_ids(const TokenizerSpec& spec,
+                                           const Vocabulary& vocabulary) {
+  std::unordered_set<int32_t> ids;
+  for (const AddedTokenRule& rule : spec.added_token_rules) {
+    const bool is_token = rule.id >= 0 && rule.id < vocabulary.size();
+    if (rule.normalized && is_token && vocabulary.type(rule.id) == TokenType::user_defined) {
+      ids.insert(rule.id);
+    }
+  }
+  return ids;
+}
+
+Names matched_as_written(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   // SentencePiece matches its user-defined pieces after it has normalised the text; a
   // tokenizer.json, which lists merges or steps, before, and so what a model does not know.
   const bool sentencepiece = spec.kind == TokenizerKind::spm || spec.kind == TokenizerKind::unigram;
   const bool all = !sentencepiece || !spec.merges.empty() || spec.pre_steps.has_value();
-  std::vector<PrefixMatcher::Name> names;
+  const std::unordered_set<int32_t> normalized = normalized_ids(spec, vocabulary);
+  Names names;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const TokenType type = vocabulary.type(id);
     if (type == TokenType::control || type == TokenType::unknown ||
-        (type == TokenType::user_defined && (all || !vocabulary.is_ordinary(id)))) {
+        (type == TokenType::user_defined && !normalized.contains(id) &&
+         (all || !vocabulary.is_ordinary(id)))) {
       names.push_back({vocabulary.bytes(id), id});
     }
   }
   return names;
 }
 
-// \w of the regular expressions: letters, marks, digits, connectors.
+Names matched_normalized(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+  const std::unordered_set<int32_t> normalized = normalized_ids(spec, vocabulary);
+  Names names;
+  for (int32_t id = 0; !normalized.empty() && id < vocabulary.size(); ++id) {
+    if (normalized.contains(id)) names.push_back({vocabulary.bytes(id), id});
+  }
+  return names;
+}
+
+Names normalize(const Names& names, const TextNormalizer* normalizer,
+                std::deque<std::string>& spellings) {
+  if (normalizer == nullptr) return names;
+  Names patterns;
+  for (const auto& [text, id] : names) {
+    patterns.push_back({spellings.emplace_back(normalizer->apply(text)), id});
+  }
+  return patterns;
+}
+
+// \w of Unicode Technical Standard 18: what is alphabetic, marks, digits, connectors, joiners.
 bool is_word_char(const Utf8Char& c) {
   const Category category = char_properties(c.code_point).category;
-  return c.valid && (is_letter(category) || is_mark(category) || category == Category::nd ||
-                     category == Category::pc);
+  const bool circled_letter = (c.code_point >= 0x24B6 && c.code_point <= 0x24E9) ||
+                              (c.code_point >= 0x1F130 && c.code_point <= 0x1F149) ||
+                              (c.code_point >= 0x1F150 && c.code_point <= 0x1F169) ||
+                              (c.code_point >= 0x1F170 && c.code_point <= 0x1F189);
+  const bool joiner = c.code_point == 0x200C || c.code_point == 0x200D;
+  return c.valid &&
+         (is_letter(category) || is_mark(category) || category == Category::nd ||
+          category == Category::nl || category == Category::pc || circled_letter || joiner);
 }
 
 // The character that ends at `end`, which is not 0.
@@ -86,34 +130,46 @@ bool ControlFilter::allows(size_t begin, size_t end) const {
 }
 
 AddedTokens::AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary)
-    : vocabulary_(vocabulary), names_(matched_as_written(spec, vocabulary)) {
+    : vocabulary_(vocabulary), names_(matched_as_written(spec, vocabulary)), patterns_(names_) {
+  take_rules(spec);
+}
+
+AddedTokens::AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary,
+                         const TextNormalizer* normalizer)
+    : vocabulary_(vocabulary),
+      names_(matched_normalized(spec, vocabulary)),
+      patterns_(normalize(matched_normalized(spec, vocabulary), normalizer, spellings_)) {
+  take_rules(spec);
+}
+
+void AddedTokens::take_rules(const TokenizerSpec& spec) {
   for (const AddedTokenRule& rule : spec.added_token_rules) {
-    if (rule.id < 0 || rule.id >= vocabulary.size()) {
+    if (rule.id < 0 || rule.id >= vocabulary_.size()) {
       fail(ErrorCode::invalid_data, "added token {} is outside the vocabulary of {} tokens",
-           rule.id, vocabulary.size());
+           rule.id, vocabulary_.size());
     }
-    rules_[rule.id] = rule;
+    if (rule.lstrip || rule.rstrip || rule.single_word) rules_[rule.id] = rule;
   }
 }
 
 std::optional<AddedTokens::Match> AddedTokens::next(std::string_view text, size_t from,
                                                     const ControlFilter& filter) const {
-  for (size_t at = names_.find_first_byte(text, from); at < text.size();
-       at = names_.find_first_byte(text, at + 1)) {
+  for (size_t at = patterns_.find_first_byte(text, from); at < text.size();
+       at = patterns_.find_first_byte(text, at + 1)) {
     const auto accept = [&](const PrefixMatcher::Match& match) {
-      const size_t end = at + match.length;
-      if (vocabulary_.type(match.id) != TokenType::user_defined && !filter.allows(at, end)) {
-        return false;
-      }
-      const auto rule = rules_.find(match.id);
-      return rule == rules_.end() || !rule->second.single_word || stands_alone(text, at, end);
+      return vocabulary_.type(match.id) == TokenType::user_defined ||
+             filter.allows(at, at + match.length);
     };
-    const PrefixMatcher::Match found = names_.longest(text.substr(at), accept);
+    const PrefixMatcher::Match found = patterns_.longest(text.substr(at), accept);
     if (found.length == 0) continue;
 
     Match match{.begin = at, .end = at + found.length, .id = found.id};
     const auto rule = rules_.find(found.id);
     if (rule == rules_.end()) return match;
+    if (rule->second.single_word && !stands_alone(text, match.begin, match.end)) {
+      at = match.end - 1;  // neither is anything that begins inside it
+      continue;
+    }
     if (rule->second.lstrip) {
       while (match.begin > from) {
         const Utf8Char before = decode_before(text, match.begin);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds in a text the tokens that are matched as they are written, before any other rule.
+// Finds in a text the tokens that are matched by their names, before anything is cut.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -31,7 +33,9 @@ class ControlFilter {
   std::vector<TextRange> literal_;  // sorted, disjoint, none empty
 };
 
-/// Control, unknown and user-defined tokens by their names. Const after construction: any thread.
+class TextNormalizer;
+
+/// Tokens that are looked for in a text by their names. Const after construction: any thread.
 class AddedTokens {
  public:
   struct Match {
@@ -40,8 +44,15 @@ class AddedTokens {
     int32_t id = -1;
   };
 
-  /// Borrows `vocabulary`. Throws Error{invalid_data} for a rule with an id outside.
+  /// Control, unknown and user-defined tokens, for a text as it is written. Borrows `vocabulary`.
+  /// Throws Error{invalid_data} for a rule with an id outside.
   AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary);
+  /// User-defined tokens that are matched in normalized text, their names written as `normalizer`,
+  /// or none, writes them. Throws likewise.
+  AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary,
+              const TextNormalizer* normalizer);
+
+  bool empty() const { return patterns_.empty(); }
 
   /// The first match that begins at `from` or later: the leftmost, of those the longest.
   std::optional<Match> next(std::string_view text, size_t from, const ControlFilter& filter) const;
@@ -49,8 +60,12 @@ class AddedTokens {
   std::optional<int32_t> find(std::string_view name) const;
 
  private:
+  void take_rules(const TokenizerSpec& spec);
+
   const Vocabulary& vocabulary_;
-  PrefixMatcher names_;
+  std::deque<std::string> spellings_;  // what patterns_ views, where that is not the vocabulary
+  PrefixMatcher names_;                // as they are written in the file
+  PrefixMatcher patterns_;             // as they are written in the text
   std::unordered_map<int32_t, AddedTokenRule> rules_;
 };
 

@@ -335,6 +335,12 @@ PreTokenizerSteps bert_steps() {
   return {split(R"(\s)", SplitBehavior::removed), split(kPunctuation, SplitBehavior::isolated)};
 }
 
+PreTokenizerSteps fixed_length_steps(int32_t num_characters) {
+  // None at all cuts nothing.
+  if (num_characters < 1) return {};
+  return {split("[\\s\\S]{1," + std::to_string(num_characters) + "}", SplitBehavior::isolated)};
+}
+
 PreTokenizerSteps char_delimiter_steps(std::string_view delimiter) {
   PreTokenizerStep step = split(delimiter, SplitBehavior::removed);
   step.literal = true;

@@ -52,6 +52,7 @@ PreTokenizerSteps punctuation_steps(SplitBehavior behavior);
 PreTokenizerSteps whitespace_steps();
 PreTokenizerSteps whitespace_split_steps();
 PreTokenizerSteps bert_steps();
+PreTokenizerSteps fixed_length_steps(int32_t num_characters);
 PreTokenizerSteps char_delimiter_steps(std::string_view delimiter);
 PreTokenizerSteps metaspace_steps(std::string_view replacement, PrependScheme prepend, bool split);
 

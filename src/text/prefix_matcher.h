@@ -26,6 +26,8 @@ class PrefixMatcher {
   /// Empty names match nothing; of equal ones the first serves.
   explicit PrefixMatcher(std::vector<Name> names);
 
+  bool empty() const { return names_.empty(); }
+
   /// The longest name at the front of `text` that `accept(match)` takes. Time is linear in the
   /// longest name.
   template <class Accept>

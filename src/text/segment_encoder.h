@@ -36,6 +36,8 @@ std::unique_ptr<const SegmentEncoder> make_sentencepiece_unigram(const Tokenizer
                                                                  const Vocabulary& vocabulary);
 std::unique_ptr<const SegmentEncoder> make_word_piece(const TokenizerSpec& spec,
                                                       const Vocabulary& vocabulary);
+std::unique_ptr<const SegmentEncoder> make_word_level(const TokenizerSpec& spec,
+                                                      const Vocabulary& vocabulary);
 std::unique_ptr<const SegmentEncoder> make_rwkv_world(const TokenizerSpec& spec,
                                                       const Vocabulary& vocabulary);
 std::unique_ptr<const SegmentEncoder> make_character_bpe(const TokenizerSpec& spec,

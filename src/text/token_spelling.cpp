@@ -140,6 +140,8 @@ std::optional<std::string> TokenSpelling::bytes_of(std::string_view piece) const
         return std::string(piece.substr(continuing_prefix_.size()));
       }
       return ' ' + std::string(piece);
+    case TokenizerKind::word_level:
+      return ' ' + std::string(piece);
     case TokenizerKind::rwkv:
       return from_python_bytes(piece);
     case TokenizerKind::character_bpe:

@@ -76,6 +76,8 @@ std::unique_ptr<const SegmentEncoder> make_encoder(const TokenizerSpec& spec,
       return make_rwkv_world(spec, vocabulary);
     case TokenizerKind::character_bpe:
       return make_character_bpe(spec, vocabulary);
+    case TokenizerKind::word_level:
+      return make_word_level(spec, vocabulary);
   }
   fail(ErrorCode::internal, "tokenizer kind {} is not known", static_cast<int>(spec.kind));
 }
@@ -112,6 +114,7 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
   add_bos_ = spec.add_bos.value_or(implied != nullptr ? implied->add_bos
                                                       : spec.kind == TokenizerKind::spm);
   adds_space_prefix_ = spec.kind == TokenizerKind::word_piece ||
+                       spec.kind == TokenizerKind::word_level ||
                        (sentencepiece && spec.space_prefix != SpacePrefix::none);
   if (spec.decoders) {
     texts_ = std::make_unique<TokenTexts>(*spec.decoders, spec, *vocabulary_);
@@ -119,6 +122,8 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
   }
   auto normalizer = std::make_unique<TextNormalizer>(normalizers_of(spec, implied));
   if (!normalizer->empty()) normalizer_ = std::move(normalizer);
+  auto normalized_tokens = std::make_unique<AddedTokens>(spec, *vocabulary_, normalizer_.get());
+  if (!normalized_tokens->empty()) normalized_tokens_ = std::move(normalized_tokens);
   add_bos_ = add_bos_ && bos_ >= 0;
   add_eos_ = spec.add_eos.value_or(false) && eos_ >= 0;
   tokens_before_ = around_text(spec.tokens_before, add_bos_, bos_, *vocabulary_);
@@ -166,7 +171,21 @@ void Tokenizer::encode_segment(std::string_view segment, bool starts_text,
     normalized = normalizer_->apply(segment);
     segment = normalized;
   }
-  encoder_->encode({.text = segment, .starts_text = starts_text}, tokens);
+  if (!normalized_tokens_) {
+    encoder_->encode({.text = segment, .starts_text = starts_text}, tokens);
+    return;
+  }
+  const ControlFilter none(false, {}, segment.size());
+  for (size_t at = 0; at < segment.size();) {
+    const std::optional<AddedTokens::Match> added = normalized_tokens_->next(segment, at, none);
+    const size_t end = added ? added->begin : segment.size();
+    if (end > at) {
+      encoder_->encode(
+          {.text = segment.substr(at, end - at), .starts_text = starts_text && at == 0}, tokens);
+    }
+    if (added) tokens.push_back(added->id);
+    at = added ? added->end : segment.size();
+  }
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> tokens, bool keep_special) const {
@@ -214,7 +233,8 @@ bool Tokenizer::is_end_of_generation(int32_t id) const {
 bool Tokenizer::drops_repeats() const { return texts_ && texts_->drops_repeats(); }
 
 std::optional<int32_t> Tokenizer::find(std::string_view piece) const {
-  const std::optional<int32_t> added = added_tokens_->find(piece);
+  std::optional<int32_t> added = added_tokens_->find(piece);
+  if (!added && normalized_tokens_) added = normalized_tokens_->find(piece);
   return added ? added : vocabulary_->find_spelling(piece);
 }
 

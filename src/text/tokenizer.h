@@ -86,6 +86,7 @@ class Tokenizer {
   std::unique_ptr<const TokenTexts> texts_;  // none: tokens say what the vocabulary spells
   std::unique_ptr<const TextNormalizer> normalizer_;
   std::unique_ptr<const AddedTokens> added_tokens_;
+  std::unique_ptr<const AddedTokens> normalized_tokens_;  // none: all are matched as written
   std::unique_ptr<const SegmentEncoder> encoder_;
   std::vector<bool> end_of_generation_;  // [vocab_size]
 };

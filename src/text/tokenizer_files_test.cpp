@@ -96,7 +96,7 @@ TEST(TokenizerJson, RefusesByName) {
         [&] { return make_tokenizer(parse_tokenizer_json(changed(kByteLevel, from, to))); }, code,
         words);
   };
-  refuse("\"BPE\"", "\"WordLevel\"", ErrorCode::unsupported, "WordLevel");
+  refuse("\"BPE\"", "\"WordGuess\"", ErrorCode::unsupported, "WordGuess");
   refuse("\"NFC\"", "\"NFX\"", ErrorCode::unsupported, "NFX");
   refuse("\"TemplateProcessing\"", "\"OtherProcessing\"", ErrorCode::unsupported,
          "OtherProcessing");

@@ -60,6 +60,7 @@ void read_model(const json::Object& model, VocabularyReader& reader, TokenizerSp
   if (spec.kind == TokenizerKind::unigram) return read_pieces(model, reader, spec);
   reader.read_vocab(as_object(field(model, "vocab"), "model.vocab"));
   if (spec.kind == TokenizerKind::word_piece) return read_word_piece(model, spec);
+  if (spec.kind == TokenizerKind::word_level) return;
   spec.end_of_word_suffix = text_of("end_of_word_suffix");
   spec.ignore_merges = as_bool(field(model, "ignore_merges"), "ignore_merges", false);
   for (const json::Value& merge : as_array(field(model, "merges"), "model.merges")) {
@@ -103,6 +104,7 @@ TokenizerKind kind_of(const json::Object& model) {
   if (type == "BPE") return TokenizerKind::character_bpe;
   if (type == "Unigram") return TokenizerKind::unigram;
   if (type == "WordPiece") return TokenizerKind::word_piece;
+  if (type == "WordLevel") return TokenizerKind::word_level;
   fail(ErrorCode::unsupported, "models of type {} are not supported", printable(type));
 }
 
@@ -115,7 +117,6 @@ TokenizerSpec read_tokenizer(std::string_view tokenizer_json, const json::Object
     const json::Object& model = as_object(field(root, "model"), "model");
     spec.kind = kind_of(model);
     read_model(model, reader, spec);
-    read_segmentation(root, spec);
     reader.read_added_tokens(field(root, "added_tokens"));
   });
   in_file(kConfigName,
@@ -123,6 +124,7 @@ TokenizerSpec read_tokenizer(std::string_view tokenizer_json, const json::Object
   in_file(kName, [&] {
     const json::Object& root = file.get_object();
     const json::Value& unk = field(field(root, "model").get_object(), "unk_token");
+    read_segmentation(root, spec);
     type_byte_tokens(spec);
     read_post_processor(root, spec);
     if (spec.unk < 0) spec.unk = id_of_role(spec, unk, "model.unk_token");

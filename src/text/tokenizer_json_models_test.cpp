@@ -106,6 +106,82 @@ TEST(CharacterBpe, InTheAlphabetOfGpt2) {
   EXPECT_EQ(tokenizer->encode("É é"), (Ids{3, 3}));
 }
 
+TEST(WordLevel, WordsAreKnownOrNot) {
+  const std::string_view model =
+      R"({"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<unk>": 0, "a": 1, "low": 2, "!": 3}})";
+  const auto tokenizer = load(model, R"("normalizer": {"type": "Lowercase"},
+                                        "pre_tokenizer": {"type": "Whitespace"})");
+  EXPECT_EQ(tokenizer->encode("A low! lower low"), (Ids{1, 2, 3, 0, 2}));
+  EXPECT_EQ(tokenizer->decode(Ids{1, 2, 3}), "a low !");
+  EXPECT_EQ(tokenizer->find("low"), 2);
+  const auto whole = load(model);
+  EXPECT_EQ(whole->encode("low"), (Ids{2}));
+  EXPECT_EQ(whole->encode("a low"), (Ids{0}));
+}
+
+TEST(FixedLength, CutsEveryFewCharacters) {
+  const auto tokenizer = load(
+      R"({"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<unk>": 0, "ACG": 1, "T\n": 2, "é": 3}})",
+      R"("pre_tokenizer": {"type": "FixedLength", "length": 3})");
+  EXPECT_EQ(tokenizer->encode("ACGACGT\n"), (Ids{1, 1, 2}));
+  EXPECT_EQ(tokenizer->encode("CGAé"), (Ids{0, 3}));
+}
+
+// A file with these added tokens, words in lower case between spaces.
+std::unique_ptr<const Tokenizer> with_added_tokens(const std::string& tokens) {
+  return make_tokenizer(parse_tokenizer_json(R"({"added_tokens": [)" + tokens + R"(],
+      "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "WhitespaceSplit"},
+      "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2}}})"));
+}
+
+TEST(AddedTokens, MatchInNormalizedTextWhereTheySaySo) {
+  const auto tokenizer = with_added_tokens(R"({"id": 3, "content": "Foo", "normalized": true},
+      {"id": 4, "content": "Bar", "normalized": false},
+      {"id": 5, "content": "<S>", "special": true, "normalized": true})");
+  EXPECT_EQ(tokenizer->encode("fooFOO a Bar bar"), (Ids{3, 3, 1, 4, 0}));
+  EXPECT_EQ(tokenizer->encode("<s> <S>", {.parse_special = true}), (Ids{0, 5}));
+  EXPECT_EQ(tokenizer->encode("<s> <S>"), (Ids{0, 0}));
+  EXPECT_EQ(tokenizer->find("Foo"), 3);
+  EXPECT_EQ(tokenizer->find("foo"), std::nullopt);
+  // Those that are not ordinary text are normalized unless they say otherwise.
+  EXPECT_EQ(with_added_tokens(R"({"id": 3, "content": "Foo"})")->encode("fOO a"), (Ids{3, 1}));
+}
+
+// What is written in the text goes before what is found in normalized text.
+TEST(AddedTokens, AsWrittenGoesFirst) {
+  const auto tokenizer = with_added_tokens(R"({"id": 3, "content": "ab", "normalized": true},
+      {"id": 4, "content": "bb", "normalized": false, "rstrip": true})");
+  EXPECT_EQ(tokenizer->encode("abb  ab"), (Ids{1, 4, 3}));
+}
+
+// A word that is part of another takes what is inside it along.
+TEST(AddedTokens, SingleWords) {
+  const auto tokenizer = with_added_tokens(
+      R"({"id": 3, "content": "ab", "normalized": false, "single_word": true},
+         {"id": 4, "content": "b", "normalized": false},
+         {"id": 5, "content": "a", "normalized": false})");
+  EXPECT_EQ(tokenizer->encode("ab xab aⅧ b"), (Ids{3, 0, 5, 0, 4}));
+  EXPECT_EQ(tokenizer->encode("abⅧ ab-"), (Ids{0, 3, 0}));
+}
+
+// Llama's first tokenizer.json: the space before a text is part of what is normalized.
+TEST(AddedTokens, SeeThePrefixOfTheNormalizer) {
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(R"({
+      "added_tokens": [{"id": 5, "content": "<t>", "normalized": true}],
+      "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+      "model": {"type": "BPE", "unk_token": "<", "fuse_unk": true,
+                "vocab": {"▁": 0, "a": 1, "▁a": 2, "<": 3, "t": 4}, "merges": ["▁ a"]},
+      "decoder": {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}})"));
+  EXPECT_EQ(tokenizer->encode("<t>a"), (Ids{5, 1}));
+  EXPECT_EQ(tokenizer->encode("a <t> a"), (Ids{2, 5, 2}));
+  EXPECT_EQ(tokenizer->encode("a<t"), (Ids{2, 3, 4}));
+  EXPECT_EQ(tokenizer->encode("a<t>"), (Ids{2, 3, 4, 3}));
+  EXPECT_EQ(tokenizer->decode(Ids{2, 2}), "a a");
+}
+
 TEST(PostProcessors, PutTokensAround) {
   const auto roberta = load(kCharacters,
                             R"("pre_tokenizer": {"type": "Whitespace"},
@@ -160,7 +236,7 @@ TEST(TokenizerJsonModels, RefusesByName) {
   refuse(R"({"type": "Unigram", "vocab": [["a"]]})", "", "scores");
   refuse(R"({"type": "Unigram", "vocab": [["a", "b"]]})", "", "scores");
   refuse(R"({"type": "Unigram", "unk_id": 3, "vocab": [["a", 1]]})", "", "unk_id");
-  refuse(R"({"type": "WordLevel", "vocab": {}})", "", "WordLevel");
+  refuse(R"({"type": "WordLevel", "vocab": {"a": "b"}})", "", "\"a\"");
   refuse(R"({"type": "WordPiece", "vocab": {"a": 0}})", "", "continuing_subword_prefix");
   refuse(kUnigram, R"("normalizer": {"type": "Foo"})", "Foo");
   refuse(kUnigram, R"("normalizer": {"type": "Precompiled", "precompiled_charsmap": "!"})",

@@ -111,6 +111,9 @@ void read_pre_tokenizer(const json::Object& component, Segmentation& found) {
     append(bert_steps());
   } else if (type == "CharDelimiterSplit") {
     append(char_delimiter_steps(as_string(field(component, "delimiter"), "delimiter")));
+  } else if (type == "FixedLength") {
+    constexpr int64_t kLongest = 1000;
+    append(fixed_length_steps(as_id(field(component, "length"), "length", kLongest)));
   } else if (type == "Metaspace") {
     read_metaspace(component, found);
   } else {
@@ -141,7 +144,15 @@ bool is_sentencepiece(const Segmentation& found, TokenizerSpec& spec) {
     return step.kind == NormalizerStep::Kind::prepend;
   });
   spec.space_prefix = prefix ? SpacePrefix::every : SpacePrefix::none;
-  steps.erase(first, steps.end());
+  // A token that is matched in normalized text sees the prefix there.
+  const bool tokens_see_it =
+      prefix && std::any_of(spec.added_token_rules.begin(), spec.added_token_rules.end(),
+                            [](const AddedTokenRule& rule) { return rule.normalized; });
+  if (tokens_see_it) {
+    spec.space_prefix = SpacePrefix::none;
+  } else {
+    steps.erase(first, steps.end());
+  }
   return true;
 }
 

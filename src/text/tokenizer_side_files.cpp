@@ -94,6 +94,8 @@ void SideFiles::read_added_tokens(VocabularyReader& reader, TokenizerSpec& spec)
 void SideFiles::apply(TokenizerSpec& spec) const {
   VocabularyReader reader(spec, num_bytes_);
   read_added_tokens(reader, spec);
+  // Without a tokenizer.json, whatever is added is matched before anything is normalized.
+  for (AddedTokenRule& rule : spec.added_token_rules) rule.normalized = false;
   if (!spec.scores.empty()) spec.scores.resize(spec.tokens.size());
   in_file(kMap, [&] { read_roles(special_tokens_map_.get_object(), spec); });
   in_file(kConfig, [&] { read_tokenizer_config(config(), spec); });

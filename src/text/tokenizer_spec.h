@@ -22,6 +22,7 @@ enum class TokenizerKind {
   word_piece,     // BERT: the longest pieces of each word, from its front
   rwkv,           // the longest token, from the front of the text; tokens written as Python does
   character_bpe,  // words of a pre-tokenizer, merged from characters; tokens written as they are
+  word_level,     // words of a pre-tokenizer, each a token or unknown
 };
 
 /// Numbered as in SentencePiece models and GGUF's tokenizer.ggml.token_type.
@@ -48,6 +49,8 @@ struct AddedTokenRule {
   bool lstrip = false;       // swallows the white space before it
   bool rstrip = false;       // swallows the white space after it
   bool single_word = false;  // matched only between characters that are no part of a word
+  // Of a user-defined token: matched in what the normalizers make of the text, as they write it.
+  bool normalized = false;
 };
 
 /// Everything that decides how text becomes tokens and back. Filled from a file by its reader and
@@ -97,7 +100,7 @@ struct TokenizerSpec {
   std::optional<NormalizerSteps> normalizers;
 };
 
-/// Reads a Hugging Face tokenizer.json whose model is BPE, Unigram or WordPiece.
+/// Reads a Hugging Face tokenizer.json whose model is BPE, Unigram, WordPiece or WordLevel.
 /// `tokenizer_config_json` gives bos, eos, pad and added tokens; it may be empty. Throws
 /// Error{invalid_data} for what is damaged, Error{unsupported} naming what is not known. Any
 /// thread.

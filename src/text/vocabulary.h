@@ -20,7 +20,7 @@ namespace hasten::text {
 /// Ordinary tokens are those that merging makes: not control, unknown or byte tokens, and in
 /// byte-level vocabularies not user-defined ones, which are matched as they are written. In
 /// SentencePiece vocabularies U+2581 is a space, here and in the text that is encoded. WordPieces
-/// that begin a word begin with a space.
+/// that begin a word, and whole words of WordLevel, begin with a space.
 /// Const after construction: any thread.
 class Vocabulary {
  public:

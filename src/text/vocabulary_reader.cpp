@@ -56,10 +56,12 @@ void VocabularyReader::read_added_token(const json::Object& token, int32_t id) {
   const bool special = flag("special");
   put(id, as_string(field(token, "content"), "content"),
       special ? TokenType::control : TokenType::user_defined);
-  const AddedTokenRule rule{.id = id,
-                            .lstrip = flag("lstrip"),
-                            .rstrip = flag("rstrip"),
-                            .single_word = flag("single_word")};
+  const AddedTokenRule rule{
+      .id = id,
+      .lstrip = flag("lstrip"),
+      .rstrip = flag("rstrip"),
+      .single_word = flag("single_word"),
+      .normalized = as_bool(field(token, "normalized"), "normalized", !special)};
   if (!special || rule.lstrip || rule.rstrip || rule.single_word) {
     spec_.added_token_rules.push_back(rule);
   }
