@@ -165,6 +165,25 @@ Value repr(Runtime& rt, const Value& value) {
   return out.finish();
 }
 
+// ascii(): what is beyond ASCII as \xe9, \u4e2d or \U0001f642.
+Value ascii(Runtime& rt, const Value& value) {
+  const Value printed = repr(rt, value);
+  TextBuilder out(rt);
+  for (std::string_view rest = printed.text->bytes; !rest.empty();) {
+    const Utf8Char next = decode_utf8(rest);
+    rest.remove_prefix(next.length);
+    const uint32_t c = next.code_point;
+    if (c < 0x80) {
+      out.append(std::string(1, static_cast<char>(c)));
+    } else {
+      out.append(c < 0x100     ? fmt::format("\\x{:02x}", c)
+                 : c < 0x10000 ? fmt::format("\\u{:04x}", c)
+                               : fmt::format("\\U{:08x}", c));
+    }
+  }
+  return out.finish();
+}
+
 /// Walks through "… %(name)-5.2f …".
 class PercentFormatter {
  public:
@@ -239,7 +258,9 @@ class PercentFormatter {
     }
     if (spec.align == 0 || spec.align == '=') spec.align = '>';
     spec.fill = ' ';
-    Value text = spec.type == 's' ? to_text(rt_, value) : repr(rt_, value);
+    Value text = spec.type == 's'   ? to_text(rt_, value)
+                 : spec.type == 'a' ? ascii(rt_, value)
+                                    : repr(rt_, value);
     if (format_.markup) text = escape(rt_, *text.text);
     format_text(out_, spec, *text.text);
   }
@@ -297,7 +318,8 @@ class BraceFormatter {
       name.remove_suffix(2);
     }
     Value value = look_up(name);
-    if (conversion == 'r' || conversion == 'a') value = repr(rt_, value);
+    if (conversion == 'r') value = repr(rt_, value);
+    if (conversion == 'a') value = ascii(rt_, value);
     if (conversion == 's') value = to_text(rt_, value);
     const Spec spec = parse_spec(spec_text, value.is_string());
     const bool to_integer = std::string_view("bcdoxX").find(spec.type) != std::string_view::npos;

@@ -35,7 +35,10 @@ bool is_boolean(Self v) { return v.kind == Kind::boolean; }
 bool is_true(Self v) { return v.kind == Kind::boolean && v.boolean; }
 bool is_false(Self v) { return v.kind == Kind::boolean && !v.boolean; }
 bool is_escaped(Self v) { return v.is_string() && v.text->markup; }
-bool is_callable(Self v) { return v.kind == Kind::function || v.kind == Kind::loop; }
+/// Jinja's undefined values can be called too, though that is an error.
+bool is_callable(Self v) {
+  return v.kind == Kind::function || v.kind == Kind::loop || v.is_undefined();
+}
 
 template <Comparison kComparison>
 Value compares(Runtime& rt, Self self, Given arguments) {

@@ -159,7 +159,8 @@ Value word_count(Runtime& rt, Self self, Given) {
 }
 
 Value strip_tags(Runtime& rt, Self self, Given) {
-  const Text& text = text_of(rt, self);
+  Text text = text_of(rt, self);
+  text.markup = false;  // what is left is plain text
   TextBuilder out(rt);
   for (size_t at = 0; at < text.bytes.size();) {
     const size_t open = std::min(text.bytes.find('<', at), text.bytes.size());

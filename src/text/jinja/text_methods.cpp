@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The methods of strings.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "text/jinja/format.h"
@@ -181,17 +182,21 @@ Value replace(Runtime& rt, Self self, Given arguments) {
                       integer_or(rt, count, -1));
 }
 
-/// Bytes [begin, end) of the characters that optional start and end arguments choose.
-TextRange window(Runtime& rt, const Text& text, const Value* start, const Value* end) {
+/// Bytes [begin, end) of the characters that optional start and end arguments choose; nullopt where
+/// the start lies behind the end, where Python finds not even the empty string.
+std::optional<TextRange> window(Runtime& rt, const Text& text, const Value* start,
+                                const Value* end) {
   const int64_t size = count_chars(text.bytes);
   rt.step(text.bytes.size());
-  const auto offset = [&](const Value* argument, int64_t otherwise) {
-    int64_t index = given(argument) ? integer_or(rt, argument, 0) : otherwise;
-    if (index < 0) index = std::max<int64_t>(0, index + size);
-    return static_cast<int64_t>(char_offset(text.bytes, std::min(index, size)));
+  const auto index = [&](const Value* argument, int64_t otherwise) {
+    const int64_t given_index = given(argument) ? integer_or(rt, argument, 0) : otherwise;
+    return given_index < 0 ? std::max<int64_t>(0, given_index + size) : given_index;
   };
-  const int64_t begin = offset(start, 0);
-  return {begin, std::max(begin, offset(end, size))};
+  const int64_t first = index(start, 0);
+  const int64_t last = std::min(index(end, size), size);
+  if (first > last) return std::nullopt;
+  return TextRange{static_cast<int64_t>(char_offset(text.bytes, first)),
+                   static_cast<int64_t>(char_offset(text.bytes, last))};
 }
 
 std::string_view part_of(std::string_view bytes, TextRange range) {
@@ -202,9 +207,11 @@ std::string_view part_of(std::string_view bytes, TextRange range) {
 template <bool kAtEnd>
 Value has_affix(Runtime& rt, Self self, Given arguments) {
   const auto [affix, start, end] = bind(rt, arguments, {"affix", "start", "end"}, 1);
-  const std::string_view part = part_of(self.text->bytes, window(rt, *self.text, start, end));
+  const std::optional<TextRange> range = window(rt, *self.text, start, end);
+  const std::string_view part = part_of(self.text->bytes, range.value_or(TextRange{}));
   const auto matches = [&](const Value& value) {
     const std::string_view text = string_argument(rt, value).bytes;
+    if (!range) return false;
     return kAtEnd ? part.ends_with(text) : part.starts_with(text);
   };
   if (affix->kind != Kind::tuple) return Value::of(matches(*affix));
@@ -216,20 +223,24 @@ template <bool kFromRight, bool kRequired>
 Value find(Runtime& rt, Self self, Given arguments) {
   const auto [what, start, end] = bind(rt, arguments, {"sub", "start", "end"}, 1);
   const std::string_view needle = string_argument(rt, *what).bytes;
-  const TextRange range = window(rt, *self.text, start, end);
-  const std::string_view part = part_of(self.text->bytes, range);
-  const size_t at = kFromRight ? find_last_text(rt, part, needle) : find_text(part, needle);
+  const std::optional<TextRange> range = window(rt, *self.text, start, end);
+  const std::string_view part = part_of(self.text->bytes, range.value_or(TextRange{}));
+  const size_t at = !range       ? kNowhere
+                    : kFromRight ? find_last_text(rt, part, needle)
+                                 : find_text(part, needle);
   if (at == kNowhere) {
     if (kRequired) rt.error("substring not found");
     return Value::of(int64_t{-1});
   }
-  return Value::of(count_chars(self.text->bytes.substr(0, static_cast<size_t>(range.begin) + at)));
+  return Value::of(count_chars(self.text->bytes.substr(0, static_cast<size_t>(range->begin) + at)));
 }
 
 Value count(Runtime& rt, Self self, Given arguments) {
   const auto [what, start, end] = bind(rt, arguments, {"sub", "start", "end"}, 1);
   const std::string_view needle = string_argument(rt, *what).bytes;
-  const std::string_view part = part_of(self.text->bytes, window(rt, *self.text, start, end));
+  const std::optional<TextRange> range = window(rt, *self.text, start, end);
+  if (!range) return Value::of(int64_t{0});
+  const std::string_view part = part_of(self.text->bytes, *range);
   if (needle.empty()) return Value::of(count_chars(part) + 1);
   int64_t found = 0;
   for (size_t at = find_text(part, needle); at != kNowhere;
