@@ -20,16 +20,30 @@ inline constexpr int kTileKeys = 64;
 
 enum class FloatKind : uint8_t { f32, f16, bf16 };
 
-/// Activation rows as int8 with a scale per part, which is PackedFormat::activation_columns. What
-/// belongs to one part lies together for all rows, because a kernel works on several at a time.
+/// Activation rows as int8, in tiles: the rows that a kernel multiplies together, so that it reads
+/// one stream. A tile of h rows is, for each block of kBlockColumns columns,
+///   int8 values [h][kBlockColumns];
+///   for each part of the block (PackedFormat::activation_columns): float scales [h], then [h] of
+///   int32 kFloatBits - zero_point * sum of the values or, of weights with offsets, float sums.
 struct QuantizedRows {
-  const int8_t* values;  // [num_rows, columns]
-  const float* scales;   // [parts, num_rows]
-  // [parts, num_rows]; one of them:
-  const int32_t* start;  // kFloatBits - zero_point * sum of values
-  const float* sums;     // sum of values, for weights with offsets
+  const uint8_t* tiles;
   int64_t num_rows;
   int64_t columns;
+};
+
+static constexpr int64_t activation_block_bytes(int64_t rows, int64_t parts) {
+  return rows * (kBlockColumns + 8 * parts);
+}
+
+/// The division of rows into tiles. So few that a kernel keeps the sums of all of them in registers
+/// are one tile; more are as few tiles as possible, and as even.
+struct RowTiles {
+  int64_t num_rows;
+  int64_t count;  // of tiles
+  static constexpr RowTiles of(int64_t num_rows, int64_t direct_rows, int64_t tile_rows) {
+    return {num_rows, num_rows <= direct_rows ? 1 : (num_rows + tile_rows - 1) / tile_rows};
+  }
+  constexpr int64_t first_row(int64_t tile) const { return tile * num_rows / count; }
 };
 
 /// out[r, n] = weight rows first_group * 16 ... · x[r] (+ bias), for the groups of one thread.
@@ -39,6 +53,7 @@ struct QuantMatmulTask {
   int64_t first_group;
   int64_t num_groups;
   QuantizedRows x;
+  int64_t pass_rows;  // of x that a panel is multiplied with before the next, about; <= kPassRows
   const float* bias;  // [out_features] or null
   float* out;         // [x.num_rows, out_features]
   int64_t out_features;
@@ -61,19 +76,22 @@ struct FloatMatmulTask {
   uint8_t* scratch;
 };
 
-/// Rows of a step that share one pass over an unpacked weight panel: their sums stay in L2.
-inline constexpr int64_t kPassRows = 256;
+/// Rows of a step that share one pass over an unpacked weight panel, at most: their sums stay in
+/// L2.
+inline constexpr int64_t kPassRows = 512;
 /// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
 inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;
 
+/// Writes one row of a tile of QuantizedRows.
 struct QuantizeRowTask {
-  const float* x;  // [columns]
+  const float* x;  // [columns], a multiple of kBlockColumns
   int64_t columns;
-  int64_t part_columns;  // that share a scale: 16 or 32; divides columns
-  int8_t* values;        // [columns]
-  float* scales;         // of part p at scales[p * stride]
-  int32_t* sums;         // of the values of part p at sums[p * stride]
-  int64_t stride;
+  int64_t part_columns;  // PackedFormat::activation_columns
+  bool offsets;
+  int32_t zero_point;
+  uint8_t* tile;
+  int64_t tile_rows;  // of this tile
+  int64_t row;        // in the tile
 };
 
 struct RmsNormRowTask {
@@ -158,6 +176,8 @@ struct MergeTask {
 struct KernelTable {
   const char* name;
   void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&);
+  int64_t quant_direct_rows;  // of RowTiles in what quant_matmul takes
+  int64_t quant_tile_rows;
   void (*float_matmul[3])(const FloatMatmulTask&);  // by FloatKind
   void (*quantize_row)(const QuantizeRowTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
@@ -103,27 +104,53 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
   std::vector<float> x(kColumns);
   for (float& v : x) v = normal(random);
   x[33] = 100.0F;  // an outlier spoils only its own part
+  constexpr int64_t kTileRows = 3;
+  constexpr int64_t kRow = 1;
   for (const int64_t part_columns : {16, 32}) {
-    const int64_t parts = kColumns / part_columns;
-    std::vector<int8_t> values(kColumns);
-    std::vector<float> scales(static_cast<size_t>(parts) * 2);
-    std::vector<int32_t> sums(static_cast<size_t>(parts) * 2);
-    kernels().quantize_row({.x = x.data(),
-                            .columns = kColumns,
-                            .part_columns = part_columns,
-                            .values = values.data(),
-                            .scales = scales.data() + 1,
-                            .sums = sums.data() + 1,
-                            .stride = 2});
-    for (int64_t part = 0; part < parts; ++part) {
-      const float scale = scales[2 * part + 1];
-      EXPECT_EQ(scale > 0.05F, part == 33 / part_columns);
-      int32_t sum = 0;
-      for (int64_t i = part * part_columns; i < (part + 1) * part_columns; ++i) {
-        EXPECT_NEAR(static_cast<float>(values[i]) * scale, x[i], scale * 0.5001F);
-        sum += values[i];
+    for (const bool offsets : {false, true}) {
+      const int64_t block_bytes = activation_block_bytes(kTileRows, kBlockColumns / part_columns);
+      std::vector<uint8_t> tile(static_cast<size_t>(kColumns / kBlockColumns * block_bytes), 77);
+      kernels().quantize_row({.x = x.data(),
+                              .columns = kColumns,
+                              .part_columns = part_columns,
+                              .offsets = offsets,
+                              .zero_point = 8,
+                              .tile = tile.data(),
+                              .tile_rows = kTileRows,
+                              .row = kRow});
+      for (int64_t begin = 0; begin < kColumns; begin += part_columns) {
+        const uint8_t* block = tile.data() + begin / kBlockColumns * block_bytes;
+        const int64_t part = begin % kBlockColumns / part_columns;
+        const uint8_t* scales = block + kTileRows * (kBlockColumns + 8 * part) + 4 * kRow;
+        float scale;
+        std::memcpy(&scale, scales, 4);
+        EXPECT_EQ(scale > 0.05F, begin == 33 / part_columns * part_columns);
+        int32_t sum = 0;
+        for (int64_t i = begin; i < begin + part_columns; ++i) {
+          const auto value = static_cast<int8_t>(block[kRow * kBlockColumns + i % kBlockColumns]);
+          EXPECT_NEAR(static_cast<float>(value) * scale, x[i], scale * 0.5001F);
+          sum += value;
+        }
+        int32_t bits;
+        std::memcpy(&bits, scales + kTileRows * 4, 4);
+        EXPECT_EQ(bits,
+                  offsets ? std::bit_cast<int32_t>(static_cast<float>(sum)) : kFloatBits - 8 * sum);
+        EXPECT_EQ(block[0], 77);  // another row's
       }
-      EXPECT_EQ(sums[2 * part + 1], sum);
+    }
+  }
+}
+
+TEST(RowTiles, AreFewAndEven) {
+  for (int64_t num_rows = 1; num_rows < 100; ++num_rows) {
+    const auto tiles = RowTiles::of(num_rows, 9, 6);
+    EXPECT_EQ(tiles.count, num_rows <= 9 ? 1 : (num_rows + 5) / 6);
+    EXPECT_EQ(tiles.first_row(0), 0);
+    EXPECT_EQ(tiles.first_row(tiles.count), num_rows);
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      const int64_t rows = tiles.first_row(t + 1) - tiles.first_row(t);
+      EXPECT_LE(rows, num_rows <= 9 ? 9 : 6);
+      EXPECT_GE(rows, num_rows / tiles.count);
     }
   }
 }

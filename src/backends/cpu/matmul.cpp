@@ -16,10 +16,14 @@ namespace {
 // Groups of 16 rows that a thread takes at a time are a multiple of this: the largest register
 // tile.
 constexpr int64_t kTileGroups = 4;
+// Rows of a pass, at least: unpacking a panel costs as much as multiplying it with about two rows.
+constexpr int64_t kLeastPassRows = 48;
+// Where the second-level cache is not known.
+constexpr int64_t kUsualL2Bytes = 1 << 20;
 // Packed bytes of a piece of work: long enough to stream, short enough for threads to end together.
 constexpr int64_t kPieceBytes = 256 * 1024;
-// Activation columns that share a scale, at their fewest.
-constexpr int64_t kSmallestPart = 16;
+// Parts of a block that have activation scales of their own.
+constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 
@@ -28,6 +32,17 @@ int64_t piece_groups(const WeightLayout& layout, int32_t threads) {
   const int64_t by_bytes = kPieceBytes / std::max<int64_t>(1, layout.group.group_bytes);
   const int64_t by_threads = layout.num_groups / (4 * int64_t{threads});
   return std::max(kTileGroups, std::min(by_bytes, by_threads) / kTileGroups * kTileGroups);
+}
+
+/// Rows of activations that stay in half the second-level cache while all groups of a piece pass.
+int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
+  const int64_t bytes = (l2_bytes > 0 ? l2_bytes : kUsualL2Bytes) / 2;
+  return std::clamp(bytes / row_bytes, kLeastPassRows, kPassRows);
+}
+
+int64_t quantized_row_bytes(int64_t columns, const PackedFormat& format) {
+  const int64_t parts = kBlockColumns / format.activation_columns;
+  return columns / kBlockColumns * activation_block_bytes(1, parts);
 }
 
 const CpuWeight& cpu_weight(const ops::MatmulParams& params) {
@@ -67,13 +82,9 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
 void Matmul::reserve(const ops::StepLimits& limits) {
   const int64_t rows = limits.max_tokens;
   const int64_t columns = round_up(limits.max_features, kBlockColumns);
-  const int64_t parts = columns / kSmallestPart;
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
-  values_.reserve(rows * columns);
-  scales_.reserve(parts * rows * 4);
-  value_sums_.reserve(parts * rows * 4);
-  sums_.reserve(parts * rows * 4);
+  quantized_.reserve(columns / kBlockColumns * activation_block_bytes(rows, kMostParts));
 }
 
 Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
@@ -91,37 +102,24 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
   return {x, count, columns};
 }
 
-/// Quantises the rows as `wanted` says; what `done` shows to be there already stays.
-void Matmul::quantize(const Rows& rows, const Quantized& wanted, Quantized& done) {
-  if (done == wanted) return;
-  if (done.part_columns != wanted.part_columns) quantize_values(rows, wanted.part_columns);
-  const int64_t count = rows.columns / wanted.part_columns * rows.count;
-  const auto* value_sums = value_sums_.get_array<int32_t>(count);
-  auto* start = sums_.get_array<int32_t>(count);
-  auto* sums = reinterpret_cast<float*>(start);
-  if (wanted.offsets) {
-    for (int64_t i = 0; i < count; ++i) sums[i] = static_cast<float>(value_sums[i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i) start[i] = kFloatBits - wanted.zero_point * value_sums[i];
-  }
-  done = wanted;
-}
-
-void Matmul::quantize_values(const Rows& rows, int64_t part_columns) {
-  const int64_t parts = rows.columns / part_columns;
-  auto* values = values_.get_array<int8_t>(rows.count * rows.columns);
-  auto* scales = scales_.get_array<float>(parts * rows.count);
-  auto* sums = value_sums_.get_array<int32_t>(parts * rows.count);
-  // 16 rows write whole cache lines of scales and sums.
-  workers_.for_each(rows.count, 16, [&](int64_t begin, int64_t end, int32_t) {
-    for (int64_t row = begin; row < end; ++row) {
-      kernels_.quantize_row({.x = rows.x + row * rows.columns,
-                             .columns = rows.columns,
-                             .part_columns = part_columns,
-                             .values = values + row * rows.columns,
-                             .scales = scales + row,
-                             .sums = sums + row,
-                             .stride = rows.count});
+void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
+  const int64_t row_bytes = quantized_row_bytes(rows.columns, format);
+  uint8_t* tiles = quantized_.get(rows.count * row_bytes);
+  const auto split = RowTiles::of(rows.count, kernels_.quant_direct_rows, kernels_.quant_tile_rows);
+  workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t first = split.first_row(t);
+      const int64_t tile_rows = split.first_row(t + 1) - first;
+      for (int64_t row = 0; row < tile_rows; ++row) {
+        kernels_.quantize_row({.x = rows.x + (first + row) * rows.columns,
+                               .columns = rows.columns,
+                               .part_columns = format.activation_columns,
+                               .offsets = format.offsets,
+                               .zero_point = format.zero_point,
+                               .tile = tiles + first * row_bytes,
+                               .tile_rows = tile_rows,
+                               .row = row});
+      }
     }
   });
 }
@@ -162,12 +160,10 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
        .layout = layout.group,
        .first_group = first,
        .num_groups = count,
-       .x = {.values = values_.get_array<int8_t>(0),
-             .scales = scales_.get_array<float>(0),
-             .start = sums_.get_array<int32_t>(0),
-             .sums = sums_.get_array<float>(0),
-             .num_rows = rows.count,
-             .columns = rows.columns},
+       .x = {.tiles = quantized_.get(0), .num_rows = rows.count, .columns = rows.columns},
+       .pass_rows = pass_rows(
+           quantized_row_bytes(rows.columns, kPackedFormats[static_cast<int>(*layout.packed)]),
+           workers_.l2_bytes()),
        .bias = bias,
        .out = params.out.f32(),
        .out_features = weight.out_features(),
@@ -190,18 +186,18 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
   if (group.empty()) return;
   const Rows rows = gather(group.front());
   if (rows.count == 0) return;
-  Quantized done;
+  const PackedFormat* quantized = nullptr;  // what the activations are ready for
   for (const ops::MatmulParams& params : group) {
     HASTEN_CHECK(params.x.data() == group.front().x.data() &&
                  params.rows.data() == group.front().rows.data() &&
                  params.weight.in_features() == rows.columns);
     if (const auto kind = cpu_weight(params).layout().packed) {
       const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
-      quantize(rows,
-               {.part_columns = format.activation_columns,
-                .offsets = format.offsets,
-                .zero_point = format.zero_point},
-               done);
+      if (quantized == nullptr || quantized->activation_columns != format.activation_columns ||
+          quantized->offsets != format.offsets || quantized->zero_point != format.zero_point) {
+        quantize(rows, format);
+      }
+      quantized = &format;
     }
     multiply(params, rows);
   }

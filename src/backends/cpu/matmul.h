@@ -48,17 +48,8 @@ class Matmul {
     int64_t columns = 0;
   };
 
-  /// What a packed format wants of the activations.
-  struct Quantized {
-    int64_t part_columns = 0;  // 0: nothing was quantised yet
-    bool offsets = false;
-    int32_t zero_point = 0;
-    bool operator==(const Quantized&) const = default;
-  };
-
   Rows gather(const ops::MatmulParams& params);
-  void quantize(const Rows& rows, const Quantized& wanted, Quantized& done);
-  void quantize_values(const Rows& rows, int64_t part_columns);
+  void quantize(const Rows& rows, const PackedFormat& format);
   void multiply(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
                        int64_t count, int32_t thread);
@@ -66,10 +57,7 @@ class Matmul {
   const KernelTable& kernels_;
   Workers& workers_;
   Scratch gathered_;         // [rows, columns] f32
-  Scratch values_;           // [rows, columns] int8
-  Scratch scales_;           // [parts, rows] f32
-  Scratch value_sums_;       // [parts, rows] int32
-  Scratch sums_;             // [parts, rows] int32 or f32, as QuantizedRows has them
+  Scratch quantized_;        // QuantizedRows::tiles
   Scratch thread_scratch_;   // [threads] of kMatmulScratchBytes
   Scratch unpacked_groups_;  // [threads] of a tile of groups, for weights left in the file
   int64_t largest_tile_bytes_ = 0;

@@ -53,6 +53,7 @@ void pin_to(int32_t processor) {
 Workers::Workers(int32_t threads) {
   const Topology topology = read_topology();
   const int32_t usable = topology.num_usable_cores();
+  l2_bytes_ = topology.l2_bytes;
   const int32_t count = threads > 0 ? threads : usable;
   // With more threads than cores, a spinning one keeps a working one from its core.
   spin_us_ = count <= usable ? kSpinUs : 0;

@@ -26,6 +26,8 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   int32_t num_threads() const { return static_cast<int32_t>(threads_.size()) + 1; }
+  /// Of a core's second-level cache; 0 where it is not known.
+  int64_t l2_bytes() const { return l2_bytes_; }
 
   /// Calls fn(thread_index, num_threads) on every thread, and waits. The first exception thrown in
   /// it is thrown here, after all have ended.
@@ -71,6 +73,7 @@ class Workers {
 
   std::vector<std::thread> threads_;
   int64_t spin_us_ = 0;
+  int64_t l2_bytes_ = 0;
   Job job_;                       // written before epoch_ grows, read after
   std::exception_ptr exception_;  // written by the one that sets failed_ first
   std::atomic<bool> failed_{false};

@@ -129,28 +129,40 @@ inline void rms_norm_row(const RmsNormRowTask& task) {
 /// values = round(x * 127 / peak), scale = peak / 127, for each part. A row that holds infinity or
 /// NaN gets such a scale there, so that its outputs say so.
 inline void quantize_row(const QuantizeRowTask& task) {
-  for (int64_t part = 0; part * task.part_columns < task.columns; ++part) {
-    const int64_t begin = part * task.part_columns;
-    const int64_t end = begin + task.part_columns;
-    uint32_t bits = 0;
-    for (int64_t i = begin; i < end; i += 16) {
-      const uint32_t more = max_magnitude_bits(load(task.x + i));
-      bits = more > bits ? more : bits;
+  const int64_t parts = kBlockColumns / task.part_columns;
+  const int64_t block_bytes = activation_block_bytes(task.tile_rows, parts);
+  for (int64_t block = 0; block < task.columns / kBlockColumns; ++block) {
+    uint8_t* at = task.tile + block * block_bytes;
+    auto* values = reinterpret_cast<int8_t*>(at) + task.row * kBlockColumns;
+    uint8_t* scales = at + task.tile_rows * kBlockColumns + task.row * 4;
+    for (int64_t begin = 0; begin < kBlockColumns; begin += task.part_columns) {
+      const float* x = task.x + block * kBlockColumns;
+      const int64_t end = begin + task.part_columns;
+      uint32_t bits = 0;
+      for (int64_t i = begin; i < end; i += 16) {
+        const uint32_t more = max_magnitude_bits(load(x + i));
+        bits = more > bits ? more : bits;
+      }
+      float peak;
+      __builtin_memcpy(&peak, &bits, sizeof peak);
+      // Below this 127 / peak overflows; such a part is as good as zero.
+      const bool tiny = peak < 1e-35F;
+      const float scale = tiny ? 0.0F : peak / 127.0F;
+      const F32x16 steps = set1(tiny ? 0.0F : 127.0F / peak);
+      int32_t sum = 0;
+      for (int64_t i = begin; i < end; i += 16) {
+        const F32x16 scaled = mul(load(x + i), steps);
+        const I32x16 rounded = to_int(min(max(scaled, set1(-127.0F)), set1(127.0F)));
+        store_i8(values + i, rounded);
+        sum += reduce_add_i32(rounded);
+      }
+      const int32_t start = kFloatBits - task.zero_point * sum;
+      const auto float_sum = static_cast<float>(sum);
+      __builtin_memcpy(scales, &scale, 4);
+      __builtin_memcpy(scales + task.tile_rows * 4,
+                       task.offsets ? static_cast<const void*>(&float_sum) : &start, 4);
+      scales += task.tile_rows * 8;
     }
-    float peak;
-    __builtin_memcpy(&peak, &bits, sizeof peak);
-    // Below this 127 / peak overflows; such a block is as good as zero.
-    const bool tiny = peak < 1e-35F;
-    task.scales[part * task.stride] = tiny ? 0.0F : peak / 127.0F;
-    const F32x16 steps = set1(tiny ? 0.0F : 127.0F / peak);
-    int32_t sum = 0;
-    for (int64_t i = begin; i < end; i += 16) {
-      const F32x16 scaled = mul(load(task.x + i), steps);
-      const I32x16 values = to_int(min(max(scaled, set1(-127.0F)), set1(127.0F)));
-      store_i8(task.values + i, values);
-      sum += reduce_add_i32(values);
-    }
-    task.sums[part * task.stride] = sum;
   }
 }
 

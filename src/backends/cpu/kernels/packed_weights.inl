@@ -103,6 +103,19 @@ struct PackedGroup {
       prefetch(codes_at + block * kCodeBytes + line);
     }
   }
+
+  /// Adds what blocks [first, first + count) consist of to a Prefetcher.
+  template <class P>
+  void prefetch_later(int64_t first, int64_t count, P& prefetcher) const {
+    constexpr int64_t kHalvesBlocks = kFormat.super_scales ? kBlocksPerSuper : 1;
+    prefetcher.add(reinterpret_cast<const uint8_t*>(halves + first / kHalvesBlocks * kStride),
+                   count * kStride * 2 / kHalvesBlocks);
+    if constexpr (kFormat.super_scales) {
+      constexpr int64_t kInnerBytes = kScalesPerBlock == 2 ? 2 * kGroupRows : kStride;
+      prefetcher.add(inner + first * kInnerBytes, count * kInnerBytes);
+    }
+    prefetcher.add(codes_at + first * kCodeBytes, count * kCodeBytes);
+  }
 };
 
 /// Some blocks of a group with codes as bytes and scales as floats: what unpack() makes of a
@@ -132,7 +145,6 @@ struct Panel {
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
     return load(offsets + (block * kScales + part) * kGroupRows);
   }
-  HASTEN_INLINE void prefetch_block(int64_t) const {}
 };
 
 template <class Source, class Destination>

@@ -17,42 +17,40 @@ namespace {
 
 constexpr int64_t kPanelBlocks = 16;  // 2 groups x 16 blocks of bytes = 16 KiB: a third of L1
 
-inline int32_t load_quad(const int8_t* p) {
-  int32_t quad;
-  __builtin_memcpy(&quad, p, sizeof quad);
-  return quad;
+template <class T>
+HASTEN_INLINE inline T load_scalar(const uint8_t* p) {
+  T value;
+  __builtin_memcpy(&value, p, sizeof value);
+  return value;
 }
 
-/// total[g][r] += weights of source g, blocks [first, first + count) of the matrix, times
-/// activation row `row + r`. Block b of the matrix is block b - source_first of the sources.
-template <int kGroups, int kRows, class Source>
-HASTEN_INLINE inline void accumulate(const Source* sources, const QuantizedRows& x, int64_t row,
-                                     int64_t first, int64_t count, int64_t source_first,
-                                     F32x16 (&total)[kGroups][kRows]) {
+/// total[g][r] += weights of source g, `count` blocks from `source_first` on, times row r of a tile
+/// of activations, whose matching blocks begin at x. Calls before_block(i) before block i.
+template <int kGroups, int kRows, class Source, class F>
+HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first, int64_t count,
+                                     const uint8_t* x, F32x16 (&total)[kGroups][kRows],
+                                     F&& before_block) {
   constexpr int kParts = Source::kParts;
-  const int8_t* values[kRows];
-  for (int r = 0; r < kRows; ++r) values[r] = x.values + (row + r) * x.columns;
-
-  for (int64_t b = first; b < first + count; ++b) {
-    const int64_t source_block = b - source_first;
-    for (int g = 0; g < kGroups; ++g) sources[g].prefetch_block(source_block + 8);
+  for (int64_t i = 0; i < count; ++i, x += activation_block_bytes(kRows, kParts)) {
+    before_block(i);
+    const int64_t block = source_first + i;
     unroll<0, kParts>([&](auto part_index) HASTEN_INLINE {
       constexpr int kPart = decltype(part_index)::value;
       constexpr int kScale = kPart * Source::kScalesPerBlock / kParts;
-      const int64_t part_at = (b * kParts + kPart) * x.num_rows + row;
+      const uint8_t* row_scales = x + kRows * (kBlockColumns + 8 * kPart);
+      const uint8_t* row_sums = row_scales + kRows * 4;
       I32x16 dot[kGroups][kRows];
       for (int r = 0; r < kRows; ++r) {
-        const I32x16 start = set1_i32(Source::kOffsets ? kFloatBits : x.start[part_at + r]);
+        const I32x16 start =
+            set1_i32(Source::kOffsets ? kFloatBits : load_scalar<int32_t>(row_sums + 4 * r));
         for (int g = 0; g < kGroups; ++g) dot[g][r] = start;
       }
       unroll<8 / kParts * kPart, 8 / kParts*(kPart + 1)>([&](auto index) HASTEN_INLINE {
         constexpr int kIndex = decltype(index)::value;
         U8x64 codes[kGroups];
-        for (int g = 0; g < kGroups; ++g) {
-          codes[g] = sources[g].template codes<kIndex>(source_block);
-        }
+        for (int g = 0; g < kGroups; ++g) codes[g] = sources[g].template codes<kIndex>(block);
         for (int r = 0; r < kRows; ++r) {
-          const int32_t quad = load_quad(values[r] + b * kBlockColumns + 4 * kIndex);
+          const auto quad = load_scalar<int32_t>(x + r * kBlockColumns + 4 * kIndex);
           for (int g = 0; g < kGroups; ++g) {
             dot[g][r] = Source::kWide ? dot4_wide(dot[g][r], codes[g], quad)
                                       : dot4(dot[g][r], codes[g], quad);
@@ -61,20 +59,21 @@ HASTEN_INLINE inline void accumulate(const Source* sources, const QuantizedRows&
       });
       F32x16 partial[kGroups][kRows];
       for (int g = 0; g < kGroups; ++g) {
-        const F32x16 scale = sources[g].scale(source_block, kScale);
-        const F32x16 base = sources[g].base(source_block, kScale);
+        const F32x16 scale = sources[g].scale(block, kScale);
+        const F32x16 base = sources[g].base(block, kScale);
         for (int r = 0; r < kRows; ++r) {
           partial[g][r] = fma(as_float(dot[g][r]), scale, base);
         }
         if constexpr (Source::kOffsets) {
-          const F32x16 offset = sources[g].offset(source_block, kScale);
+          const F32x16 offset = sources[g].offset(block, kScale);
           for (int r = 0; r < kRows; ++r) {
-            partial[g][r] = fma(set1(x.sums[part_at + r]), offset, partial[g][r]);
+            const F32x16 sum = set1(load_scalar<float>(row_sums + 4 * r));
+            partial[g][r] = fma(sum, offset, partial[g][r]);
           }
         }
       }
       for (int r = 0; r < kRows; ++r) {
-        const F32x16 scale = set1(x.scales[part_at + r]);
+        const F32x16 scale = set1(load_scalar<float>(row_scales + 4 * r));
         for (int g = 0; g < kGroups; ++g) total[g][r] = fma(partial[g][r], scale, total[g][r]);
       }
     });
@@ -90,7 +89,12 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t tile) {
     sources[g] = Source(task.groups + (tile + g) * task.layout.group_bytes, task.layout);
     for (int r = 0; r < kRows; ++r) total[g][r] = zero();
   }
-  accumulate<kGroups, kRows>(sources, task.x, 0, 0, task.x.columns / kBlockColumns, 0, total);
+  accumulate<kGroups, kRows>(sources, 0, task.x.columns / kBlockColumns, task.x.tiles, total,
+                             [&](int64_t block) HASTEN_INLINE {
+                               for (int g = 0; g < kGroups; ++g) {
+                                 sources[g].prefetch_block(block + 8);
+                               }
+                             });
   for (int g = 0; g < kGroups; ++g) {
     for (int r = 0; r < kRows; ++r) {
       store_output(total[g][r], task.bias, task.out + r * task.out_features,
@@ -99,25 +103,58 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t tile) {
   }
 }
 
-/// Up to kQuantDirectRows rows. Several groups at a time are several streams of memory: one alone
-/// does not reach the bandwidth of a core.
+/// Up to kQuantDirectRows rows, which are one tile. Several groups at a time are several streams of
+/// memory: one alone does not reach the bandwidth of a core.
 template <class Source>
 inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
   with_constant<kQuantDirectRows>(task.x.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
+    constexpr int kGroups = direct_groups(kRows);
     int64_t tile = 0;
-    for (; tile + kQuantDirectGroups <= task.num_groups; tile += kQuantDirectGroups) {
-      quant_matmul_direct<Source, kQuantDirectGroups, kRows>(task, tile);
+    for (; tile + kGroups <= task.num_groups; tile += kGroups) {
+      quant_matmul_direct<Source, kGroups, kRows>(task, tile);
     }
     for (; tile < task.num_groups; ++tile) quant_matmul_direct<Source, 1, kRows>(task, tile);
   });
 }
 
-/// sums[r][g] += panel g times activation row `row + r`, for one register tile of rows. Not
-/// inlined: all formats whose panels look alike share it.
+/// Fetches the packed weights of the next panel, some lines at a time while this one is multiplied:
+/// unpacking alone would wait for memory.
+class Prefetcher {
+ public:
+  void add(const uint8_t* begin, int64_t num_bytes) {
+    ranges_[count_++] = {.at = begin, .end = begin + num_bytes};
+  }
+  /// Expects next() `calls` times.
+  void spread(int64_t calls) {
+    int64_t bytes = 0;
+    for (int i = 0; i < count_; ++i) bytes += ranges_[i].end - ranges_[i].at;
+    lines_per_call_ = (bytes / 64 + calls) / calls;
+  }
+  HASTEN_INLINE void next() {
+    for (int64_t i = 0; i < lines_per_call_ && count_ > 0; ++i) {
+      Range& range = ranges_[count_ - 1];
+      prefetch(range.at);
+      range.at += 64;
+      if (range.at >= range.end) --count_;
+    }
+  }
+
+ private:
+  struct Range {
+    const uint8_t* at;
+    const uint8_t* end;
+  };
+  Range ranges_[3 * kQuantGroups];  // codes and two kinds of scales
+  int count_ = 0;
+  int64_t lines_per_call_ = 0;
+};
+
+/// sums[r][g] += `count` blocks of panel g times row r of a tile of activations. Not inlined: all
+/// formats whose panels look alike share it.
 template <class PanelType, int kRows>
-__attribute__((noinline)) void multiply_panels(const PanelType* panels, const QuantizedRows& x,
-                                               int64_t row, int64_t first, int64_t count,
+__attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t count,
+                                               const uint8_t* x, Prefetcher& prefetcher,
                                                float* sums) {
   F32x16 total[kQuantGroups][kRows];
   for (int r = 0; r < kRows; ++r) {
@@ -125,7 +162,8 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, const Qu
       total[g][r] = load(sums + (r * kQuantGroups + g) * kGroupRows);
     }
   }
-  accumulate<kQuantGroups, kRows>(panels, x, row, first, count, first, total);
+  accumulate<kQuantGroups, kRows>(panels, 0, count, x, total,
+                                  [&](int64_t) HASTEN_INLINE { prefetcher.next(); });
   for (int r = 0; r < kRows; ++r) {
     for (int g = 0; g < kQuantGroups; ++g) {
       store(sums + (r * kQuantGroups + g) * kGroupRows, total[g][r]);
@@ -133,45 +171,83 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, const Qu
   }
 }
 
-/// Rows [row, row + num_rows) and the groups of one register tile, panel after panel.
+/// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
+/// panel.
 template <class Source, class PanelType>
-inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, int64_t row,
-                              int64_t num_rows) {
+inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, const RowTiles& tiles,
+                              int64_t first_tile, int64_t end_tile) {
   constexpr int64_t kPanelBytes = kPanelBlocks * (512 + 3 * 2 * kGroupRows * 4);
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
   const int64_t blocks = task.x.columns / kBlockColumns;
+  const int64_t first_row = tiles.first_row(first_tile);
+  const int64_t end_row = tiles.first_row(end_tile);
+  const int64_t left_groups = task.num_groups - tile;
+  const int64_t num_groups = left_groups < kQuantGroups ? left_groups : kQuantGroups;
+  Source sources[kQuantGroups];
   PanelType panels[kQuantGroups];
   for (int g = 0; g < kQuantGroups; ++g) {
+    // The last tile may have groups too few; it repeats its last one and does not store it.
+    const int64_t group = tile + (g < num_groups ? g : num_groups - 1);
+    sources[g] = Source(task.groups + group * task.layout.group_bytes, task.layout);
     panels[g].code_bytes = task.scratch + g * kPanelBytes;
     panels[g].scales = reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * 512);
     panels[g].bases = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
     panels[g].offsets = panels[g].bases + kPanelBlocks * 2 * kGroupRows;
   }
-  // [num_rows][kQuantGroups][16]
+  // [end_row - first_row][kQuantGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
   constexpr int64_t kRowSums = kQuantGroups * kGroupRows;
-  for (int64_t i = 0; i < num_rows * kRowSums; i += kGroupRows) store(sums + i, zero());
+  for (int64_t i = 0; i < (end_row - first_row) * kRowSums; i += kGroupRows) {
+    store(sums + i, zero());
+  }
 
   for (int64_t first = 0; first < blocks; first += kPanelBlocks) {
-    const int64_t count = blocks - first < kPanelBlocks ? blocks - first : kPanelBlocks;
-    for (int g = 0; g < kQuantGroups; ++g) {
-      // The last tile may have groups too few; it repeats its last one and does not store it.
-      const int64_t group = tile + g < task.num_groups ? tile + g : task.num_groups - 1;
-      unpack(Source(task.groups + group * task.layout.group_bytes, task.layout), first, count,
-             panels[g]);
+    const int64_t left = blocks - first;
+    const int64_t count = left < kPanelBlocks ? left : kPanelBlocks;
+    const bool last = count == left;
+    for (int g = 0; g < kQuantGroups; ++g) unpack(sources[g], first, count, panels[g]);
+    Prefetcher prefetcher;
+    if (!last) {
+      for (int64_t g = 0; g < num_groups; ++g) {
+        sources[g].prefetch_later(first + count, kPanelBlocks, prefetcher);
+      }
+    } else if (left_groups > kQuantGroups) {
+      const uint8_t* group = task.groups + (tile + kQuantGroups) * task.layout.group_bytes;
+      const int64_t more = left_groups - kQuantGroups;
+      for (int64_t g = 0; g < (more < kQuantGroups ? more : kQuantGroups); ++g) {
+        Source(group + g * task.layout.group_bytes, task.layout)
+            .prefetch_later(0, kPanelBlocks, prefetcher);
+      }
     }
-    for (int64_t r = 0; r < num_rows; r += kQuantRows) {
-      with_constant<kQuantRows>(num_rows - r, [&](auto rows) {
-        multiply_panels<PanelType, decltype(rows)::value>(panels, task.x, row + r, first, count,
-                                                          sums + r * kRowSums);
+    prefetcher.spread((end_tile - first_tile) * count);
+    int64_t row = first_row;
+    for (int64_t t = first_tile; t < end_tile; ++t) {
+      const int64_t end = tiles.first_row(t + 1);
+      float* tile_sums = sums + (row - first_row) * kRowSums;
+      float* out = task.out + row * task.out_features + (task.first_group + tile) * kGroupRows;
+      if (last) {
+        for (int64_t r = 0; r < end - row; ++r) {
+          for (int64_t g = 0; g < num_groups; ++g) {
+            prefetch_to_write(out + r * task.out_features + g * kGroupRows);
+          }
+        }
+      }
+      with_constant<kQuantRows>(end - row, [&](auto rows) {
+        constexpr int kRows = decltype(rows)::value;
+        constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Source::kParts);
+        const uint8_t* x = task.x.tiles + (row * blocks + kRows * first) * kRowBlockBytes;
+        multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
       });
-    }
-  }
-  for (int64_t r = 0; r < num_rows; ++r) {
-    for (int g = 0; g < kQuantGroups && tile + g < task.num_groups; ++g) {
-      store_output(load(sums + r * kRowSums + g * kGroupRows), task.bias,
-                   task.out + (row + r) * task.out_features,
-                   (task.first_group + tile + g) * kGroupRows, task.out_features);
+      if (last) {
+        for (int64_t r = 0; r < end - row; ++r) {
+          for (int64_t g = 0; g < num_groups; ++g) {
+            store_output(load(tile_sums + r * kRowSums + g * kGroupRows), task.bias,
+                         task.out + (row + r) * task.out_features,
+                         (task.first_group + tile + g) * kGroupRows, task.out_features);
+          }
+        }
+      }
+      row = end;
     }
   }
 }
@@ -182,10 +258,14 @@ inline void quant_matmul(const QuantMatmulTask& task) {
   using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kOffsets,
                           Source::kWide && kWideDotDiffers>;
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
-  for (int64_t row = 0; row < task.x.num_rows; row += kPassRows) {
-    const int64_t left = task.x.num_rows - row;
+  const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
+  const int64_t most = task.pass_rows / kQuantRows;
+  const int64_t passes = (tiles.count + most - 1) / most;
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    const int64_t first = pass * tiles.count / passes;
+    const int64_t end = (pass + 1) * tiles.count / passes;
     for (int64_t tile = 0; tile < task.num_groups; tile += kQuantGroups) {
-      quant_matmul_pass<Source, PanelType>(task, tile, row, left < kPassRows ? left : kPassRows);
+      quant_matmul_pass<Source, PanelType>(task, tile, tiles, first, end);
     }
   }
 }

@@ -20,6 +20,8 @@ constexpr KernelTable make_kernel_table(const char* name) {
                        quant_matmul<kPackQ5_1>, quant_matmul<kPackQ8_0>, quant_matmul<kPackQ2K>,
                        quant_matmul<kPackQ3K>, quant_matmul<kPackQ4K>, quant_matmul<kPackQ5K>,
                        quant_matmul<kPackQ6K>, quant_matmul<kPackIq4Nl>, quant_matmul<kPackIq4Xs>},
+      .quant_direct_rows = kQuantDirectRows,
+      .quant_tile_rows = kQuantRows,
       .float_matmul = {float_matmul<FloatKind::f32>, float_matmul<FloatKind::f16>,
                        float_matmul<FloatKind::bf16>},
       .quantize_row = quantize_row,

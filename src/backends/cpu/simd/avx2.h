@@ -22,7 +22,8 @@ struct U8x64 {
 constexpr int kQuantGroups = 1;
 constexpr int kQuantRows = 3;
 constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a panel
-constexpr int kQuantDirectGroups = 2;
+/// Groups at a time that they read: several streams of memory, while registers last.
+constexpr int direct_groups(int /*rows*/) { return 2; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
 constexpr bool kWideDotDiffers = true;
@@ -248,6 +249,10 @@ inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) {
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+/// Of a line that will be written.
+__attribute__((always_inline)) inline void prefetch_to_write(const float* p) {
+  __builtin_prefetch(p, 1);
 }
 
 }  // namespace

@@ -15,8 +15,9 @@ using U8x64 = __m512i;
 // Register tiles (32 registers): accumulators, weights and a broadcast must fit together.
 constexpr int kQuantGroups = 2;  // 2 x 6 integer and 2 x 6 float accumulators
 constexpr int kQuantRows = 6;
-constexpr int kQuantDirectRows = 2;  // rows that read packed weights without a panel
-constexpr int kQuantDirectGroups = 4;
+constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a panel
+/// Groups at a time that they read: several streams of memory, while registers last.
+constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;
 constexpr bool kWideDotDiffers = false;
@@ -143,6 +144,10 @@ inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+/// Of a line that will be written.
+__attribute__((always_inline)) inline void prefetch_to_write(const float* p) {
+  __builtin_prefetch(p, 1);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ typedef uint32_t U32x16 __attribute__((vector_size(64)));
 constexpr int kQuantGroups = 1;
 constexpr int kQuantRows = 2;
 constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a panel
-constexpr int kQuantDirectGroups = 1;
+/// Groups at a time that they read: several streams of memory, while registers last.
+constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
 constexpr int kMaxActivationColumns =
@@ -198,6 +199,10 @@ inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum
 
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
+/// Of a line that will be written.
+__attribute__((always_inline)) inline void prefetch_to_write(const float* p) {
+  __builtin_prefetch(p, 1);
+}
 
 }  // namespace
 }  // namespace hasten::cpu
