@@ -32,6 +32,12 @@ class Tokenizer {
   /// `parse_special`: special tokens written in the text count as such.
   std::vector<int32_t> encode(std::string_view text, bool add_special = true,
                               bool parse_special = false) const;
+  /// The ids of many texts, and of long ones, on `num_threads` threads (0: as many as the machine
+  /// has); the same as those of encode. Throws Error for what encode throws, and for more than 256
+  /// threads.
+  std::vector<std::vector<int32_t>> encode_all(const std::vector<std::string_view>& texts,
+                                               bool add_special = true, bool parse_special = false,
+                                               int num_threads = 0) const;
   /// The text of ids; an id outside the vocabulary is an Error{invalid_argument}.
   std::string decode(const std::vector<int32_t>& tokens, bool show_special = true) const;
   /// The bytes of one token, which may be part of a character.

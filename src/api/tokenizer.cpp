@@ -8,6 +8,7 @@
 #include "api/tokenizer_impl.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "text/parallel_encode.h"
 
 namespace hasten {
 namespace {
@@ -49,6 +50,14 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special,
                                        bool parse_special) const {
   return impl_->tokenizer->encode(text,
                                   {.add_special = add_special, .parse_special = parse_special});
+}
+
+std::vector<std::vector<int32_t>> Tokenizer::encode_all(const std::vector<std::string_view>& texts,
+                                                        bool add_special, bool parse_special,
+                                                        int num_threads) const {
+  return text::encode_all(*impl_->tokenizer, texts,
+                          {.add_special = add_special, .parse_special = parse_special},
+                          num_threads);
 }
 
 std::string Tokenizer::decode(const std::vector<int32_t>& tokens, bool show_special) const {

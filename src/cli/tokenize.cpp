@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/words.h"
 #include "hasten/tokenizer.h"
@@ -24,7 +25,29 @@ struct TokenizeOptions {
   bool json = false;
   bool special = false;
   bool no_bos = false;
+  std::vector<std::string> files;
+  int threads = 0;  // 0: as many as the machine has
 };
+
+// A line for each file: its ids, or how many they are.
+int tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  const std::vector<MappedFile> files(options.files.begin(), options.files.end());
+  std::vector<std::string_view> texts;
+  for (const MappedFile& file : files) {
+    texts.emplace_back(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  }
+  const auto tokens =
+      tokenizer.encode_all(texts, !options.no_bos, options.special, options.threads);
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (options.json) {
+      fmt::print("{}\n", json_text(json::Array(tokens[i].begin(), tokens[i].end())));
+    } else {
+      fmt::print("{}: {}, {}\n", options.files[i], counted(std::ssize(tokens[i]), "token"),
+                 counted(std::ssize(texts[i]), "byte"));
+    }
+  }
+  return 0;
+}
 
 int tokenize(const TokenizeOptions& options) {
   const std::string model = options.arguments.empty() ? "" : options.arguments[0];
@@ -35,6 +58,12 @@ int tokenize(const TokenizeOptions& options) {
   }
   check_model(model, ModelUse::vocabulary);
   const Tokenizer tokenizer(model);
+  if (!options.files.empty()) {
+    if (options.arguments.size() > 1) {
+      fail(ErrorCode::invalid_argument, "tokenize takes a TEXT or --file, not both");
+    }
+    return tokenize_files(tokenizer, options);
+  }
   const std::string text =
       options.arguments.size() > 1
           ? options.arguments[1]
@@ -65,7 +94,15 @@ void add_tokenize(CLI::App& app, Action& action) {
           "TEXT; without TEXT, standard input")
       ->expected(0, 2)
       ->type_name("[MODEL] [TEXT]");
-  command->add_flag("--json", options->json, "Print a JSON list of token ids");
+  command->add_flag("--json", options->json, "Print a JSON list of token ids, of each file a line");
+  command
+      ->add_option("--file", options->files, "Count the tokens of files, or list them with --json")
+      ->type_name("FILE...");
+  command
+      ->add_option("--threads", options->threads,
+                   "Threads for --file (default: as many as the machine has)")
+      ->check(whole_number(0, 256))
+      ->type_name("N");
   command->add_flag("--special", options->special, "Special tokens written in the text count");
   command->add_flag("--no-bos", options->no_bos, "Leave out begin and end tokens");
   command->callback([options, &action] { action = [options] { return tokenize(*options); }; });

@@ -72,23 +72,33 @@ class ByteLevelBpe final : public SegmentEncoder {
         id_(next_encoder_id()) {}
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    Work work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = out};
-    const auto encode_first = [&](std::string_view rest, size_t length) {
-      remember(rest, length, /*part=*/false, work, [&](auto word) { encode_word(word, work); });
-    };
     if (scanner_) {
+      Work work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = &out};
       for (std::string_view rest = segment.text; !rest.empty();) {
-        const size_t length = first_word_length(*scanner_, rest);
-        encode_first(rest, length);
-        rest.remove_prefix(length);
+        rest.remove_prefix(encode_first_word(rest, work));
       }
       return;
     }
     PreTokenizerChain::Words cut;
     words_.cut(segment.text, segment.starts_text, cut);
-    for (const regex::Match& word : cut.words) {
-      encode_first(cut.text.substr(word.begin), word.end - word.begin);
+    encode_words(cut, 0, cut.words.size(), out);
+  }
+
+  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
+    if (scanner_) {
+      return split_at_steps(segment.text, num_parts, [this]() -> EncodeStep {
+        const auto work = std::make_shared<Work>(cache_of(id_), std::vector<int32_t>(),
+                                                 MergeTable::Scratch(), nullptr);
+        return [this, work](std::string_view text, size_t at, std::vector<int32_t>& out) {
+          work->out = &out;
+          return encode_first_word(text.substr(at), *work);
+        };
+      });
     }
+    return split_at_words(words_, segment.text, segment.starts_text, num_parts,
+                          [this](const auto& words, size_t first, size_t last, auto& out) {
+                            encode_words(words, first, last, out);
+                          });
   }
 
  private:
@@ -96,8 +106,25 @@ class ByteLevelBpe final : public SegmentEncoder {
     WordCache& cache;
     std::vector<int32_t> symbols;
     MergeTable::Scratch scratch;
-    std::vector<int32_t>& out;
+    std::vector<int32_t>* out;
   };
+
+  // Encodes the word at the front of `rest`, which the scanner finds, and answers its length.
+  size_t encode_first_word(std::string_view rest, Work& work) const {
+    const size_t length = first_word_length(*scanner_, rest);
+    remember(rest, length, /*part=*/false, work, [&](auto word) { encode_word(word, work); });
+    return length;
+  }
+
+  void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
+                    std::vector<int32_t>& out) const {
+    Work work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = &out};
+    for (size_t i = first; i < last; ++i) {
+      const regex::Match& word = cut.words[i];
+      remember(cut.text.substr(word.begin), word.end - word.begin, /*part=*/false, work,
+               [&](auto whole) { encode_word(whole, work); });
+    }
+  }
 
   /// encode(the first `length` bytes of `text`), which appends tokens: from memory if they are few.
   template <class Encode>
@@ -106,16 +133,16 @@ class ByteLevelBpe final : public SegmentEncoder {
     const std::string_view word = text.substr(0, length);
     if (length > WordKey::kMaxBytes) return encode(word);
     const WordKey key(word, text, part);
-    if (work.cache.find(key, work.out)) return;
-    const size_t before = work.out.size();
+    if (work.cache.find(key, *work.out)) return;
+    const size_t before = work.out->size();
     encode(word);
-    work.cache.put(key, std::span(work.out).subspan(before));
+    work.cache.put(key, std::span(*work.out).subspan(before));
   }
 
   void encode_word(std::string_view word, Work& work) const {
     const int32_t whole = ignore_merges_ ? vocabulary_.find_ordinary(word) : -1;
     if (whole >= 0) {
-      work.out.push_back(whole);
+      work.out->push_back(whole);
       return;
     }
     size_t begin = 0;
@@ -140,7 +167,7 @@ class ByteLevelBpe final : public SegmentEncoder {
     merges_.merge(work.symbols, work.scratch);
     for (const int32_t symbol : work.symbols) {
       const int32_t token = symbol >= 0 ? symbol : unk_;  // a byte that the vocabulary lacks
-      if (token >= 0) work.out.push_back(token);
+      if (token >= 0) work.out->push_back(token);
     }
   }
 

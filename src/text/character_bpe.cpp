@@ -62,13 +62,21 @@ class CharacterBpe final : public SegmentEncoder {
   }
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    Work work{.symbols = {}, .scratch = {}, .spelled = {}, .out = out};
-    if (!words_) return encode_word(segment.text, work);
+    if (!words_) {
+      Work work{.symbols = {}, .scratch = {}, .spelled = {}, .out = out};
+      return encode_word(segment.text, work);
+    }
     PreTokenizerChain::Words cut;
     words_->cut(segment.text, segment.starts_text, cut);
-    for (const regex::Match& word : cut.words) {
-      encode_word(cut.text.substr(word.begin, word.end - word.begin), work);
-    }
+    encode_words(cut, 0, cut.words.size(), out);
+  }
+
+  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
+    if (!words_) return nullptr;
+    return split_at_words(*words_, segment.text, segment.starts_text, num_parts,
+                          [this](const auto& words, size_t first, size_t last, auto& out) {
+                            encode_words(words, first, last, out);
+                          });
   }
 
  private:
@@ -78,6 +86,12 @@ class CharacterBpe final : public SegmentEncoder {
     std::string spelled;  // one symbol with its marks
     std::vector<int32_t>& out;
   };
+
+  void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
+                    std::vector<int32_t>& out) const {
+    Work work{.symbols = {}, .scratch = {}, .spelled = {}, .out = out};
+    for (size_t i = first; i < last; ++i) encode_word(cut.word(i), work);
+  }
 
   void encode_word(std::string_view word, Work& work) const {
     std::string respelled;

@@ -32,6 +32,10 @@ class PreTokenizerChain {
     std::vector<regex::Match> words;  // in order; none is empty
     std::string rewritten;            // where a step changed the text
 
+    std::string_view word(size_t i) const {
+      return text.substr(words[i].begin, words[i].end - words[i].begin);
+    }
+
     // What the chain works in.
     std::vector<regex::Match> pieces;
     std::vector<regex::Match> matches;

@@ -30,18 +30,31 @@ class RwkvWorld final : public SegmentEncoder {
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     for (std::string_view rest = segment.text; !rest.empty();) {
-      size_t longest = 0;
-      int32_t token = unk_;
-      trie_.prefixes(rest, [&](size_t length, int32_t id) {
-        longest = length;
-        token = id;
-      });
-      if (token >= 0) out.push_back(token);
-      rest.remove_prefix(longest > 0 ? longest : 1);  // a byte that the vocabulary lacks
+      rest.remove_prefix(encode_first(rest, out));
     }
   }
 
+  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
+    return split_at_steps(segment.text, num_parts, [this]() -> EncodeStep {
+      return [this](std::string_view text, size_t at, std::vector<int32_t>& out) {
+        return encode_first(text.substr(at), out);
+      };
+    });
+  }
+
  private:
+  // Appends the token at the front of `rest`, and answers its length.
+  size_t encode_first(std::string_view rest, std::vector<int32_t>& out) const {
+    size_t longest = 0;
+    int32_t token = unk_;
+    trie_.prefixes(rest, [&](size_t length, int32_t id) {
+      longest = length;
+      token = id;
+    });
+    if (token >= 0) out.push_back(token);
+    return longest > 0 ? longest : 1;  // a byte that the vocabulary lacks
+  }
+
   PieceTrie trie_;
   int32_t unk_;
 };

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/split_segment.h"
 #include "text/tokenizer_spec.h"
 #include "text/vocabulary.h"
 
@@ -24,6 +25,12 @@ class SegmentEncoder {
   virtual ~SegmentEncoder() = default;
   /// Appends the tokens of `segment` to `out`. Time is near-linear in the segment.
   virtual void encode(const Segment& segment, std::vector<int32_t>& out) const = 0;
+  /// The segment in at most `num_parts` parts that make the same tokens, or null where a part would
+  /// have to know the others. Borrows the text; what cannot be done in parts is done here.
+  [[nodiscard]] virtual std::unique_ptr<SplitSegment> split(const Segment& /*segment*/,
+                                                            size_t /*num_parts*/) const {
+    return nullptr;
+  }
 };
 
 /// Borrow `vocabulary`, which must be made of the same spec. Throw Error{invalid_data}, and

@@ -35,13 +35,21 @@ std::vector<int32_t> ranks_of_scores(const std::vector<float>& scores) {
   return ranks;
 }
 
-PrefixMatcher user_defined_pieces(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+std::vector<PrefixMatcher::Name> user_defined_pieces(const TokenizerSpec& spec,
+                                                     const Vocabulary& vocabulary) {
   std::vector<PrefixMatcher::Name> names;
   for (int32_t id = 0; spec.merges.empty() && id < vocabulary.size(); ++id) {
     if (vocabulary.type(id) != TokenType::user_defined || !vocabulary.is_ordinary(id)) continue;
     names.push_back({vocabulary.bytes(id), id});
   }
-  return PrefixMatcher(std::move(names));
+  return names;
+}
+
+// Whether spaces stand only at the fronts of the names.
+bool spaces_lead(const std::vector<PrefixMatcher::Name>& names) {
+  return std::all_of(names.begin(), names.end(), [](const PrefixMatcher::Name& name) {
+    return name.text.find(' ', 1) == std::string_view::npos;
+  });
 }
 
 class SentencePieceBpe final : public SegmentEncoder {
@@ -53,7 +61,9 @@ class SentencePieceBpe final : public SegmentEncoder {
         user_defined_(user_defined_pieces(spec, vocabulary)),
         words_are_apart_(spaces_only_lead(vocabulary)),
         part_only_(characters_that_are_parts_only()),
-        merges_(make_merges(spec)) {
+        merges_(make_merges(spec)),
+        joins_at_spaces_(words_are_apart_ && vocabulary.find_ordinary(" ") >= 0 &&
+                         spaces_lead(user_defined_pieces(spec, vocabulary))) {
     for (size_t c = 0; c < ascii_symbols_.size(); ++c) {
       const char character = static_cast<char>(c);
       ascii_symbols_[c] = find_symbol({&character, 1});
@@ -61,7 +71,19 @@ class SentencePieceBpe final : public SegmentEncoder {
   }
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    const std::string text = normalizer_.apply(segment);
+    encode_normalized(normalizer_.apply(segment), out);
+  }
+
+  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
+    if (!joins_at_spaces_) return nullptr;
+    return split_at_joints(
+        normalizer_.apply(segment), num_parts,
+        [](std::string_view text, size_t at) { return text[at] == ' ' && text[at - 1] != ' '; },
+        [this](std::string_view text, std::vector<int32_t>& out) { encode_normalized(text, out); });
+  }
+
+ private:
+  void encode_normalized(std::string_view text, std::vector<int32_t>& out) const {
     std::string_view rest = text;
     EncodeState state{.tokens = {vocabulary_, unk_, /*fuse=*/true, out}};
     size_t run = 0;  // bytes of `rest` before the next cut
@@ -84,7 +106,6 @@ class SentencePieceBpe final : public SegmentEncoder {
     encode_run(rest, state);
   }
 
- private:
   struct EncodeState {
     UnknownFallback tokens;
     std::vector<int32_t> symbols = {};
@@ -168,6 +189,10 @@ class SentencePieceBpe final : public SegmentEncoder {
   bool words_are_apart_;
   std::unordered_map<std::string_view, int32_t> part_only_;  // views of the vocabulary
   MergeTable merges_;
+  // Whether the text falls apart where a word begins: the space there is or begins a token, so that
+  // no run of unknown characters goes on, and nothing merges and no user-defined piece reaches
+  // across.
+  bool joins_at_spaces_;
   std::array<int32_t, 128> ascii_symbols_{};
 };
 

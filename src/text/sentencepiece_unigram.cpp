@@ -70,19 +70,24 @@ class SentencePieceUnigram final : public SegmentEncoder {
   }
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    Lattice lattice;
     if (!words_) {
+      Lattice lattice;
       UnknownFallback tokens(vocabulary_, unk_, fuse_unk_, out);
       encode_run(normalizer_.apply(segment), lattice, tokens);
       return;
     }
     PreTokenizerChain::Words cut;
     words_->cut(segment.text, segment.starts_text, cut);
-    for (const regex::Match& word : cut.words) {
-      UnknownFallback tokens(vocabulary_, unk_, fuse_unk_, out);
-      encode_run(replace_space_symbol(cut.text.substr(word.begin, word.end - word.begin)), lattice,
-                 tokens);
-    }
+    encode_words(cut, 0, cut.words.size(), out);
+  }
+
+  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
+    // Without words, the rounding of all scores before a piece can decide which one it is.
+    if (!words_) return nullptr;
+    return split_at_words(*words_, segment.text, segment.starts_text, num_parts,
+                          [this](const auto& words, size_t first, size_t last, auto& out) {
+                            encode_words(words, first, last, out);
+                          });
   }
 
  private:
@@ -108,6 +113,15 @@ class SentencePieceUnigram final : public SegmentEncoder {
       return &arrivals[i];
     }
   };
+
+  void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
+                    std::vector<int32_t>& out) const {
+    Lattice lattice;
+    for (size_t i = first; i < last; ++i) {
+      UnknownFallback tokens(vocabulary_, unk_, fuse_unk_, out);
+      encode_run(replace_space_symbol(cut.word(i)), lattice, tokens);
+    }
+  }
 
   static void arrive(Arrival& place, double score, size_t length, int32_t id) {
     if (place.id != kUnreached && score <= static_cast<double>(place.score)) return;

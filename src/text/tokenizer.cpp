@@ -141,51 +141,56 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
 
 Tokenizer::~Tokenizer() = default;
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+void Tokenizer::for_each_piece(std::string_view text, const EncodeOptions& options,
+                               std::deque<std::string>* keep,
+                               const std::function<void(const Segment&)>& on_segment,
+                               const std::function<void(int32_t)>& on_token) const {
   if (text.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     fail(ErrorCode::invalid_argument, "a text of {} bytes is too long to tokenize; the limit is {}",
          text.size(), std::numeric_limits<int32_t>::max() - 1);
   }
+  // What lies between the tokens that `matcher` finds goes to between(begin, end).
+  const auto part = [&](const AddedTokens& matcher, std::string_view whole,
+                        const ControlFilter& filter, const auto& between) {
+    for (size_t at = 0; at < whole.size();) {
+      const std::optional<AddedTokens::Match> added = matcher.next(whole, at, filter);
+      const size_t end = added ? added->begin : whole.size();
+      if (end > at) between(at, end);
+      if (added) on_token(added->id);
+      at = added ? added->end : whole.size();
+    }
+  };
   const ControlFilter filter(options.parse_special, options.literal, text.size());
+  const ControlFilter none(false, {}, 0);
+  part(*added_tokens_, text, filter, [&](size_t begin, size_t end) {
+    std::string_view segment = text.substr(begin, end - begin);
+    std::string normalized;
+    if (normalizer_ && !normalizer_->leaves_alone(segment)) {
+      normalized = normalizer_->apply(segment);
+      segment = keep != nullptr ? keep->emplace_back(std::move(normalized)) : normalized;
+    }
+    const bool starts_text = begin == 0;
+    if (!normalized_tokens_) {
+      on_segment({.text = segment, .starts_text = starts_text});
+      return;
+    }
+    part(*normalized_tokens_, segment, none, [&](size_t from, size_t to) {
+      on_segment(
+          {.text = segment.substr(from, to - from), .starts_text = starts_text && from == 0});
+    });
+  });
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<int32_t> tokens;
   if (options.add_special) tokens = tokens_before_;
-  for (size_t at = 0; at < text.size();) {
-    const std::optional<AddedTokens::Match> added = added_tokens_->next(text, at, filter);
-    const size_t segment_end = added ? added->begin : text.size();
-    if (segment_end > at) {
-      encode_segment(text.substr(at, segment_end - at), /*starts_text=*/at == 0, tokens);
-    }
-    if (added) tokens.push_back(added->id);
-    at = added ? added->end : text.size();
-  }
+  for_each_piece(
+      text, options, nullptr, [&](const Segment& segment) { encoder_->encode(segment, tokens); },
+      [&](int32_t token) { tokens.push_back(token); });
   if (options.add_special) {
     tokens.insert(tokens.end(), tokens_after_.begin(), tokens_after_.end());
   }
   return tokens;
-}
-
-void Tokenizer::encode_segment(std::string_view segment, bool starts_text,
-                               std::vector<int32_t>& tokens) const {
-  std::string normalized;
-  if (normalizer_ && !normalizer_->leaves_alone(segment)) {
-    normalized = normalizer_->apply(segment);
-    segment = normalized;
-  }
-  if (!normalized_tokens_) {
-    encoder_->encode({.text = segment, .starts_text = starts_text}, tokens);
-    return;
-  }
-  const ControlFilter none(false, {}, segment.size());
-  for (size_t at = 0; at < segment.size();) {
-    const std::optional<AddedTokens::Match> added = normalized_tokens_->next(segment, at, none);
-    const size_t end = added ? added->begin : segment.size();
-    if (end > at) {
-      encoder_->encode(
-          {.text = segment.substr(at, end - at), .starts_text = starts_text && at == 0}, tokens);
-    }
-    if (added) tokens.push_back(added->id);
-    at = added ? added->end : segment.size();
-  }
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> tokens, bool keep_special) const {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,7 +26,9 @@ struct EncodeOptions {
 };
 
 class AddedTokens;
+class PartedText;
 class SegmentEncoder;
+struct Segment;
 class TextNormalizer;
 class TokenTexts;
 class Vocabulary;
@@ -72,8 +76,15 @@ class Tokenizer {
   [[nodiscard]] bool drops_repeats() const;
 
  private:
-  void encode_segment(std::string_view segment, bool starts_text,
-                      std::vector<int32_t>& tokens) const;
+  friend class PartedText;
+
+  /// Calls one of the two for each piece of a text, in order: a stretch to encode, or a token that
+  /// the text names. Normalized stretches are put into `keep`; null: they live as long as the call
+  /// of on_segment.
+  void for_each_piece(std::string_view text, const EncodeOptions& options,
+                      std::deque<std::string>* keep,
+                      const std::function<void(const Segment&)>& on_segment,
+                      const std::function<void(int32_t)>& on_token) const;
 
   int32_t bos_;
   int32_t eos_;

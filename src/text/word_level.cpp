@@ -18,16 +18,28 @@ class WordLevel final : public SegmentEncoder {
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     PreTokenizerChain::Words cut;
     words_.cut(segment.text, segment.starts_text, cut);
+    encode_words(cut, 0, cut.words.size(), out);
+  }
+
+  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
+    return split_at_words(words_, segment.text, segment.starts_text, num_parts,
+                          [this](const auto& words, size_t first, size_t last, auto& out) {
+                            encode_words(words, first, last, out);
+                          });
+  }
+
+ private:
+  void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
+                    std::vector<int32_t>& out) const {
     std::string spelled;
-    for (const regex::Match& word : cut.words) {
-      spelled.assign(1, ' ').append(cut.text.substr(word.begin, word.end - word.begin));
+    for (size_t i = first; i < last; ++i) {
+      spelled.assign(1, ' ').append(cut.word(i));
       const int32_t known = vocabulary_.find_ordinary(spelled);
       const int32_t token = known >= 0 ? known : unk_;
       if (token >= 0) out.push_back(token);
     }
   }
 
- private:
   const Vocabulary& vocabulary_;
   PreTokenizerChain words_;
   int32_t unk_;

@@ -34,9 +34,14 @@ class WordPiece final : public SegmentEncoder {
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     PreTokenizerChain::Words cut;
     words_.cut(segment.text, segment.starts_text, cut);
-    for (const regex::Match& word : cut.words) {
-      encode_word(cut.text.substr(word.begin, word.end - word.begin), out);
-    }
+    encode_words(cut, 0, cut.words.size(), out);
+  }
+
+  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
+    return split_at_words(words_, segment.text, segment.starts_text, num_parts,
+                          [this](const auto& words, size_t first, size_t last, auto& out) {
+                            encode_words(words, first, last, out);
+                          });
   }
 
  private:
@@ -53,6 +58,11 @@ class WordPiece final : public SegmentEncoder {
       if (!inside) found = {length, id};
     });
     return found;
+  }
+
+  void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
+                    std::vector<int32_t>& out) const {
+    for (size_t i = first; i < last; ++i) encode_word(cut.word(i), out);
   }
 
   // One unknown token for a word that cannot be put together.

@@ -204,6 +204,22 @@ class Text(unittest.TestCase):
             (Path(folder) / "merges.txt").write_text("ab\n")
             self.assertIn("merge 0", hasten("tokenize", folder, "aba").stderr)
 
+    def test_tokenize_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            one, two = Path(folder) / "one", Path(folder) / "two"
+            one.write_text("Once upon a time")
+            two.write_text("Once upon a time " * 200_000)
+            done = hasten("tokenize", MODEL, "--file", one, two, "--json")
+            lines = [json.loads(line) for line in done.stdout.splitlines()]
+            self.assertEqual(lines[0], [721, 674, 257, 469])
+            alone = hasten("tokenize", MODEL, "--file", two, "--json", "--threads", 1).stdout
+            self.assertEqual(lines[1], json.loads(alone))
+            counted = hasten("tokenize", "--file", one, two).stdout.splitlines()
+            self.assertEqual(counted[0], f"{one}: 4 tokens, 16 bytes")
+            self.assertEqual(counted[1], f"{two}: {len(lines[1])} tokens, 3400000 bytes")
+        self.assertIn("none", hasten("tokenize", "--file", "none").stderr)
+        self.assertIn("not both", hasten("tokenize", MODEL, "text", "--file", "x").stderr)
+
     def test_special_tokens_are_text_unless_asked_for(self):
         inert = json.loads(hasten("tokenize", MODEL, "<|im_end|>", "--json").stdout)
         special = json.loads(hasten("tokenize", MODEL, "<|im_end|>", "--json", "--special").stdout)
