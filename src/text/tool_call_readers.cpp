@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "text/blanks.h"
 #include "text/tool_values.h"
 
 namespace hasten::text {
@@ -14,33 +15,12 @@ namespace {
 
 using Status = JsonScanner::Status;
 
-constexpr std::string_view kBlanks = " \t\r\n";
-// Longer than any function's name with the marks around it: what goes on is no call.
-constexpr size_t kMaxHead = 512;
-
-bool is_blank(char c) { return kBlanks.find(c) != std::string_view::npos; }
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
-
 bool is_function_name(std::string_view name) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '-' || c == '.' || c == '/' || c == ':' || c == '$';
   };
   return !name.empty() && std::all_of(name.begin(), name.end(), allowed);
-}
-
-/// The string that a JSON string literal stands for; empty if it is none.
-std::string unquoted(const std::string& literal) {
-  try {
-    const json::Value value = json::parse(literal, "name");
-    return value.is_string() ? std::string(value.get_string()) : std::string();
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 class JsonCallReader final : public CallReader {
@@ -115,7 +95,7 @@ class NamedCallReader final : public CallReader {
     if (!has_arguments_) {
       if (c != '{') {
         head_ += c;
-        return head_.size() > kMaxHead ? Status::broken : Status::more;
+        return head_.size() > kMaxCallHead ? Status::broken : Status::more;
       }
       if (!read_head()) return Status::broken;
       has_arguments_ = true;
@@ -198,7 +178,7 @@ class TaggedCallReader final : public CallReader {
     part_ = part;
     text_.clear();
   }
-  Status bounded() const { return text_.size() > kMaxHead ? Status::broken : Status::more; }
+  Status bounded() const { return text_.size() > kMaxCallHead ? Status::broken : Status::more; }
   std::string_view without_end(std::string_view end) const {
     return std::string_view(text_).substr(0, text_.size() - end.size());
   }
@@ -283,7 +263,7 @@ class GemmaCallReader final : public CallReader {
   Status feed(char c) override {
     text_ += c;
     if (depth_ == 0) {
-      if (c != '{') return text_.size() > kMaxHead ? Status::broken : Status::more;
+      if (c != '{') return text_.size() > kMaxCallHead ? Status::broken : Status::more;
       constexpr std::string_view kCall = "call:";
       const std::string_view head = trimmed(std::string_view(text_).substr(0, text_.size() - 1));
       if (!head.starts_with(kCall)) return Status::broken;

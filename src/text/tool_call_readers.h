@@ -33,6 +33,9 @@ class CallReader {
   bool has_arguments_ = false;
 };
 
+// Longer than any function's name with the marks around it: what goes on is no call.
+inline constexpr size_t kMaxCallHead = 512;
+
 /// Stands around strings in Gemma 4's calls.
 inline constexpr std::string_view kGemmaQuote = "<|\"|>";
 
@@ -57,6 +60,9 @@ std::unique_ptr<CallReader> make_named_call_reader(std::span<const std::string_v
 /// does. Both must outlive the reader.
 std::unique_ptr<CallReader> make_tagged_call_reader(const TagSyntax& syntax,
                                                     const ToolSchemas& tools);
+/// name(key="text", other=[1, True]); `tools`, which must outlive the reader, say of which type
+/// values are whose quotes say nothing.
+std::unique_ptr<CallReader> make_pythonic_call_reader(const ToolSchemas& tools);
 /// call:name{key:<|"|>text<|"|>,other:[1,true]}, as Gemma 4 writes it.
 std::unique_ptr<CallReader> make_gemma_call_reader();
 

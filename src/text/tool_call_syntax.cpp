@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of formats, and how a template's source gives its own away. The forms are those that
 // published templates print for earlier turns; those of MiniMax, Granite, Nemotron Nano 2, Command
-// R and Seed were not compared with one.
+// R and Seed were not compared with one, and those of LFM2 show none: its documentation does.
 #include "text/tool_call_syntax.h"
 
 #include <algorithm>
 #include <array>
 
 #include "base/hash.h"
+#include "text/blanks.h"
 
 namespace hasten::text {
 namespace {
@@ -39,6 +40,9 @@ constexpr List<2> kDsmlOpen = {"<｜DSML｜invoke", "<｜DSML｜tool_calls>"};
 constexpr List<2> kDsmlEnd = {"</｜DSML｜tool_calls>", "</｜DSML｜function_calls>"};
 constexpr List<2> kMinimaxOpen = {"<minimax:tool_call>", "<invoke"};
 constexpr List<1> kMinimaxEnd = {"</minimax:tool_call>"};
+constexpr List<2> kPythonicEnd = {"]", "<|python_end|>"};
+constexpr List<2> kLfm2Open = {"<|tool_call_start|>", ","};
+constexpr List<2> kLfm2End = {"]", "<|tool_call_end|>"};
 constexpr List<1> kGemmaOpen = {"<|tool_call>"}, kGemmaEnd = {"<tool_call|>"};
 
 constexpr TagSyntax kFunctionTags = {"<function=",   ">",          "<parameter=", ">", "",
@@ -54,7 +58,18 @@ constexpr TagSyntax kMinimaxTags = {"name=\"", "\">",          "<parameter name=
 constexpr CallSyntax kNone = {};
 constexpr CallSyntax kHermes = {"<tool_call>", kHermesOpen, kHermesEnd};
 constexpr CallSyntax kLlama3 = {
-    .marker = "<|python_tag|>", .reopens = {}, .fillers = kLlamaEnd, .opens_with_brace = true};
+    .marker = "<|python_tag|>", .reopens = {}, .fillers = kLlamaEnd, .opens_with = "{"};
+constexpr CallSyntax kPythonic = {.marker = "<|python_start|>",
+                                  .reopens = kComma,
+                                  .fillers = kPythonicEnd,
+                                  .allows_array = true,
+                                  .opens_with = "[{",
+                                  .is_pythonic = true};
+constexpr CallSyntax kLfm2 = {.marker = "<|tool_call_start|>",
+                              .reopens = kLfm2Open,
+                              .fillers = kLfm2End,
+                              .allows_array = true,
+                              .is_pythonic = true};
 constexpr CallSyntax kMistral = {.marker = "[TOOL_CALLS]",
                                  .reopens = kMistralOpen,
                                  .fillers = kMistralEnd,
@@ -138,6 +153,11 @@ constexpr Sign kSigns[] = {
     {"<|tool_call|>", ToolCallFormat::granite},
     {"Action: ```json", ToolCallFormat::command_r},
     {"Action:```json", ToolCallFormat::command_r},
+    {"<|tool_call_start|>", ToolCallFormat::lfm2},
+    {"<|tool_list_start|>", ToolCallFormat::lfm2},
+    {"List of tools: [", ToolCallFormat::lfm2},  // LFM2.5's template shows no mark
+    {"<|python_start|>", ToolCallFormat::pythonic},
+    {"[func_name1(", ToolCallFormat::pythonic},  // how Llama's instructions describe the form
 };
 
 }  // namespace
@@ -151,6 +171,10 @@ const CallSyntax& call_syntax(ToolCallFormat format) {
       return kHermes;
     case ToolCallFormat::llama3:
       return kLlama3;
+    case ToolCallFormat::pythonic:
+      return kPythonic;
+    case ToolCallFormat::lfm2:
+      return kLfm2;
     case ToolCallFormat::mistral:
       return kMistral;
     case ToolCallFormat::function:
@@ -185,6 +209,7 @@ std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const Too
                                              char first) {
   if (syntax.tags != nullptr) return make_tagged_call_reader(*syntax.tags, tools);
   if (syntax.is_gemma) return make_gemma_call_reader();
+  if (syntax.is_pythonic && first != '{') return make_pythonic_call_reader(tools);
   // Newer Mistral models write name[ARGS]{…} where older ones write a list of JSON.
   const bool named = !syntax.is_json || (!syntax.noise.empty() && first != '{');
   if (named) return make_named_call_reader(syntax.noise, syntax.name_is_last);
@@ -259,9 +284,9 @@ const ReasoningMarks& reasoning_marks(ReasoningFormat format) {
 
 std::string_view tool_call_format_name(ToolCallFormat format) {
   constexpr std::string_view kNames[] = {
-      "answers not read", "hermes",    "llama3", "mistral", "function", "qwen_tags", "glm",
-      "deepseek",         "dsml",      "kimi",   "minimax", "gemma",    "granite",   "nemotron",
-      "cohere",           "command_r", "harmony"};
+      "answers not read", "hermes",   "llama3",   "pythonic",  "lfm2",   "mistral", "function",
+      "qwen_tags",        "glm",      "deepseek", "dsml",      "kimi",   "minimax", "gemma",
+      "granite",          "nemotron", "cohere",   "command_r", "harmony"};
   static_assert(std::size(kNames) == static_cast<size_t>(ToolCallFormat::harmony) + 1);
   return kNames[static_cast<size_t>(format)];
 }
@@ -298,9 +323,7 @@ AnswerFormat detect_answer_format(std::string_view source) {
 }
 
 bool ends_in_reasoning(std::string_view prompt) {
-  const size_t last = prompt.find_last_not_of(" \t\r\n");
-  if (last == std::string_view::npos) return false;
-  prompt = prompt.substr(0, last + 1);
+  prompt = trimmed(prompt);
   for (const auto marks :
        {ReasoningFormat::think, ReasoningFormat::mistral, ReasoningFormat::cohere,
         ReasoningFormat::gemma, ReasoningFormat::seed}) {

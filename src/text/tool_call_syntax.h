@@ -20,13 +20,14 @@ struct CallSyntax {
   std::string_view marker;  // opens the first call; empty: nothing does
   std::span<const std::string_view> reopens;
   std::span<const std::string_view> fillers;
-  bool allows_array = false;      // of JSON objects, in brackets
-  bool opens_with_brace = false;  // an answer that begins with { is a call
+  bool allows_array = false;         // of JSON objects, in brackets
+  std::string_view opens_with = {};  // an answer that begins with one of these characters is a call
   bool is_json = true;
   std::span<const std::string_view> noise = {};  // in the head of a named call
   bool name_is_last = false;
   const TagSyntax* tags = nullptr;
   bool is_gemma = false;
+  bool is_pythonic = false;  // unless an object of JSON stands in its place
 };
 
 const CallSyntax& call_syntax(ToolCallFormat format);

@@ -7,15 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "text/blanks.h"
 #include "text/marked_text.h"
 #include "text/tool_call_syntax.h"
 
 namespace hasten::text {
 namespace {
-
-constexpr std::string_view kBlanks = " \t\r\n";
-
-bool is_blank(char c) { return kBlanks.find(c) != std::string_view::npos; }
 
 class AnswerParser final : public ChatParser {
  public:
@@ -82,9 +79,6 @@ class AnswerParser final : public ChatParser {
   }
 
   std::string_view pending() const { return pending_.text(); }
-  size_t num_blanks() const {
-    return std::min(pending().find_first_not_of(kBlanks), pending_.size());
-  }
   void consume(size_t bytes) { pending_.take_front(bytes); }
   void emit_front(ChatEvent::Kind kind, size_t bytes) {
     emit(kind, pending_.take_front(bytes).visible());
@@ -112,7 +106,7 @@ class AnswerParser final : public ChatParser {
   }
 
   bool start() {
-    const size_t blanks = num_blanks();
+    const size_t blanks = num_blanks(pending());
     if (blanks == pending_.size()) return false;
     const std::string_view rest = pending().substr(blanks);
     if (format_.reasoning && !reasoned_) {
@@ -123,8 +117,9 @@ class AnswerParser final : public ChatParser {
       }
       if (may_become(blanks, reasoning_.open)) return false;
     }
-    if (syntax_.opens_with_brace && rest[0] == '{') {
+    if (syntax_.opens_with.find(rest[0]) != std::string_view::npos) {
       raw_ = pending_.take_front(blanks);
+      in_array_ = false;
       open_call();
       return true;
     }
@@ -135,7 +130,7 @@ class AnswerParser final : public ChatParser {
 
   bool reasoning() {
     if (!reasoned_) {
-      consume(num_blanks());
+      consume(num_blanks(pending()));
       if (pending_.empty()) return false;
       reasoned_ = true;
     }
@@ -231,7 +226,7 @@ class AnswerParser final : public ChatParser {
   /// The object is complete; false if it is no call.
   bool finish_call() {
     if (reader_->name().empty()) return false;
-    const bool needs_arguments = format_.tool_calls == ToolCallFormat::llama3;
+    const bool needs_arguments = !syntax_.opens_with.empty();  // else any object might be one
     if (!reader_->has_arguments() && needs_arguments) return false;
     if (!called_) begin_call();
     if (!reader_->has_arguments()) emit(ChatEvent::Kind::tool_arguments, "{}");
@@ -252,7 +247,7 @@ class AnswerParser final : public ChatParser {
   /// After a call: blanks, separators and closing markers go; a brace opens the next one.
   bool between() {
     raw_.clear();
-    consume(num_blanks());
+    consume(num_blanks(pending()));
     if (pending_.empty()) return false;
     bool may = false;
     for (const std::string_view opener : syntax_.reopens) {
@@ -265,13 +260,14 @@ class AnswerParser final : public ChatParser {
     }
     for (const std::string_view filler : syntax_.fillers) {
       if (pending().starts_with(filler)) {
+        if (filler == "]") in_array_ = false;
         consume(filler.size());
         return true;
       }
       may = may || may_become(0, filler);
     }
     if (may) return false;
-    if (syntax_.opens_with_brace && pending()[0] == '{') {
+    if (syntax_.opens_with.find(pending()[0]) != std::string_view::npos) {
       open_call();
       return true;
     }
@@ -292,7 +288,7 @@ class AnswerParser final : public ChatParser {
   std::vector<ChatEvent> events_;
   int32_t num_calls_ = 0;
   bool called_ = false;    // the call being read has been announced
-  bool in_array_ = false;  // of mistral's calls
+  bool in_array_ = false;  // of calls
   bool reasoned_ = false;
   bool ended_ = false;
 };

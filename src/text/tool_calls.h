@@ -16,6 +16,8 @@ enum class ToolCallFormat {
   none,      // it does not: everything is content
   hermes,    // <tool_call>{"name": …, "arguments": {…}}</tool_call>: Hermes, Qwen, hasten-tiny
   llama3,    // the whole answer is {"name": …, "parameters": {…}}, perhaps after <|python_tag|>
+  pythonic,  // the whole answer is [name(key="text", …), …]: Llama 4, Llama 3.2
+  lfm2,      // <|tool_call_start|>[name(key="text", …), …]<|tool_call_end|>: LFM2
   mistral,   // [TOOL_CALLS][{"name": …, "arguments": {…}}, …], or [TOOL_CALLS]name[ARGS]{…}
   function,  // <function=name>{…}</function>: Functionary, Llama 3.1 with custom tools
   qwen_tags,  // <tool_call><function=name><parameter=key>…: Qwen3-Coder, Nemotron 3, Step 3.5

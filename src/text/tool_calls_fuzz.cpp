@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "text/tool_calls.h"
 
 namespace {
@@ -37,9 +39,18 @@ Answer read_answer(std::string_view bytes) {
   return answer;
 }
 
+/// The offered tools: f takes a string s and an integer n.
+std::shared_ptr<const ToolSchemas> tools() {
+  static const auto kTools = std::make_shared<const ToolSchemas>(hasten::json::parse(
+      R"([{"function": {"name": "f", "parameters": {"properties":
+          {"s": {"type": "string"}, "n": {"type": "integer"}}}}}])",
+      "tools"));
+  return kTools;
+}
+
 /// Everything that comes of an answer, cut into pieces of `chunk` bytes.
 std::string parsed(const AnswerFormat& format, const Answer& answer, size_t chunk) {
-  const auto parser = make_answer_parser(format, nullptr, 1);
+  const auto parser = make_answer_parser(format, tools(), 1);
   std::string content, reasoning, calls;
   int32_t num_calls = 0;
   const auto take = [&](const std::vector<ChatEvent>& events) {

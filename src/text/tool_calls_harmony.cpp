@@ -8,12 +8,12 @@
 #include <array>
 #include <utility>
 
+#include "text/blanks.h"
 #include "text/tool_call_syntax.h"
 
 namespace hasten::text {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kMessage = "<|message|>";
 constexpr std::array<std::string_view, 5> kEnds = {"<|end|>", "<|call|>", "<|return|>", "<|start|>",
                                                    "<|channel|>"};
@@ -166,7 +166,7 @@ class HarmonyParser final : public ChatParser {
 
   void emit(std::string_view text) {
     if (kind_ == ChatEvent::Kind::tool_arguments && !has_arguments_) {
-      text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+      text.remove_prefix(num_blanks(text));
       has_arguments_ = !text.empty();
     }
     if (text.empty()) return;

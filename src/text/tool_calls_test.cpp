@@ -78,6 +78,44 @@ void expect_parsed(const AnswerFormat& format, const std::string& text, const st
     ASSERT_EQ(parsed(format, text, chunk, tools), expected) << text << "\nin chunks of " << chunk;
 }
 
+/// The result when everything in ⟦ ⟧ is a special token that is left out of the text.
+std::string parsed_hidden(const AnswerFormat& format, std::string text, size_t chunk) {
+  constexpr std::string_view kOpen = "⟦", kClose = "⟧";
+  const auto parser = make_answer_parser(format, nullptr, 1);
+  std::vector<ChatEvent> events;
+  const auto add = [&](const std::vector<ChatEvent>& more) {
+    events.insert(events.end(), more.begin(), more.end());
+  };
+  std::vector<HiddenToken> hidden;
+  std::string plain;
+  const auto flush = [&] {
+    add(parser->push(plain, hidden));
+    plain.clear();
+    hidden.clear();
+  };
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    if (rest.starts_with(kOpen)) {
+      const size_t end = rest.find(kClose);
+      const auto name = rest.substr(kOpen.size(), end - kOpen.size());
+      hidden.push_back({static_cast<int64_t>(plain.size()), std::string(name)});
+      at += end + kClose.size();
+    } else {
+      plain += text[at++];
+    }
+    if (plain.size() + hidden.size() == chunk) flush();
+  }
+  flush();
+  add(parser->finish());
+  return described(joined(events));
+}
+
+void expect_parsed_hidden(const AnswerFormat& format, const std::string& text,
+                          const std::string& expected) {
+  for (size_t chunk = 1; chunk <= text.size(); ++chunk)
+    ASSERT_EQ(parsed_hidden(format, text, chunk), expected) << text << "\nin chunks of " << chunk;
+}
+
 TEST(AnswerParser, Hermes) {
   expect_parsed(kHermes, "Hello <b>you</b>.\n", "Hello <b>you</b>.\n");
   expect_parsed(kHermes,
@@ -259,6 +297,87 @@ TEST(AnswerParser, Gemma) {
   expect_parsed(format, "<|tool_call>f{}", "<|tool_call>f{}");
 }
 
+TEST(AnswerParser, Pythonic) {
+  const AnswerFormat format = calls(ToolCallFormat::pythonic);
+  expect_parsed(format, "[get_weather(city=\"Paris\", days=3)]",
+                "{0 get_weather}[0 {\"city\": \"Paris\", \"days\": 3}]");
+  expect_parsed(
+      format,
+      "\n[f(a='it\\'s (fine), or \"not\"]', b=[1, {'x': (True, None)}], c = -.5,), g(),\n"
+      " h.i ( d='''a'b''', e='', f=''\n'x')]",
+      "{0 f}[0 {\"a\": \"it's (fine), or \\\"not\\\"]\", \"b\": [1, {\"x\": [true, null]}], "
+      "\"c\": -0.5}]{1 g}[1 {}]{2 h.i}[2 {\"d\": \"a'b\", \"e\": \"\", \"f\": \"x\"}]");
+  expect_parsed(format, "<|python_start|>[f(a=1)]<|python_end|>", "{0 f}[0 {\"a\": 1}]");
+  expect_parsed_hidden(format, "⟦<|python_start|>⟧[f(a=1)]⟦<|python_end|>⟧", "{0 f}[0 {\"a\": 1}]");
+  // Llama 4 has a template that asks for JSON.
+  expect_parsed(format, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "{0 f}[0 {\"a\": 1}]");
+  expect_parsed(format, "[f(a=1)] [g(b=2)]", "{0 f}[0 {\"a\": 1}]{1 g}[1 {\"b\": 2}]");
+  expect_parsed(format, "[f(a=1)], and more (1)", "{0 f}[0 {\"a\": 1}], and more (1)");
+}
+
+TEST(AnswerParser, PythonicValuesFollowTheSchema) {
+  const AnswerFormat format = calls(ToolCallFormat::pythonic);
+  const auto tools = tools_with(R"({"s": {"type": "string"}, "n": {"type": "integer"}})");
+  // Published templates print every value in quotes, or none.
+  expect_parsed(format, "[f(s=\"3\", n=\"3\")]", "{0 f}[0 {\"s\": \"3\", \"n\": 3}]", tools);
+  expect_parsed(format, "[f(s=New York, n=3, x=true)]",
+                "{0 f}[0 {\"s\": \"New York\", \"n\": 3, \"x\": true}]", tools);
+}
+
+TEST(AnswerParser, PythonicTextIsContent) {
+  const AnswerFormat format = calls(ToolCallFormat::pythonic);
+  for (const std::string& text : std::vector<std::string>{"[1] is a note.",
+                                                          "[Paris] is a city.",
+                                                          "[a, b]",
+                                                          "[]",
+                                                          "[f(",
+                                                          "[f(1)]",
+                                                          "[f('a')]",
+                                                          "[f(a)]",
+                                                          "[f(a=1",
+                                                          "[f(a=1 + g(2))]",
+                                                          "[f(a=[1)]",
+                                                          "[f(**x)]",
+                                                          "[f(a==1)]",
+                                                          "[f g(a=1)]",
+                                                          "[f(a=}",
+                                                          "[-f()]",
+                                                          "[(a=1)]",
+                                                          "[f(=1)]",
+                                                          "[f(a=)]",
+                                                          "[f(a='x)]",
+                                                          "[" + std::string(600, 'f'),
+                                                          "[f(a=" + std::string(100, '['),
+                                                          "f(a=1)",
+                                                          "See [f(a=1)].",
+                                                          "[x](http://y)"})
+    expect_parsed(format, text, text);
+  // What was sent before it broke stays.
+  expect_parsed(format, "[f(a=1, b=[)]", "{0 f}[0 {\"a\": 1]]");
+  // Text that can be no call is not held back.
+  const auto parser = make_answer_parser(format, nullptr, 1);
+  EXPECT_EQ(described(parser->push("[Paris is")), "[Paris is");
+}
+
+TEST(AnswerParser, Lfm2) {
+  const AnswerFormat format = calls(ToolCallFormat::lfm2);
+  expect_parsed(format,
+                "<|tool_call_start|>[get_status(id=\"12345\")]<|tool_call_end|>Checking that.",
+                "{0 get_status}[0 {\"id\": \"12345\"}]Checking that.");
+  expect_parsed_hidden(format,
+                       "Well.⟦<|tool_call_start|>⟧[f(a='⟦<|pad|>⟧x'), g()]⟦<|tool_call_end|>⟧ So.",
+                       "Well.{0 f}[0 {\"a\": \"x\"}]{1 g}[1 {}]So.");
+  expect_parsed(
+      format, "<|tool_call_start|>[f()]<|tool_call_end|><|tool_call_start|>[g()]<|tool_call_end|>",
+      "{0 f}[0 {}]{1 g}[1 {}]");
+  // Asked for JSON, it writes that between its marks.
+  expect_parsed(
+      format, "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]<|tool_call_end|>",
+      "{0 f}[0 {\"a\": 1}]");
+  expect_parsed(format, "[f(a=1)]", "[f(a=1)]");
+  expect_parsed_hidden(format, "⟦<|tool_call_start|>⟧oops", "oops");
+}
+
 TEST(AnswerParser, ListsBehindOtherMarks) {
   expect_parsed(calls(ToolCallFormat::granite),
                 "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\"}]"
@@ -297,44 +416,6 @@ TEST(AnswerParser, Harmony) {
   const std::string text(1100, 'x');
   expect_parsed(format, "<|channel|>" + text + "<|message|>y",
                 "<|channel|>" + text + "<|message|>y");
-}
-
-/// The result when everything in ⟦ ⟧ is a special token that is left out of the text.
-std::string parsed_hidden(const AnswerFormat& format, std::string text, size_t chunk) {
-  constexpr std::string_view kOpen = "⟦", kClose = "⟧";
-  const auto parser = make_answer_parser(format, nullptr, 1);
-  std::vector<ChatEvent> events;
-  const auto add = [&](const std::vector<ChatEvent>& more) {
-    events.insert(events.end(), more.begin(), more.end());
-  };
-  std::vector<HiddenToken> hidden;
-  std::string plain;
-  const auto flush = [&] {
-    add(parser->push(plain, hidden));
-    plain.clear();
-    hidden.clear();
-  };
-  for (size_t at = 0; at < text.size();) {
-    const std::string_view rest = std::string_view(text).substr(at);
-    if (rest.starts_with(kOpen)) {
-      const size_t end = rest.find(kClose);
-      const auto name = rest.substr(kOpen.size(), end - kOpen.size());
-      hidden.push_back({static_cast<int64_t>(plain.size()), std::string(name)});
-      at += end + kClose.size();
-    } else {
-      plain += text[at++];
-    }
-    if (plain.size() + hidden.size() == chunk) flush();
-  }
-  flush();
-  add(parser->finish());
-  return described(joined(events));
-}
-
-void expect_parsed_hidden(const AnswerFormat& format, const std::string& text,
-                          const std::string& expected) {
-  for (size_t chunk = 1; chunk <= text.size(); ++chunk)
-    ASSERT_EQ(parsed_hidden(format, text, chunk), expected) << text << "\nin chunks of " << chunk;
 }
 
 TEST(AnswerParser, FindsMarksAmongSpecialTokens) {
@@ -441,6 +522,12 @@ TEST(AnswerFormat, IsFoundInTheTemplate) {
   EXPECT_EQ(detect_answer_format("[TOOL_CALLS]").tool_calls, ToolCallFormat::mistral);
   EXPECT_EQ(detect_answer_format("<|python_tag|>").tool_calls, ToolCallFormat::llama3);
   EXPECT_EQ(detect_answer_format("<tool_call><function=x>").tool_calls, ToolCallFormat::qwen_tags);
+  EXPECT_EQ(detect_answer_format("<|python_start|>").tool_calls, ToolCallFormat::pythonic);
+  EXPECT_EQ(detect_answer_format("<|start_header_id|> [func_name1(params_name1=params_value1, …)] "
+                                 "\"parameters\"")
+                .tool_calls,
+            ToolCallFormat::pythonic);
+  EXPECT_EQ(detect_answer_format("<|tool_list_start|>").tool_calls, ToolCallFormat::lfm2);
   EXPECT_EQ(detect_answer_format("plain").tool_calls, ToolCallFormat::none);
   EXPECT_TRUE(detect_answer_format("<think>").reasoning);
 }
@@ -452,6 +539,7 @@ TEST(AnswerFormat, OfPublishedTemplates) {
       {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", ToolCallFormat::cohere},
       {"GLM-4.7-Flash", ToolCallFormat::glm},
       {"Kimi-K2-Thinking", ToolCallFormat::kimi},
+      {"LFM2.5-Instruct", ToolCallFormat::lfm2},
       {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", ToolCallFormat::qwen_tags},
       {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", ToolCallFormat::hermes},
       {"Qwen-Qwen2.5-7B-Instruct", ToolCallFormat::hermes},

@@ -2,8 +2,10 @@
 // Finds out what an untyped argument is.
 #include "text/tool_values.h"
 
-#include <algorithm>
+#include <iterator>
 
+#include "base/error.h"
+#include "text/blanks.h"
 #include "text/json_scanner.h"
 
 namespace hasten::text {
@@ -31,6 +33,15 @@ ValueTypes::Type type_of(std::string_view json) {
 
 }  // namespace
 
+std::string unquoted(std::string_view literal) {
+  try {
+    const json::Value value = json::parse(literal, "string", {.max_bytes = std::ssize(literal)});
+    return value.is_string() ? std::string(value.get_string()) : std::string();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 bool is_other_json(std::string_view text) {
   JsonScanner scanner;
   if (text.empty() || text[0] == '"') return false;
@@ -45,9 +56,7 @@ bool is_other_json(std::string_view text) {
 }
 
 std::string json_of_text(std::string_view text, ValueTypes types) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  const std::string_view word = text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+  const std::string_view word = trimmed(text);
   const bool may_be_string = types.has(ValueTypes::string);
   if (is_other_json(word) && (types.has(type_of(word)) || !may_be_string)) return std::string(word);
   if (!may_be_string && types.has(ValueTypes::boolean) && word == "True") return "true";

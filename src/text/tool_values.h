@@ -9,6 +9,9 @@
 
 namespace hasten::text {
 
+/// The string that a JSON string literal stands for; empty if it is none.
+std::string unquoted(std::string_view literal);
+
 /// Whether `text` is JSON of something else than a string.
 bool is_other_json(std::string_view text);
 
