@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/quantity.h"
 #include "engine/core.h"
 #include "engine/engine.h"
 #include "models/model.h"
@@ -69,10 +70,10 @@ int64_t kv_cache_bytes(const models::Model& model, const engine::CoreOptions& co
   const int64_t left = memory.available_bytes - step;
   if (core.kv_cache_bytes > left && memory.total_bytes > 0) {
     fail(ErrorCode::resource_exhausted,
-         "{} MiB of memory are available; steps of {} tokens and {} sequences take {} MiB, and {} "
-         "MiB are asked for keys and values; lower --step-tokens, --max-batch or --kv-cache",
-         memory.available_bytes >> 20, core.step_tokens, core.max_batch, step >> 20,
-         core.kv_cache_bytes >> 20);
+         "{} of memory are available; steps of {} and {} take {}, and {} are asked for keys and "
+         "values; lower --step-tokens, --max-batch or --kv-cache",
+         size_text(memory.available_bytes), counted(core.step_tokens, "token"),
+         counted(core.max_batch, "sequence"), size_text(step), size_text(core.kv_cache_bytes));
   }
   if (core.kv_cache_bytes > 0) return core.kv_cache_bytes;
   return static_cast<int64_t>(static_cast<double>(std::max<int64_t>(left, 0)) * kFreeMemoryShare);
@@ -153,9 +154,9 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.eos_token = text->eos();
   info.max_batch = capacity.max_batch;
   info.step_tokens = capacity.step_tokens;
-  log::info("loaded {} in {:.1f} s: {}, context {}, {} MiB for keys and values", info.name,
+  log::info("loaded {} in {:.1f} s: {}, context {}, {} for keys and values", info.name,
             static_cast<double>(monotonic_us() - started_us) * 1e-6, info.weight_types,
-            info.context, info.kv_cache_bytes >> 20);
+            info.context, size_text(info.kv_cache_bytes));
 }
 
 struct Generation::State {

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/quantity.h"
 #include "hasten_test/paths.h"
 
 namespace hasten {
@@ -80,6 +81,23 @@ TEST(Hash, DependsOnSeedAndBytes) {
   EXPECT_NE(hash_bytes("a"), hash_bytes("b"));
   EXPECT_NE(hash_bytes("a", 1), hash_bytes("a", 2));
   EXPECT_EQ(hash_bytes("abc"), hash_bytes("abc"));
+}
+
+TEST(Quantity, SizesHaveTheUnitThatFits) {
+  EXPECT_EQ(size_text(0), "0 B");
+  EXPECT_EQ(size_text(1023), "1023 B");
+  EXPECT_EQ(size_text(1024), "1.0 KiB");
+  EXPECT_EQ(size_text(1536), "1.5 KiB");
+  EXPECT_EQ(size_text((1 << 20) - 1), "1.0 MiB");
+  EXPECT_EQ(size_text(int64_t{3} << 29), "1.5 GiB");
+  EXPECT_EQ(size_text(int64_t{9} << 40), "9.0 TiB");
+  EXPECT_EQ(size_text(INT64_MAX), "8388608.0 TiB");
+}
+
+TEST(Quantity, OneIsNoPlural) {
+  EXPECT_EQ(counted(0, "token"), "0 tokens");
+  EXPECT_EQ(counted(1, "token"), "1 token");
+  EXPECT_EQ(counted(2, "token"), "2 tokens");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/words.h"
 #include "hasten/machine.h"

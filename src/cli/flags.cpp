@@ -107,7 +107,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->type_name("TYPE");
   command
       .add_option("--kv-cache", options.kv_cache_bytes,
-                  "Memory for keys and values, such as 4GiB (default: by arithmetic)")
+                  "Memory for keys and values: bytes, or with B, KiB, MiB, GiB or TiB behind the "
+                  "number (default: by arithmetic)")
       ->transform(CLI::Validator(CLI::AsSizeValue(false)).description(""))
       ->type_name("SIZE");
   command.add_option("--block-size", options.block_size, "Tokens in a cache block")

@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -41,12 +44,59 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+/// Insertions, deletions, replacements and swaps of neighbours that make `b` of `a`.
+size_t num_edits(std::string_view a, std::string_view b) {
+  std::vector<size_t> before, last(b.size() + 1), next(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    next[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      next[j] =
+          std::min({last[j] + 1, next[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        next[j] = std::min(next[j], before[j - 2] + 1);
+    }
+    before = std::exchange(last, next);
+  }
+  return last[b.size()];
+}
+
+/// What to say of a flag that no command of `apps` has; empty if every argument is one or no flag.
+std::string unknown_flag(const std::vector<const CLI::App*>& apps,
+                         const std::vector<std::string>& arguments) {
+  const auto is_flag = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
+  const auto found = std::find_if(arguments.begin(), arguments.end(), is_flag);
+  if (found == arguments.end()) return {};
+  // A longer one is none that somebody mistyped, and comparing takes time.
+  const std::string flag = found->substr(0, std::min<size_t>(found->find('='), 64));
+  std::string nearest;
+  size_t least = 2 + flag.size() / 4;  // more edits make another word of it
+  for (const CLI::App* app : apps) {
+    for (const CLI::Option* option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        const size_t edits = num_edits(flag, "--" + name);
+        if (edits >= least) continue;
+        least = edits;
+        nearest = "; the nearest is --" + name;
+      }
+    }
+  }
+  return fmt::format("there is no flag {}{}", flag, nearest);
+}
+
 /// What is wrong with a command line, and where to read more.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) {
-    return fmt::format("{}; see 'hasten {} --help'", error.what(), chosen.front()->get_name());
+    const CLI::App* command = chosen.front();
+    const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const std::string unknown =
+        is_extra ? unknown_flag({command, &app}, app.remaining(/*recurse=*/true)) : std::string();
+    return fmt::format("{}; see 'hasten {} --help'", unknown.empty() ? error.what() : unknown,
+                       command->get_name());
   }
+  if (const std::string unknown = unknown_flag({&app}, app.remaining()); !unknown.empty())
+    return unknown + "; see 'hasten --help'";
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/words.h"

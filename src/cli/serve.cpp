@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/words.h"
 #include "server/server.h"

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/words.h"

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/words.h"
 #include "hasten/tokenizer.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes and counts as people read them, and what terminals obey taken out of text.
+// Counts as people read them, and what terminals obey taken out of text.
 #include "cli/words.h"
 
 #include <fmt/format.h>
@@ -12,17 +12,6 @@
 
 namespace hasten::cli {
 namespace {
-
-template <size_t kCount>
-std::string scaled(double value, double base, const std::array<const char*, kCount>& units) {
-  size_t unit = 0;
-  while (value >= base && unit + 1 < kCount) {
-    value /= base;
-    ++unit;
-  }
-  const int digits = unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return fmt::format("{:.{}f}{}", value, digits, units[unit]);
-}
 
 /// Nested no deeper than what json::parse let in.
 void write_json(const json::Value& value, std::string& out) {
@@ -51,17 +40,13 @@ void write_json(const json::Value& value, std::string& out) {
 
 }  // namespace
 
-std::string size_text(int64_t bytes) {
-  return scaled(static_cast<double>(bytes), 1024.0,
-                std::array{" B", " KiB", " MiB", " GiB", " TiB"});
-}
-
 std::string count_text(int64_t count) {
-  return scaled(static_cast<double>(count), 1000.0, std::array{"", " K", " M", " B", " T"});
-}
-
-std::string counted(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  constexpr std::array<std::string_view, 5> kUnits = {"", " K", " M", " B", " T"};
+  auto value = static_cast<double>(count);
+  size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  const int digits = unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f}{}", value, digits, kUnits[unit]);
 }
 
 std::string json_text(const json::Value& value) {

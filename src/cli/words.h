@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words for people: sizes and counts as they read them, and text from outside made safe to show.
+// Words for people: large counts and JSON as they read them, and text from outside made safe to
+// show.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,8 @@
 
 namespace hasten::cli {
 
-/// "1.5 GiB", "312 MiB", "17 B".
-std::string size_text(int64_t bytes);
 /// "1.24 B", "494 M", "17".
 std::string count_text(int64_t count);
-
-/// "1 token", "2 tokens".
-std::string counted(int64_t count, std::string_view noun);
 
 /// JSON whose numbers people read: 0.0131 rather than 1.31E-2.
 std::string json_text(const json::Value& value);

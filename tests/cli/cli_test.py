@@ -130,6 +130,24 @@ class Help(unittest.TestCase):
             self.assertIn("\ufffd[31mred", done.stderr)
             self.assertNotIn("\x1b", done.stderr)
 
+    def test_an_unknown_flag_is_named_with_the_nearest_one(self):
+        for arguments, said in ((("--foo",), "there is no flag --foo; see 'hasten --help'"),
+                                (("--quite",), "no flag --quite; the nearest is --quiet; see 'hasten --help'"),
+                                (("run", "--temprature", "1"), "no flag --temprature; the nearest is --temperature"),
+                                (("run", "--kv-cashe=1GiB"), "no flag --kv-cashe; the nearest is --kv-cache"),
+                                (("serve", "--xyz"), "there is no flag --xyz; see 'hasten serve --help'")):
+            done = hasten(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(said, done.stderr)
+
+    def test_sizes_have_units_that_fit(self):
+        done = hasten("run", "-p", "x", "--kv-cache", "1KiB")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("of 1 token take", done.stderr)
+        self.assertIn("the cache has 1.0 KiB, enough for 0 tokens", done.stderr)
+        self.assertIn("9.0 TiB are asked for", hasten("run", "-p", "x", "--kv-cache", "9TiB").stderr)
+        self.assertIn("KiB, MiB, GiB or TiB", " ".join(hasten("run", "--help").stdout.split()))
+
     def test_limits_that_do_not_fit_together_are_an_error(self):
         done = hasten("run", "-p", "x", "--max-batch", "64", "--step-tokens", "16")
         self.assertEqual(done.returncode, 2)

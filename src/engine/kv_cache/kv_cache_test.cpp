@@ -218,7 +218,7 @@ TEST(SizeCache, SaysWhatOneSequenceWouldTake) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::resource_exhausted);
     EXPECT_THAT(error.what(), HasSubstr("100 tokens take 7.0 MiB"));
-    EXPECT_THAT(error.what(), HasSubstr("there are 3.0 MiB"));
+    EXPECT_THAT(error.what(), HasSubstr("the cache has 3.0 MiB"));
     EXPECT_THAT(error.what(), HasSubstr("48 tokens"));
     EXPECT_THAT(error.what(), HasSubstr("--ctx"));
   }

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/quantity.h"
 
 namespace hasten::engine {
 namespace {
@@ -40,8 +41,6 @@ int64_t total_bytes(std::span<const GroupSize> groups, NumBlocks num_blocks) {
   return total;
 }
 
-double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
 }  // namespace
 
 int64_t peak_blocks(int64_t num_tokens, int64_t window, int64_t step_tokens, int64_t block_size) {
@@ -72,9 +71,10 @@ CacheSizing size_cache(const SizingInput& input) {
          "a context of {} tokens is above the limit of {}: lower --ctx", least, max_context);
   if (!fits(least))
     fail(ErrorCode::resource_exhausted,
-         "keys and values of one sequence of {} tokens take {:.1f} MiB, but there are {:.1f} MiB "
-         "for the cache, enough for {} tokens: lower --ctx or raise --kv-cache",
-         least, mib(sequence_bytes(least)), mib(input.bytes), fits(1) ? bisect(1, least, fits) : 0);
+         "keys and values of one sequence of {} take {}, but the cache has {}, enough for "
+         "{}: lower --ctx or raise --kv-cache",
+         counted(least, "token"), size_text(sequence_bytes(least)), size_text(input.bytes),
+         counted(fits(1) ? bisect(1, least, fits) : 0, "token"));
 
   CacheSizing sizing;
   sizing.context = input.context > 0 ? input.context : bisect(1, max_context, fits);
