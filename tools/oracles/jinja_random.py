@@ -5,6 +5,7 @@ import random
 CONTEXT = {
     "s": "Hello World", "t": "  pad\tded \n", "u": "Ünï 你好 👋🏽 ß ǆ", "e": "", "q": "it's \"q\" <b> & \\ \n",
     "w": "well-known words -- and--dashes, one after-another; a_b-c1 supercalifragilisticexpialidocious",
+    "links": "(see http://a.org/x_(y)?b=1&amp;c), www.b.net. me@c.de <i>&notit; &#x41;&#147</i> <!-- <b>--> mailto:d@e.fr",
     "digits": "-12", "real": "3.50", "i": 7, "z": 0, "n": -3, "f": 2.5, "g": 1e16, "h": -0.1, "yes": True, "no": False,
     "nil": None, "l": [3, 1, 2], "words": ["banana", "Apple", "cherry", "apple"], "empty": [], "mixed": [1, "a", None, 2.5, True, [1, 2]],
     "pairs": [["b", 2], ["a", 1]], "nested": [[1, [2, 3]], [], [4]], "d": {"b": 1, "a": "x", "C": [1, 2], "n": None}, "none_at_all": {},
@@ -14,7 +15,7 @@ CONTEXT = {
     "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi <|im_end|>"},
                  {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1, 2.0, "é"]}}}]}],
 }
-STRINGS = ["s", "t", "u", "e", "q", "w", "digits", "real", "messages[1].content", "people[0].name"]
+STRINGS = ["s", "t", "u", "e", "q", "w", "links", "digits", "real", "messages[1].content", "people[0].name"]
 NUMBERS = ["i", "z", "n", "f", "g", "h", "yes"]
 LISTS = ["l", "words", "empty", "mixed", "pairs", "nested", "people", "messages"]
 DICTS = ["d", "none_at_all", "people[0]", "messages[2]", "people[2].at"]
@@ -67,7 +68,7 @@ class Random:
             "upper", "lower", "title", "capitalize", "trim", f"trim({a})", f"replace({a}, '_')", f"replace({a}, {a}, {n})", "length", "wordcount",
             f"truncate({n})", f"truncate({n}, true)", f"truncate(9, false, '..', {n})", f"indent({n})", "indent(2, true)", "indent('> ', false, true)",
             f"center({n})", f"wordwrap({n})", f"wordwrap({n}, false)", f"wordwrap(10, true, '|')", f"wordwrap({n}, true, '/', false)", "e", "escape", "safe", "forceescape",
-            "string", "tojson", "urlencode", "striptags", "int", f"int({n})", "int(5, 16)", "float", "float(1.5)", "first", "last", "list", "reverse",
+            "string", "tojson", "urlencode", "striptags", "urlize", f"urlize({n}, true)", "urlize(target='t', rel='b a')", "int", f"int({n})", "int(5, 16)", "float", "float(1.5)", "first", "last", "list", "reverse",
             "default('D')", "default('D', true)", "pprint", "string | length", "map('upper') | join", "select('in', 'aeiou') | list", "unique | join", "sort | join",
             "batch(3) | list", "filesizeformat") + ")"
 

@@ -26,14 +26,36 @@ const tables::CaseExpansion* look_up(std::span<const tables::CaseExpansion> list
   return at != list.end() && at->code_point == c ? &*at : nullptr;
 }
 
+// Folding is the lower case of the upper case, but for the dotless i, the capital sharp s, and
+// Cherokee, whose small letters came late and fold to the capital ones.
+void append_folded(std::string& out, uint32_t c) {
+  const bool cherokee = c >= 0x13A0 && c <= 0x13F5;
+  if (c == 0x131 || cherokee) return append_utf8(out, c);
+  if (c == 0x1E9E) {
+    out += "ss";
+    return;
+  }
+  if (c >= 0x13F8 && c <= 0x13FD) return append_utf8(out, c - 8);
+  if (c >= 0xAB70 && c <= 0xABBF) return append_utf8(out, c - 0xAB70 + 0x13A0);
+  std::string upper;
+  append_case(upper, c, CaseMapping::upper);
+  for (std::string_view rest = upper; !rest.empty();) {
+    const Utf8Char next = decode_utf8(rest);
+    append_case(out, next.code_point, CaseMapping::lower);
+    rest.remove_prefix(next.length);
+  }
+}
+
 }  // namespace
 
 void append_case(std::string& out, uint32_t c, CaseMapping mapping) {
   if (c < 0x80) {
-    const bool from = mapping == CaseMapping::lower ? c >= 'A' && c <= 'Z' : c >= 'a' && c <= 'z';
+    const bool to_lower = mapping == CaseMapping::lower || mapping == CaseMapping::fold;
+    const bool from = to_lower ? c >= 'A' && c <= 'Z' : c >= 'a' && c <= 'z';
     out += static_cast<char>(from ? c ^ 0x20 : c);
     return;
   }
+  if (mapping == CaseMapping::fold) return append_folded(out, c);
   const auto expansions = mapping == CaseMapping::upper   ? tables::kUpperExpansions
                           : mapping == CaseMapping::lower ? tables::kLowerExpansions
                                                           : tables::kTitleExpansions;

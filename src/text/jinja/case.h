@@ -9,9 +9,10 @@
 
 namespace hasten::text::jinja {
 
-enum class CaseMapping { upper, lower, title };
+enum class CaseMapping { upper, lower, title, fold };
 
-/// Appends the character in another case, which may be several characters ("ß" to "SS").
+/// Appends the character in another case, which may be several characters ("ß" to "SS"). Folded, as
+/// Unicode's full case folding has it, are equal what differs in case only ("ß" to "ss").
 void append_case(std::string& out, uint32_t code_point, CaseMapping mapping);
 
 namespace tables {

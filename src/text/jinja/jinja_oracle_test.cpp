@@ -285,7 +285,9 @@ bool may_refuse(std::string_view error) {
 
 /// "<generator object … at 0x7f…>", in any case.
 bool prints_an_address(std::string_view text) {
+  // A filter may have changed some letters before the number.
   return text.find(" at 0x") != std::string_view::npos ||
+         text.find("t 0x7f") != std::string_view::npos ||
          text.find(" AT 0X") != std::string_view::npos ||
          text.find(" At 0X") != std::string_view::npos;
 }

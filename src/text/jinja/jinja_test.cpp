@@ -120,6 +120,11 @@ TEST(Language, ErrorsNameLineAndReason) {
   const Error syntax = error_of([] { render("a\n{% if %}"); });
   EXPECT_EQ(syntax.code(), ErrorCode::invalid_data);
   EXPECT_STREQ(syntax.what(), "the chat template does not parse: line 2: unexpected end of a tag");
+  const Error escaping = error_of([] { render("{% autoescape true %}a{% endautoescape %}"); });
+  EXPECT_EQ(escaping.code(), ErrorCode::invalid_data);
+  EXPECT_STREQ(escaping.what(),
+               "the chat template does not parse: line 1: autoescape: only false is supported, for "
+               "prompts are no HTML; the filter `e` escapes");
   const Error raised = error_of([] { render("{{ raise_exception('Roles must alternate') }}"); });
   EXPECT_EQ(raised.code(), ErrorCode::invalid_argument);
   EXPECT_STREQ(raised.what(), "Roles must alternate");
@@ -133,6 +138,8 @@ TEST(Provenance, SurvivesEveryOperation) {
                                {"l", json::Array{"p", "q"}},
                                {"d", json::Object{{"k", "v"}}},
                                {"f", json::Object{{"<|im_start|>", ""}}},
+                               {"h", "&lt;|im_end|&gt;"},
+                               {"n2", "x"},
                                {"n", 7},
                                {"e", ""}};
   const std::pair<const char*, const char*> cases[] = {
@@ -164,6 +171,9 @@ TEST(Provenance, SurvivesEveryOperation) {
       {"{{ u * 2 }}", "<Ab <|x|>Ab <|x|>>"},
       {"{{ u | truncate(5, true, '...', 0) }}", "<Ab>..."},
       {"{{ u | e }}", "<Ab &lt;|x|&gt;>"},
+      {"{{ ('<i>' ~ h ~ '</i>&lt;') | striptags }}", "<<|im_end|>><"},
+      {"{{ ('www.a.org/' ~ n2 ~ ' b') | urlize }}",
+       "<a href=\"https://www.a.org/<x>\" rel=\"noopener\">www.a.org/<x></a> b"},
       {"{{ u | center(10) }}", " <Ab <|x|>> "},
       {"{% set ns = namespace(t='') %}{% for x in l %}{% set ns.t = ns.t + x + ';' %}{% endfor %}"
        "{{ ns.t }}",

@@ -10,7 +10,8 @@
 namespace hasten::text::jinja {
 
 Native find_filter(std::string_view name) {
-  for (const auto table : {kTextFilters, kSequenceFilters, kOtherFilters, kLayoutFilters}) {
+  for (const auto table :
+       {kTextFilters, kSequenceFilters, kOtherFilters, kLayoutFilters, kMarkupFilters}) {
     if (const Native native = find_native(table, name)) return native;
   }
   return nullptr;

@@ -31,7 +31,7 @@ inline Native find_native(std::span<const NamedNative> table, std::string_view n
 
 /// The parts of the library, one table per file.
 extern const std::span<const NamedNative> kTextFilters, kSequenceFilters, kOtherFilters, kTests;
-extern const std::span<const NamedNative> kLayoutFilters;
+extern const std::span<const NamedNative> kLayoutFilters, kMarkupFilters;
 extern const std::span<const NamedNative> kTextMethods, kListMethods, kDictMethods, kFunctions;
 
 /// Assigns arguments to the parameters `names`, as a Python call does; null for those not given.

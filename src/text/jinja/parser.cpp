@@ -86,6 +86,8 @@ class Parser : public ExpressionParser {
       result.body = body({"endfilter"});
     } else if (tag == "with") {
       with_statement(result);
+    } else if (tag == "autoescape") {
+      autoescape_statement(result);
     } else if (tag == "print") {
       print_statement(result);
     } else if (tag == "generation") {  // marks what the assistant said; for training
@@ -207,6 +209,17 @@ class Parser : public ExpressionParser {
     result.targets = keep(targets);
     result.values = keep(values);
     result.body = body({"endwith"});
+  }
+
+  /// Prompts are no HTML: a template may only say so.
+  void autoescape_statement(Statement& result) {
+    result.kind = Statement::Kind::with;  // a scope
+    const Token token = peek();
+    if (token.kind != TokenKind::name || (token.text != "false" && token.text != "False")) {
+      fail("autoescape: only false is supported, for prompts are no HTML; the filter `e` escapes");
+    }
+    expect_name();
+    result.body = body({"endautoescape"});
   }
 
   void print_statement(Statement& result) {

@@ -155,6 +155,8 @@ Value change_case(Runtime& rt, const Text& text, Case to) {
         mapping = CaseMapping::upper;
       } else if ((to == Case::title && !after_cased) || (to == Case::capitalize && first)) {
         mapping = CaseMapping::title;
+      } else if (to == Case::fold) {
+        mapping = CaseMapping::fold;
       }
       done += length;
       if (!character.valid) {

@@ -29,7 +29,7 @@ size_t find_last_text(Runtime& rt, std::string_view text, std::string_view needl
 TextRange stripped(std::string_view text, const std::string_view* characters, bool left,
                    bool right);
 
-enum class Case { upper, lower, title, capitalize, swap };
+enum class Case { upper, lower, title, capitalize, swap, fold };
 /// The string in another case, its provenance kept.
 Value change_case(Runtime& rt, const Text& text, Case to);
 

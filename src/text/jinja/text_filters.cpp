@@ -126,7 +126,8 @@ Value indent(Runtime& rt, Self self, Given arguments) {
 Value truncate(Runtime& rt, Self self, Given arguments) {
   const auto [length_value, kill_words, end_value, leeway_value] =
       bind(rt, arguments, {"length", "killwords", "end", "leeway"});
-  if (!jinja::length(rt, self)) rt.error("object of type '{}' has no len()", type_name(self));
+  const std::optional<int64_t> size = jinja::length(rt, self);
+  if (!size) rt.error("object of type '{}' has no len()", type_name(self));
   const Text& text = text_of(rt, self);
   const int64_t length = integer_or(rt, length_value, 255);
   const Value end = end_value != nullptr ? to_text(rt, *end_value) : rt.borrowed_text("...");
@@ -134,7 +135,8 @@ Value truncate(Runtime& rt, Self self, Given arguments) {
   const int64_t end_size = count_chars(end.text->bytes);
   if (length < end_size || leeway < 0) rt.error("truncate: the length is shorter than the end");
   rt.step(text.bytes.size());
-  if (count_chars(text.bytes) - leeway <= length) return self;
+  if (*size - leeway <= length) return self;  // also a list of no more items
+  if (!self.is_string()) rt.error("truncate: a {} cannot be cut", type_name(self));
   size_t cut = char_offset(text.bytes, length - end_size);
   if (!boolean_or(kill_words, false)) cut = std::min(cut, text.bytes.substr(0, cut).rfind(' '));
   TextBuilder out(rt);
@@ -158,60 +160,46 @@ Value word_count(Runtime& rt, Self self, Given) {
   return Value::of(words);
 }
 
-Value strip_tags(Runtime& rt, Self self, Given) {
-  Text text = text_of(rt, self);
-  text.markup = false;  // what is left is plain text
-  TextBuilder out(rt);
-  for (size_t at = 0; at < text.bytes.size();) {
-    const size_t open = std::min(text.bytes.find('<', at), text.bytes.size());
-    const size_t close = text.bytes.find('>', open);
-    if (close == std::string_view::npos) {
-      out.append(text, at, text.bytes.size());
-      break;
+// As it stands in a URL, or in its query, where a slash is written otherwise and a space is "+".
+void quote_url(TextBuilder& out, const Text& text, bool in_query) {
+  std::string quoted;
+  for_each_piece(text, [&](std::string_view piece, bool literal) {
+    quoted.clear();
+    for (const char c : piece) {
+      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                         (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' || c == '~' ||
+                         (c == '/' && !in_query);
+      if (plain || (c == ' ' && in_query)) {
+        quoted += plain ? c : '+';
+      } else {
+        quoted += fmt::format("%{:02X}", static_cast<uint8_t>(c));
+      }
+      flush_long(out, quoted, literal);
     }
-    out.append(text, at, open);
-    at = close + 1;
-  }
-  const Value words = find_method(Kind::string, "split")(rt, out.finish(), {});
-  TextBuilder joined(rt);
-  for (size_t i = 0; i < words.list->size; ++i) {
-    if (i > 0) joined.append(" ");
-    joined.append(*words.list->items[i].text);
-  }
-  return joined.finish();
+    out.append(quoted, literal);
+  });
 }
 
+/// A dict or a list of pairs becomes a query.
 Value url_encode(Runtime& rt, Self self, Given) {
   TextBuilder out(rt);
-  const bool is_query = self.kind == Kind::dict;
-  const auto quote = [&](const Text& text) {
-    std::string quoted;
-    for_each_piece(text, [&](std::string_view piece, bool literal) {
-      quoted.clear();
-      for (const char c : piece) {
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                           (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' || c == '~' ||
-                           (c == '/' && !is_query);
-        if (plain || (c == ' ' && is_query)) {
-          quoted += plain ? c : '+';
-        } else {
-          quoted += fmt::format("%{:02X}", static_cast<uint8_t>(c));
-        }
-        flush_long(out, quoted, literal);
-      }
-      out.append(quoted, literal);
-    });
-  };
-  if (!is_query) {
-    quote(text_of(rt, self));
-    return out.finish();
-  }
   bool first = true;
-  for (const Dict::Entry& entry : self.dict->view()) {
+  const auto append_pair = [&](const Value& key, const Value& value) {
     if (!std::exchange(first, false)) out.append("&");
-    quote(text_of(rt, entry.key));
+    quote_url(out, text_of(rt, key), true);
     out.append("=");
-    quote(text_of(rt, entry.value));
+    quote_url(out, text_of(rt, value), true);
+  };
+  if (self.kind == Kind::dict) {
+    for (const Dict::Entry& entry : self.dict->view()) append_pair(entry.key, entry.value);
+  } else if (self.is_sequence()) {
+    for (const Value& item : iterate(rt, self)) {
+      const std::span<const Value> pair = iterate(rt, item);
+      if (pair.size() != 2) rt.error("urlencode: {} values to unpack, expected 2", pair.size());
+      append_pair(pair[0], pair[1]);
+    }
+  } else {
+    quote_url(out, text_of(rt, self), false);
   }
   return out.finish();
 }
@@ -228,7 +216,6 @@ constexpr NamedNative kTable[] = {
     {"replace", replace},
     {"safe", safe},
     {"string", string},
-    {"striptags", strip_tags},
     {"title", title},
     {"trim", trim},
     {"truncate", truncate},

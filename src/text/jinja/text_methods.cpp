@@ -281,7 +281,8 @@ Value zfill(Runtime& rt, Self self, Given arguments) {
   const Value digits = rt.slice(text, sign, text.bytes.size());
   const int64_t rest = std::max<int64_t>(0, integer_or(rt, width, 0)) - static_cast<int64_t>(sign);
   out.append(*pad_text(rt, *digits.text, rest, 2, "0").text);
-  return out.finish();
+  const Value filled = out.finish();
+  return text.markup ? rt.as_markup(*filled.text) : filled;
 }
 
 template <bool kAtEnd>
@@ -390,7 +391,7 @@ Value is_case(Runtime& rt, Self self, Given) {
 
 constexpr NamedNative kTable[] = {
     {"capitalize", to_case<Case::capitalize>},
-    {"casefold", to_case<Case::lower>},
+    {"casefold", to_case<Case::fold>},
     {"center", pad<1>},
     {"count", count},
     {"endswith", has_affix<true>},

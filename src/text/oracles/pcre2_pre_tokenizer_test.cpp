@@ -50,8 +50,9 @@ class Pcre2Chain {
       };
       for (const Match& piece : pieces) {
         size_t at = piece.begin;
-        for (const Match& match :
-             step.find_all(text.substr(piece.begin, piece.end - piece.begin))) {
+        const std::vector<Match> matches =
+            step.find_all(text.substr(piece.begin, piece.end - piece.begin)).value();
+        for (const Match& match : matches) {
           add(at, piece.begin + match.begin);
           add(piece.begin + match.begin, piece.begin + match.end);
           at = piece.begin + match.end;

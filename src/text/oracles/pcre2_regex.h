@@ -6,6 +6,7 @@
 #include <pcre2.h>
 
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <string>
@@ -95,8 +96,9 @@ class Pcre2Regex {
     match_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
   }
 
-  /// The matches in `text`, which is valid UTF-8: no empty one where another ends.
-  std::vector<regex::Match> find_all(std::string_view text) const {
+  /// The matches in `text`, which is valid UTF-8: no empty one where another ends. nullopt where
+  /// PCRE2 gives up, which goes back and forth a number of times that grows with each quantifier.
+  std::optional<std::vector<regex::Match>> find_all(std::string_view text) const {
     std::vector<regex::Match> matches;
     size_t at = 0;
     bool any = false;
@@ -109,6 +111,7 @@ class Pcre2Regex {
       const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
                                     text.size(), at, PCRE2_NO_UTF_CHECK, match_.get(), nullptr);
       if (found == PCRE2_ERROR_NOMATCH) break;
+      if (found == PCRE2_ERROR_MATCHLIMIT) return std::nullopt;
       if (found < 0) throw std::runtime_error("PCRE2 fails: " + std::to_string(found));
       const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match_.get());
       const regex::Match match{range[0], range[1]};

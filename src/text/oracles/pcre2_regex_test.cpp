@@ -84,6 +84,7 @@ TEST(Regex, SameMatchesAsPcre2) {
   RandomExpression random(hasten::testing::random_seed(20261120));
   size_t deterministic = 0;
   size_t refused = 0;
+  size_t given_up = 0;  // texts
   for (size_t i = 0; i < num_expressions; ++i) {
     const std::string pattern = random.next();
     const regex::Dialect dialect = i % 2 == 0 ? regex::Dialect::perl : regex::Dialect::ruby;
@@ -113,14 +114,20 @@ TEST(Regex, SameMatchesAsPcre2) {
       const std::string text = random.text();
       std::vector<regex::Match> matches;
       ours.find_all(text, matches);
-      ASSERT_EQ(matches, theirs.find_all(text)) << pattern << " on \"" << text << "\"";
+      const std::optional<std::vector<regex::Match>> expected = theirs.find_all(text);
+      given_up += expected ? 0 : 1;
+      if (expected) {
+        ASSERT_EQ(matches, *expected) << pattern << " on \"" << text << "\"";
+      }
       std::vector<regex::Match> general_matches;
       general.find_all(text, 0, std::nullopt, scratch, general_matches);
       ASSERT_EQ(general_matches, matches) << pattern << " on \"" << text << "\"";
     }
   }
-  std::printf("%zu expressions (%zu deterministic, %zu refused), %zu texts each\n", num_expressions,
-              deterministic, refused, kTexts);
+  std::printf(
+      "%zu expressions (%zu deterministic, %zu refused), %zu texts each, %zu of them too much for "
+      "PCRE2\n",
+      num_expressions, deterministic, refused, kTexts, given_up);
   EXPECT_LT(refused, num_expressions / 100);
 }
 
