@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "hasten_test/errors.h"
 #include "limits.h"
 #include "ops/reference/reference_backend.h"
 #include "random.h"
@@ -119,7 +120,7 @@ void attention(benchmark::State& state, const Machine& machine) {
   AttentionStep truth(*reference, load, 1);
   step.run();
   truth.run();
-  if (!(relative_error(step.result(), truth.result()) < 1e-3)) {
+  if (!(testing::norm_error(step.result(), truth.result()) < 1e-3)) {
     state.SkipWithError("differs from the reference");
     return;
   }

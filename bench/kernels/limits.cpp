@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/clock.h"
 
@@ -27,16 +26,6 @@ void time_calls(benchmark::State& state, const Machine& machine, const Work& wor
   state.SetLabel(fmt::format("limit {:.1f} us, {:.0f} %; {:.1f} GB/s, {:.0f} Gop/s", limit * 1e6,
                              100.0 * limit / seconds, work.bytes / seconds * 1e-9,
                              work.operations / seconds * 1e-9));
-}
-
-double relative_error(const std::vector<float>& actual, const std::vector<float>& expected) {
-  double difference = 0.0;
-  double total = 0.0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    difference += std::pow(double{actual[i]} - double{expected[i]}, 2);
-    total += std::pow(double{expected[i]}, 2);
-  }
-  return std::sqrt(difference / total);
 }
 
 ops::DeviceTensor to_device(ops::Backend& backend, const std::vector<float>& values, Shape shape) {

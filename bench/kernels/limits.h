@@ -39,9 +39,6 @@ double limit_seconds(const Machine& machine, const Work& work);
 void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
                 const std::function<void()>& call);
 
-/// Relative Euclidean distance of two results; NaN when either has one.
-double relative_error(const std::vector<float>& actual, const std::vector<float>& expected);
-
 /// A host tensor's copy on the device, and back.
 ops::DeviceTensor to_device(ops::Backend& backend, const std::vector<float>& values, Shape shape);
 std::vector<float> to_host(ops::Backend& backend, const Tensor& tensor);

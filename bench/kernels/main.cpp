@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <exception>
 #include <string_view>
 #include <system_error>
 
 #include "backends/cpu/cpu_backend.h"
 #include "limits.h"
+#include "run_bench.h"
 
 namespace {
 
@@ -20,7 +20,6 @@ bool parse_threads(std::string_view text, int32_t& threads) {
 }
 
 int run(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
   int32_t threads = 0;  // one per physical core
   if (argc > 2 || (argc == 2 && !parse_threads(argv[1], threads))) {
     fmt::print(stderr, "usage: kernel_bench [threads] [--benchmark_filter=REGEX ...]\n");
@@ -48,11 +47,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "kernel_bench: {}\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return hasten::bench::run_bench(argc, argv, run); }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hasten_test/errors.h"
 #include "limits.h"
 #include "ops/reference/reference_backend.h"
 #include "quant/codec.h"
@@ -76,7 +77,7 @@ bool is_right(const Stream& stream, const std::vector<float>& x, int64_t num_row
     const auto begin = out.begin() + row * kOutFeatures;
     actual.insert(actual.end(), begin, begin + kDistinctRows);
   }
-  return relative_error(actual, expected) < 2e-2;  // what the conformance suite allows
+  return testing::norm_error(actual, expected) < 2e-2;  // what the conformance suite allows
 }
 
 double peak(const cpu::Ceilings& ceilings, DType dtype) {

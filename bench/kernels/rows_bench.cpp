@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "hasten_test/errors.h"
 #include "limits.h"
 #include "ops/reference/reference_backend.h"
 #include "random.h"
@@ -71,8 +72,8 @@ void run_rows(benchmark::State& state, const Machine& machine, const RowOperatio
   const Rows truth(*reference, num_rows);
   operation.run(machine.backend, rows);
   operation.run(*reference, truth);
-  if (!(relative_error(to_host(machine.backend, rows.out.view),
-                       to_host(*reference, truth.out.view)) < 1e-5)) {
+  if (!(testing::norm_error(to_host(machine.backend, rows.out.view),
+                            to_host(*reference, truth.out.view)) < 1e-5)) {
     state.SkipWithError("differs from the reference");
     return;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/sampling/sampler.h"
+#include "run_bench.h"
 
 namespace {
 
@@ -43,10 +44,7 @@ void add(const char* name, const Sampling& sampling, int32_t num_top = -1) {
   })->Unit(benchmark::kMicrosecond);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
+int run(int /*argc*/, char** /*argv*/) {
   const auto sampling = [](auto&& change) {
     Sampling result;
     result.temperature = 1.0F;
@@ -67,3 +65,7 @@ int main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return hasten::bench::run_bench(argc, argv, run); }

@@ -3,7 +3,6 @@
 // over English, Chinese and source code, one thread. Needs the shared inputs that the tests use.
 #include <benchmark/benchmark.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "hasten_test/paths.h"
+#include "run_bench.h"
 #include "text/shared_vocabularies.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -118,8 +118,7 @@ void bench_load(benchmark::State& state, const TokenizerSpec& spec) {
   }
 }
 
-int run(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
+int run(int /*argc*/, char** /*argv*/) {
   const std::vector<Corpus> texts = corpora();
   const std::vector<Corpus> hostile = runs();
   const std::map<std::string, TokenizerSpec> specs = {
@@ -155,11 +154,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "text_bench: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return hasten::bench::run_bench(argc, argv, run); }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "hasten_test/errors.h"
 #include "hasten_test/paths.h"
 #include "models/model_session_test.h"
 #include "models/tiny_model_test.h"
@@ -171,7 +172,7 @@ TEST_P(FamilyTest, AgreesWithOracle) {
       GetParam().context > 0 ? GetParam().context : session.model().info().max_context;
   const auto expected = oracle(hf_path(), context, ids);
   if (!expected) GTEST_SKIP() << "no python3 with numpy";
-  const double error = relative_error(found, *expected);
+  const double error = testing::largest_error(found, *expected);
   std::printf("%s: relative error against the oracle %.1e\n", GetParam().name.c_str(), error);
   EXPECT_LT(error, 1e-5);
 }
@@ -186,7 +187,8 @@ TEST_P(GgufTest, EqualsSafetensors) {
   ModelSession from_gguf(*gguf, options), from_hf(*hf_, options);
   const std::vector<float> found = from_gguf.logits(prompt());
   const std::vector<float> expected = from_hf.logits(prompt());
-  EXPECT_LT(relative_error(found, std::vector<double>(expected.begin(), expected.end())), 1e-5);
+  EXPECT_LT(testing::largest_error(found, std::vector<double>(expected.begin(), expected.end())),
+            1e-5);
   EXPECT_EQ(from_gguf.model().info().num_parameters, from_hf.model().info().num_parameters);
   EXPECT_EQ(from_gguf.model().info().max_context, from_hf.model().info().max_context);
 }

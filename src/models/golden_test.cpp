@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "hasten_test/errors.h"
 #include "hasten_test/paths.h"
 #include "models/model_session_test.h"
 
@@ -38,7 +39,7 @@ void expect_golden(const std::string& model_name, const std::string& file,
     const auto expected = numbers<double>(prompt.at("last_logits"));
     const int32_t last = static_cast<int32_t>(tokens.size()) - 1;
     session.reset();
-    const double error = relative_error(session.feed(tokens, {&last, 1}), expected);
+    const double error = testing::largest_error(session.feed(tokens, {&last, 1}), expected);
     EXPECT_LT(error, 1e-5) << prompt.at("prompt");  // here, since max would drop a NaN
     worst = std::max(worst, error);
     if (num_greedy_prompts == 0) continue;
@@ -77,7 +78,8 @@ TEST(Golden, EveryWeightFormat) {
     if (file == "one-layer-iq3_s.gguf") continue;  // not one of ours
     const auto checkpoint = weights::open_checkpoint(folder / std::string(file));
     ModelSession session(*checkpoint);
-    const double error = relative_error(session.feed(tokens, {&last, 1}), numbers<double>(logits));
+    const double error =
+        testing::largest_error(session.feed(tokens, {&last, 1}), numbers<double>(logits));
     std::printf("%s: %s, largest relative error %.1e\n", std::string(file).c_str(),
                 session.model().info().weight_types.c_str(), error);
     EXPECT_LT(error, 1e-5) << file;

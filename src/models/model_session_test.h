@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <span>
 #include <vector>
@@ -131,17 +130,5 @@ class ModelSession {
   std::vector<int32_t> block_table_;
   int32_t length_ = 0;  // tokens in the cache
 };
-
-/// Largest difference of two logit vectors over the largest magnitude of `expected`.
-inline double relative_error(std::span<const float> found, std::span<const double> expected) {
-  double difference = 0.0, largest = 0.0;
-  if (found.size() != expected.size()) return 1.0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    const double error = std::abs(static_cast<double>(found[i]) - expected[i]);
-    if (!(error <= difference)) difference = error;  // keeps NaN
-    largest = std::max(largest, std::abs(expected[i]));
-  }
-  return difference / largest;
-}
 
 }  // namespace hasten::models

@@ -13,6 +13,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "base/json.h"
+#include "hasten_test/errors.h"
 #include "hasten_test/forward.h"
 #include "hasten_test/paths.h"
 #include "models/model.h"
@@ -54,32 +55,6 @@ std::vector<float> last_row(const std::vector<float>& logits, size_t num_tokens)
   return {logits.end() - static_cast<std::ptrdiff_t>(logits.size() / num_tokens), logits.end()};
 }
 
-/// ‖a − b‖ / ‖b‖.
-template <class T>
-double relative_error(std::span<const float> a, std::span<const T> b) {
-  EXPECT_GE(a.size(), b.size());
-  double difference = 0;
-  double norm = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(difference / norm);
-}
-
-/// Largest |a − b| over the largest |b|.
-template <class T>
-double largest_error(std::span<const float> a, std::span<const T> b) {
-  EXPECT_GE(a.size(), b.size());
-  double difference = 0;
-  double largest = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    difference = std::max(difference, std::abs(double{a[i]} - double{b[i]}));
-    largest = std::max(largest, std::abs(double{b[i]}));
-  }
-  return difference / largest;
-}
-
 class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
  protected:
   /// Worst relative error over the prompts of a golden file.
@@ -94,7 +69,7 @@ class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
       const auto expected = numbers<double>(entry.at("last_logits"));
       const auto logits =
           last_row(testing::all_logits(*model, *backend, tokens, kv), tokens.size());
-      const double error = relative_error<double>(logits, expected);
+      const double error = testing::norm_error(logits, expected);
       if (std::isnan(error)) return error;  // which max would drop
       worst = std::max(worst, error);
     }
@@ -146,14 +121,14 @@ TEST_P(GoldenLogits, FifteenWeightFormats) {
     const size_t row = logits.size() / tokens.size();
     double mean = 0;
     for (size_t i = 0; i < tokens.size(); ++i) {
-      mean += relative_error<float>(std::span(logits).subspan(i * row, row),
-                                    std::span(truth).subspan(i * row, row)) /
+      mean += testing::norm_error(std::span(logits).subspan(i * row, row),
+                                  std::span(truth).subspan(i * row, row)) /
               static_cast<double>(tokens.size());
     }
     const auto last = last_row(logits, tokens.size());
     const auto expected = numbers<double>(recorded);
-    const double largest = largest_error<double>(last, expected);
-    const double norm = relative_error<double>(last, expected);
+    const double largest = testing::largest_error(last, expected);
+    const double norm = testing::norm_error(last, expected);
     std::printf("%-22s %-9s recorded token: largest error %.2e, norm %.2e; mean norm %.2e\n",
                 file.c_str(), GetParam().name.c_str(), largest, norm, mean);
     const bool is_float =
@@ -177,8 +152,8 @@ TEST_P(GoldenLogits, F32WeightsAndCache) {
   const auto model = models::load_model(*checkpoint, *backend);
   const auto logits = testing::all_logits(*model, *backend, tokens, DType::f32);
   const double error =
-      relative_error<double>(last_row(logits, tokens.size()),
-                             numbers<double>(golden.at("last_logits").at("one-layer-f32.gguf")));
+      testing::norm_error(last_row(logits, tokens.size()),
+                          numbers<double>(golden.at("last_logits").at("one-layer-f32.gguf")));
   std::printf("one layer in f32 with an f32 cache, %s: relative error %.2e\n",
               GetParam().name.c_str(), error);
   EXPECT_LT(error, 1e-4);
