@@ -50,8 +50,8 @@ async function* events(body) {
 }
 
 /**
- * The answer to a conversation, piece by piece: {content, reasoning, usage, finish}, each only where
- * there is one. `signal` ends it.
+ * The answer to a conversation, piece by piece: {content, reasoning, calls, usage, finish}, each only
+ * where there is one. A call comes in pieces with its index, too. `signal` ends it.
  */
 export async function* answer(request, apiKey, signal) {
   const response = await check(await fetch('v1/chat/completions', {
@@ -66,6 +66,7 @@ export async function* answer(request, apiKey, signal) {
     yield {
       content: choice?.delta.content ?? '',
       reasoning: choice?.delta.reasoning ?? '',
+      calls: choice?.delta.tool_calls ?? [],
       finish: choice?.finish_reason,
       usage: event.usage,
     };

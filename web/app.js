@@ -95,27 +95,31 @@ function scrollDown() {
 // As most models write a call that they want made; the last one may still be on its way.
 const TOOL_CALL = /<tool_call>([^]*?)(?:<\/tool_call>|$)/g;
 
-/** A call in words: this page offers no functions, but some models call one nevertheless. */
-function callBox(text) {
-  let call = text.trim();
-  try {
-    const {name, arguments: values} = JSON.parse(text);
-    if (typeof name === 'string') call = `${name}(${JSON.stringify(values ?? {})})`;
-  } catch {
-    // Not complete yet, or not JSON: as it is.
-  }
+function callBox(call) {
   return make('p', 'call', 'Function call', make('code', '', call));
 }
 
-/** The blocks of an answer: Markdown, with a box for each call. */
-function blocks(content) {
+/** A call in words: this page offers no functions, but some models call one nevertheless. */
+function callInWords(text) {
+  try {
+    const {name, arguments: values} = JSON.parse(text);
+    if (typeof name === 'string') return `${name}(${JSON.stringify(values ?? {})})`;
+  } catch {
+    // Not complete yet, or not JSON: as it is.
+  }
+  return text.trim();
+}
+
+/** The blocks of an answer: Markdown, with a box for each call in its text and behind it. */
+function blocks(content, calls) {
   const nodes = [];
   let end = 0;
   for (const match of content.matchAll(TOOL_CALL)) {
-    nodes.push(...markdown(content.slice(end, match.index)), callBox(match[1]));
+    nodes.push(...markdown(content.slice(end, match.index)), callBox(callInWords(match[1])));
     end = match.index + match[0].length;
   }
-  return [...nodes, ...markdown(content.slice(end))];
+  return [...nodes, ...markdown(content.slice(end)),
+    ...calls.map(({name, values}) => callBox(`${name}(${values})`))];
 }
 
 /** One answer on the page, while it grows and after. */
@@ -123,6 +127,7 @@ class AnswerView {
   constructor() {
     this.content = '';
     this.reasoning = '';
+    this.calls = [];  // of {name, values: text}, which the server has told from the content
     this.text = make('div', 'text');
     this.footer = make('div', 'footer');
     this.item = make('li', 'assistant running', this.text, this.footer);
@@ -131,14 +136,19 @@ class AnswerView {
     page.messages.append(this.item);
   }
 
-  add({content, reasoning, usage}) {
-    if (content || reasoning) {
+  add({content, reasoning, calls, usage}) {
+    if (content || reasoning || calls.length > 0) {
       this.lastTime = performance.now();
       this.firstTime ??= this.lastTime;
       this.pieces++;
     }
     this.content += content;
     this.reasoning += reasoning;
+    for (const {index, function: piece} of calls) {
+      const call = this.calls[index] ??= {name: '', values: ''};
+      call.name += piece.name ?? '';
+      call.values += piece.arguments ?? '';
+    }
     if (usage) this.tokens = usage.completion_tokens;
     this.frame ??= requestAnimationFrame(() => this.draw());
   }
@@ -146,7 +156,7 @@ class AnswerView {
   draw() {
     this.frame = undefined;
     const follow = atBottom();
-    this.text.replaceChildren(...blocks(this.content));
+    this.text.replaceChildren(...blocks(this.content, this.calls));
     if (this.reasoning) this.drawReasoning();
     this.footer.replaceChildren(this.speed());
     if (follow) scrollDown();

@@ -125,6 +125,13 @@ test('shows a function call as a box', async () => {
   await picture('call');
 });
 
+test('shows the calls that the server has read as boxes', {skip: !isFake && 'needs the fake engine\'s answer'}, async () => {
+  await say('tool');
+  await answered();
+  assert.equal(await lastAnswer().locator('.text').innerHTML(),
+      '<p class="call">Function call<code class="">get_weather({"city":"Paris"})</code></p>');
+});
+
 test('keeps what is written as text, and draws Markdown as nodes', async () => {
   await say('<img src=x onerror="document.title=\'broken\'">');
   await answered();
