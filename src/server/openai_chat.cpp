@@ -69,14 +69,7 @@ class ChatWriter : public AnswerWriter {
   }
 
   std::string stream_end(const Usage& usage) override {
-    std::string out;
-    if (request_.include_usage) {
-      json::Object last = header_.json();
-      last["choices"] = json::Array{};
-      last["usage"] = usage_json(usage);
-      out += sse_event(json::serialize(last));
-    }
-    return out.append(kSseDone);
+    return last_events(header_, request_.include_usage ? &usage : nullptr);
   }
 
   std::string stream_error(const std::string& error_json) override {

@@ -90,14 +90,8 @@ class CompletionWriter : public AnswerWriter {
   }
 
   std::string stream_end(const Usage& usage) override {
-    std::string out;
-    if (request_.common.include_usage) {
-      json::Object last = header_.json();
-      last["choices"] = json::Array{};
-      last["usage"] = usage_json(visible(usage));
-      out += sse_event(json::serialize(last));
-    }
-    return out.append(kSseDone);
+    const Usage shown = visible(usage);
+    return last_events(header_, request_.common.include_usage ? &shown : nullptr);
   }
 
   std::string stream_error(const std::string& error_json) override {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "hasten/version.h"
+#include "server/sse.h"
 
 namespace hasten::server {
 namespace {
@@ -99,6 +100,14 @@ json::Object AnswerHeader::json() const {
           {"created", created_s},
           {"model", model},
           {"system_fingerprint", std::string("hasten-") + kVersion}};
+}
+
+std::string last_events(const AnswerHeader& header, const Usage* usage) {
+  if (usage == nullptr) return std::string(kSseDone);
+  json::Object chunk = header.json();
+  chunk["choices"] = json::Array{};
+  chunk["usage"] = usage_json(*usage);
+  return sse_event(json::serialize(chunk)).append(kSseDone);
 }
 
 }  // namespace hasten::server

@@ -49,4 +49,8 @@ struct AnswerHeader {
   json::Object json() const;
 };
 
+/// What a stream ends with: a chunk without choices that tells the usage, unless that is null, and
+/// [DONE].
+std::string last_events(const AnswerHeader& header, const Usage* usage);
+
 }  // namespace hasten::server
