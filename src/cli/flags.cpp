@@ -2,10 +2,13 @@
 // The flags that several subcommands share, and the checks of their values.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <fstream>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -22,6 +25,32 @@ std::optional<T> parse_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+/// Makes a number of bytes of "4GiB", "1.5 gib", "512M" or "1000".
+CLI::Validator byte_size() {
+  const auto read = [](std::string& text) -> std::string {
+    constexpr std::string_view kPrefixes = "kmgt";
+    constexpr double kMost = 0x1p60;  // of memory, that is
+    const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+    const auto count = parse_number<double>(text.substr(0, end));
+    std::string unit;
+    for (const char c : text.substr(end))
+      if (c != ' ') unit += static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+    const size_t prefix = kPrefixes.find(unit.empty() ? 'b' : unit[0]);
+    const int power = prefix == std::string_view::npos ? 0 : static_cast<int>(prefix) + 1;
+    const std::string_view rest = std::string_view(unit).substr(power > 0 ? 1 : 0);
+    if (!count || !(rest.empty() || rest == "b" || (power > 0 && rest == "ib"))) {
+      return fmt::format(
+          "{} is no size: write a number of bytes, or one with KiB, MiB, GiB or TiB behind it",
+          text);
+    }
+    const double bytes = std::ldexp(*count, 10 * power);
+    if (!(bytes <= kMost)) return fmt::format("{} is too large", text);
+    text = fmt::format("{}", static_cast<int64_t>(bytes));
+    return "";
+  };
+  return {read, ""};
 }
 
 bool is_gguf(const std::filesystem::path& file) {
@@ -109,7 +138,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option("--kv-cache", options.kv_cache_bytes,
                   "Memory for keys and values: bytes, or with B, KiB, MiB, GiB or TiB behind the "
                   "number (default: by arithmetic)")
-      ->transform(CLI::Validator(CLI::AsSizeValue(false)).description(""))
+      ->transform(byte_size())
       ->type_name("SIZE");
   command.add_option("--block-size", options.block_size, "Tokens in a cache block")
       ->capture_default_str()

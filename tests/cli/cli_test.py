@@ -146,6 +146,14 @@ class Help(unittest.TestCase):
         self.assertIn("of 1 token take", done.stderr)
         self.assertIn("the cache has 1.0 KiB, enough for 0 tokens", done.stderr)
         self.assertIn("9.0 TiB are asked for", hasten("run", "-p", "x", "--kv-cache", "9TiB").stderr)
+        for wrong in ("4XB", "GiB", "1.2.3", "-1", "1e3", "4KiBB", "4i"):
+            done = hasten("run", "-p", "x", "--kv-cache=" + wrong)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(wrong + " is no size: write a number of bytes", done.stderr)
+        self.assertIn("too large", hasten("run", "-p", "x", "--kv-cache", "9999999TiB").stderr)
+        for right in ("1.5MiB", "2 mb", "1M", "1572864", "2048k"):
+            done = hasten("run", "-p", "x", "-n", "1", "--ctx", "32", "--kv-cache", right)
+            self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("KiB, MiB, GiB or TiB", " ".join(hasten("run", "--help").stdout.split()))
 
     def test_limits_that_do_not_fit_together_are_an_error(self):
