@@ -187,6 +187,7 @@ class TokenizerFolder {
     if (const auto tokenizer = folder_.file("tokenizer.json")) {
       return text::parse_tokenizer_json(*tokenizer, config_);
     }
+    if (const auto tekken = folder_.file("tekken.json")) return text::parse_tekken_json(*tekken);
     if (const auto model = folder_.file("tokenizer.model")) return read_model(*model);
     const auto vocabulary = folder_.file("vocab.json");
     const auto merges = folder_.file("merges.txt");
@@ -200,7 +201,8 @@ class TokenizerFolder {
       return text::parse_rwkv_vocabulary(text(*name));
     }
     fail(ErrorCode::not_found,
-         "{} has no tokenizer: looked for tokenizer.json, tokenizer.model, vocab.json with "
+         "{} has no tokenizer: looked for tokenizer.json, tekken.json, tokenizer.model, vocab.json "
+         "with "
          "merges.txt, vocab.txt, *.tiktoken, tiktoken.model and rwkv_vocab_*.txt",
          folder_.path().string());
   }

@@ -218,6 +218,15 @@ TEST_F(TokenizerFolder, RanksByTheirName) {
   EXPECT_EQ(open().encode("ab<|user|>", true, true), (Ids{2, 4}));
 }
 
+TEST_F(TokenizerFolder, Tekken) {
+  write("tekken.json", R"({"config": {"pattern": "\\p{L}+", "default_vocab_size": 23,
+                                      "default_num_special_tokens": 20},
+                           "vocab": [{"rank": 0, "token_bytes": "YQ=="},
+                                     {"rank": 1, "token_bytes": "Yg=="},
+                                     {"rank": 2, "token_bytes": "YWI="}]})");
+  EXPECT_EQ(open().encode("aba[INST]", true, true), (Ids{1, 22, 20, 3}));
+}
+
 TEST_F(TokenizerFolder, RwkvVocabulary) {
   write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n3 b'\\xe4\\xb8' 2\n");
   EXPECT_EQ(open().encode("aba中"), (Ids{2, 1, 3}));

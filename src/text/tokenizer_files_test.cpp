@@ -196,6 +196,34 @@ TEST(VocabAndMerges, ReadsAndRefuses) {
   refuse(vocab, "", ErrorCode::invalid_data, "no merges");
 }
 
+TEST(TekkenJson, ReadsAndRefuses) {
+  // "a", "b", "ab", " ", of which the last is beyond the size that the file says.
+  const std::string json = R"({
+    "config": {"pattern": " ?\\p{L}+|\\s", "num_vocab_tokens": 4, "default_vocab_size": 8,
+               "default_num_special_tokens": 5, "version": "v3"},
+    "special_tokens": [{"rank": 0, "token_str": "<unk>", "is_control": true},
+                       {"rank": 1, "token_str": "<s>", "is_control": true},
+                       {"rank": 2, "token_str": "[INST]", "is_control": true}],
+    "vocab": [{"rank": 0, "token_bytes": "YQ==", "token_str": "a"},
+              {"rank": 1, "token_bytes": "Yg==", "token_str": "b"},
+              {"rank": 2, "token_bytes": "YWI=", "token_str": "ab"},
+              {"rank": 3, "token_bytes": "IA==", "token_str": " "}]})";
+  const auto tokenizer = make_tokenizer(parse_tekken_json(json));
+  EXPECT_EQ(tokenizer->vocab_size(), 8);
+  EXPECT_EQ(tokenizer->encode("aba<SPECIAL_4>[INST]", {.parse_special = true}),
+            (Ids{1, 7, 5, 4, 2}));
+  EXPECT_EQ(tokenizer->encode("a b"), (Ids{1, 5, 0, 6}));  // no space: it is unknown
+  const auto refuse = [&](std::string_view from, std::string_view to, std::string_view words) {
+    expect_error([&] { return parse_tekken_json(changed(json, from, to)); },
+                 ErrorCode::invalid_data, words);
+  };
+  refuse("\"default_vocab_size\": 8", "\"default_vocab_size\": 10", "default_vocab_size is 10");
+  refuse("YWI=", "YW!=", "rank 2");
+  refuse("\"rank\": 2, \"token_str\"", "\"rank\": 3, \"token_str\"", "special_tokens");
+  refuse("\"rank\": 1, \"token_bytes\"", "\"rank\": 2, \"token_bytes\"", "order of its ranks");
+  refuse("\"pattern\"", "\"no pattern\"", "tekken.json: \"pattern\"");
+}
+
 TEST(TiktokenRanks, ReadsAndRefuses) {
   // "a", "b", "ab", " "
   const std::string ranks = "YQ== 0\nYg== 1\r\nYWI= 2\nIA== 3\n";

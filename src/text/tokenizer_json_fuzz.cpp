@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t cut = std::min(bytes.find('\0'), bytes.size());
     const std::string_view first = bytes.substr(0, cut);
     const std::string_view second = bytes.substr(std::min(cut + 1, bytes.size()));
-    switch (data[0] % 9) {
+    switch (data[0] % 10) {
       case 0:
         return use(parse_sentencepiece_model(bytes));
       case 1:
@@ -64,6 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         return use(parse_word_piece_vocabulary(bytes));
       case 6:
         return use(with_side_files(first, second));
+      case 8:
+        return use(parse_tekken_json(bytes));
       case 7:
         return use(parse_tiktoken_file("cl100k_base.tiktoken", first, {.config = second}));
       default:

@@ -2,12 +2,12 @@
 // Reads each component by its type.
 #include "text/tokenizer_json_steps.h"
 
-#include <array>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/printable.h"
+#include "text/base64.h"
 #include "text/tokenizer_json_fields.h"
 
 namespace hasten::text {
@@ -45,33 +45,10 @@ std::string text_or(const json::Object& component, const char* name, const char*
   return field(component, name).is_null() ? when_absent : text_of(component, name);
 }
 
-// The bytes that Base64 writes (RFC 4648, section 4).
 std::string read_base64(std::string_view text, std::string_view name) {
-  static constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  static constexpr std::array<int8_t, 256> kValues = [] {
-    std::array<int8_t, 256> values{};
-    values.fill(-1);
-    for (size_t i = 0; i < kAlphabet.size(); ++i) {
-      values[static_cast<uint8_t>(kAlphabet[i])] = static_cast<int8_t>(i);
-    }
-    return values;
-  }();
-  while (text.ends_with('=')) text.remove_suffix(1);
-  std::string bytes;
-  bytes.reserve(text.size() / 4 * 3 + 2);
-  uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char c : text) {
-    const int8_t value = kValues[static_cast<uint8_t>(c)];
-    if (value < 0) fail_field(name, "Base64");
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    num_bits += 6;
-    if (num_bits < 8) continue;
-    num_bits -= 8;
-    bytes.push_back(static_cast<char>(bits >> num_bits & 0xFF));
-  }
-  return bytes;
+  std::optional<std::string> bytes = decode_base64(text);
+  if (!bytes) fail_field(name, "Base64");
+  return *std::move(bytes);
 }
 
 // {"String": …} or {"Regex": …} into `pattern`; whether it is the former.

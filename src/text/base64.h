@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes in text, as tokenizer files write them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace hasten::text {
+
+/// The bytes of Base64 with its padding (RFC 4648, section 4); nullopt for anything else, and for
+/// nothing.
+std::optional<std::string> decode_base64(std::string_view encoded);
+
+}  // namespace hasten::text
