@@ -21,9 +21,9 @@ std::unique_ptr<const weights::Checkpoint> open_model(
 std::string display_name(const weights::Checkpoint& checkpoint);
 
 /// The tokenizer's description from GGUF metadata or from the files of a folder, the first of:
-/// tokenizer.json; tekken.json; tokenizer.model; vocab.json with merges.txt; vocab.txt; a rank file of tiktoken;
-/// rwkv_vocab_*.txt. Throws Error{invalid_data, unsupported} that names file, key and value, and
-/// Error{not_found} that names what was looked for.
+/// tokenizer.json; tekken.json; tokenizer.model; vocab.json with merges.txt; vocab.txt; a rank file
+/// of tiktoken; rwkv_vocab_*.txt. Throws Error{invalid_data, unsupported} that names file, key and
+/// value, and Error{not_found} that names what was looked for.
 text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint);
 
 /// Source of the chat template, or empty. A Hugging Face folder: chat_template.jinja,

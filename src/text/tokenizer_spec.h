@@ -142,8 +142,8 @@ TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
                                   const TokenizerSideFiles& files = {});
 
 /// Reads Mistral's tekken.json: ranks behind special tokens, and the expression that cuts words.
-/// Throws Error{invalid_data}, and Error{unsupported} for an expression that cannot be compiled. Any
-/// thread.
+/// Throws Error{invalid_data}, and Error{unsupported} for an expression that cannot be compiled.
+/// Any thread.
 TokenizerSpec parse_tekken_json(std::string_view tekken_json);
 
 /// Reads RWKV's vocabulary file ("id 'token' bytes" lines, the token a Python literal). Throws
