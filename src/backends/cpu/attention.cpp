@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kPieceRows = 64;
 // Where spans are dealt to threads, only pieces of so few rows: partial results stay small.
 constexpr int64_t kPartialRows = 16;
+// Up to so many rows, a tile is read where it lies; more share one that is brought to floats.
+constexpr int64_t kCachedRows = 12;
 // Partial results of all spans; where they need more, one thread does all spans of a piece.
 constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
 
@@ -49,6 +51,7 @@ struct Attention::Shape {
         tokens_per_piece(std::max<int64_t>(1, kPieceRows / group)),
         max_rows(tokens_per_piece * group) {}
 
+  int64_t element_bytes() const { return info(cache.spec().dtype).block_bytes; }
   int64_t num_rows(const Piece& piece) const { return piece.num_tokens * group; }
   /// Position of a token of the step in its sequence.
   int64_t position(const Piece& piece, int64_t token) const {
@@ -209,6 +212,41 @@ void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin,
   }
 }
 
+/// Where the keys and values at positions [begin, end) of one tile lie in the cache.
+void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
+                          CachedTile& tile) {
+  const ops::PagedBatch& batch = shape.params.batch;
+  const int64_t block_size = shape.cache.spec().block_size;
+  const int64_t element = shape.element_bytes();
+  const int64_t tile_begin = begin / kTileKeys * kTileKeys;
+  tile.begin = static_cast<int32_t>(begin - tile_begin);
+  tile.end = static_cast<int32_t>(end - tile_begin);
+  const int32_t* table = batch.block_tables.data() + piece.sequence * batch.block_table_stride;
+  const auto block_of = [&](int64_t position) {
+    const int64_t block = table[position / block_size];
+    HASTEN_CHECK(block >= 0 && block < shape.cache.spec().num_blocks);
+    return block;
+  };
+  for (int64_t position = begin; position < end;) {
+    const int64_t first = position % block_size;
+    const int64_t count = std::min(block_size - first, end - position);
+    const uint8_t* values =
+        shape.cache.values(shape.params.layer, block_of(position), piece.kv_head);
+    for (int64_t i = 0; i < count; ++i) {
+      tile.values[position - tile_begin + i] = values + (first + i) * shape.head_dim * element;
+    }
+    position += count;
+  }
+  for (int64_t v = 0; v < kTileKeys / kGroupRows; ++v) {
+    // Vectors that nobody sees read keys that somebody does.
+    const int64_t at = tile_begin + v * kGroupRows;
+    const int64_t seen = at + kGroupRows > begin && at < end ? at : begin / kGroupRows * kGroupRows;
+    tile.keys[v] =
+        shape.cache.keys(shape.params.layer, block_of(std::max(seen, begin)), piece.kv_head) +
+        seen % block_size * element;
+  }
+}
+
 /// state = softmax of the piece's queries over the keys of one span.
 void Attention::attend_span(const Shape& shape, const Piece& piece, int64_t span,
                             const ThreadMemory& memory, const SoftmaxState& state) {
@@ -216,27 +254,46 @@ void Attention::attend_span(const Shape& shape, const Piece& piece, int64_t span
   clear(state, rows, shape.padded_dim);
   const int64_t span_begin = std::max(span * kSpanKeys, shape.first_key(piece));
   const int64_t span_end = std::min((span + 1) * kSpanKeys, shape.end_key(piece));
+  const bool cached = rows <= kCachedRows && shape.head_dim == shape.padded_dim &&
+                      shape.cache.spec().block_size % kGroupRows == 0;
+  const auto tile_end = [&](int64_t begin) {
+    return std::min(begin / kTileKeys * kTileKeys + kTileKeys, span_end);
+  };
+  CachedTile tiles[2];
+  if (cached) find_tile(shape, piece, span_begin, tile_end(span_begin), tiles[0]);
+  int current = 0;
   for (int64_t begin = span_begin; begin < span_end;) {
     const int64_t tile = begin / kTileKeys * kTileKeys;
-    const int64_t end = std::min(tile + kTileKeys, span_end);
-    load_tile(shape, piece, begin, end, memory);
+    const int64_t end = tile_end(begin);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t position = shape.position(piece, piece.first_token + r / shape.group);
       memory.begin[r] = static_cast<int32_t>(
           std::clamp<int64_t>(shape.first_visible(position) - tile, 0, kTileKeys));
       memory.end[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - tile, 0, kTileKeys));
     }
-    kernels_.attend_tile({.q = memory.q,
-                          .rows = rows,
-                          .head_dim = shape.head_dim,
-                          .padded_dim = shape.padded_dim,
-                          .tile_keys = memory.tile_keys,
-                          .tile_values = memory.tile_values,
-                          .begin = memory.begin,
-                          .end = memory.end,
-                          .soft_cap = shape.params.soft_cap,
-                          .scores = memory.scores,
-                          .state = state});
+    const TileQueries queries{.q = memory.q,
+                              .rows = rows,
+                              .head_dim = shape.head_dim,
+                              .padded_dim = shape.padded_dim,
+                              .begin = memory.begin,
+                              .end = memory.end,
+                              .soft_cap = shape.params.soft_cap,
+                              .scores = memory.scores,
+                              .state = state};
+    if (cached) {
+      const bool more = end < span_end;
+      if (more) find_tile(shape, piece, end, tile_end(end), tiles[1 - current]);
+      kernels_.attend_cached({.queries = queries,
+                              .kind = shape.cache.kind(),
+                              .key_stride = shape.cache.spec().block_size * shape.element_bytes(),
+                              .tile = &tiles[current],
+                              .next = more ? &tiles[1 - current] : nullptr});
+      current = 1 - current;
+    } else {
+      load_tile(shape, piece, begin, end, memory);
+      kernels_.attend_tile(
+          {.queries = queries, .tile_keys = memory.tile_keys, .tile_values = memory.tile_values});
+    }
     begin = end;
   }
 }

@@ -54,6 +54,8 @@ class Attention {
                    const SoftmaxState& state);
   void load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                  const ThreadMemory& memory);
+  void find_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
+                 CachedTile& tile);
   void finish(const Shape& shape, const Piece& piece, const SoftmaxState& total);
 
   const KernelTable& kernels_;

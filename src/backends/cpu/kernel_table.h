@@ -150,19 +150,41 @@ struct SoftmaxState {
   float* out;  // [rows, padded_dim]
 };
 
-/// Attends query rows to one tile of keys.
-struct AttendTileTask {
+/// Query rows that attend to one tile of keys.
+struct TileQueries {
   const float* q;  // [rows, head_dim], already scaled
   int64_t rows;
   int64_t head_dim;
   int64_t padded_dim;
+  const int32_t* begin;  // [rows]: first key of the tile that the row sees
+  const int32_t* end;    // [rows]: one past the last; the row sees nothing if end <= begin
+  float soft_cap;        // 0: none
+  float* scores;         // [rows, kTileKeys] scratch
+  SoftmaxState state;
+};
+
+/// A tile of keys as floats: for many rows.
+struct AttendTileTask {
+  TileQueries queries;
   const float* tile_keys;    // [head_dim][kTileKeys]
   const float* tile_values;  // [kTileKeys][padded_dim]
-  const int32_t* begin;      // [rows]: first key of the tile that the row sees
-  const int32_t* end;        // [rows]: one past the last; the row sees nothing if end <= begin
-  float soft_cap;            // 0: none
-  float* scores;             // [rows, kTileKeys] scratch
-  SoftmaxState state;
+};
+
+/// A tile of keys where they lie in the cache.
+struct CachedTile {
+  const uint8_t* keys[kTileKeys / 16];  // of 16 keys each: element d at keys[i] + d * key_stride
+  const uint8_t* values[kTileKeys];     // [head_dim] of each key in [begin, end)
+  int32_t begin;
+  int32_t end;
+};
+
+/// For few rows: the work of loading the tile for so few is saved. head_dim is a multiple of 16.
+struct AttendCachedTask {
+  TileQueries queries;
+  FloatKind kind;
+  int64_t key_stride;      // bytes
+  const CachedTile* tile;  // what lies outside [begin, end) is read as keys, to no effect
+  const CachedTile* next;  // fetched meanwhile; null: none
 };
 
 /// total = total and part together, for `rows` rows.
@@ -189,6 +211,7 @@ struct KernelTable {
   void (*kv_store)(const KvStoreTask&);
   void (*kv_load)(const KvRunTask&);
   void (*attend_tile)(const AttendTileTask&);
+  void (*attend_cached)(const AttendCachedTask&);
   void (*merge_softmax)(const MergeTask&);
   // For measuring what the machine can do; each returns the operations it did (a sum of bytes read
   // for read_bytes), so that nothing is optimised away.

@@ -119,14 +119,19 @@ inline void multiply(const float* a, int64_t a_stride, int64_t rows, const float
 }
 
 /// Replaces a row of scores by exp(score - max), zero for keys that the row does not see, and
-/// brings sum and output of the row to the new maximum.
-inline void softmax_row(const AttendTileTask& task, int64_t row) {
-  float* scores = task.scores + row * kTileKeys;
-  const int32_t begin = task.begin[row];
-  const int32_t end = task.end[row];
+/// brings sum and output of the row to the new maximum. A row that sees nothing gets zeros, which
+/// leave its sum and output as they are.
+inline void softmax_row(const TileQueries& queries, int64_t row) {
+  float* scores = queries.scores + row * kTileKeys;
+  const int32_t begin = queries.begin[row];
+  const int32_t end = queries.end[row];
+  if (end <= begin) {
+    for (int64_t i = 0; i < kTileKeys; i += 16) store(scores + i, zero());
+    return;
+  }
   for (int64_t i = 0; i < kTileKeys; i += 16) {
-    if (task.soft_cap <= 0) break;
-    const F32x16 cap = set1(task.soft_cap);
+    if (queries.soft_cap <= 0) break;
+    const F32x16 cap = set1(queries.soft_cap);
     store(scores + i, mul(cap, hyperbolic_tangent(div(load(scores + i), cap))));
   }
   for (int32_t i = 0; i < begin; ++i) scores[i] = kNoMax;
@@ -134,11 +139,10 @@ inline void softmax_row(const AttendTileTask& task, int64_t row) {
 
   F32x16 top = load(scores);
   for (int64_t i = 16; i < kTileKeys; i += 16) top = max(load(scores + i), top);
-  float lanes[16];
-  store(lanes, top);
-  const float old_max = task.state.max[row];
-  float new_max = old_max;
-  for (int i = 0; i < 16; ++i) new_max = lanes[i] > new_max ? lanes[i] : new_max;
+  const SoftmaxState& state = queries.state;
+  const float old_max = state.max[row];
+  const float tile_max = reduce_max(top);
+  const float new_max = tile_max > old_max ? tile_max : old_max;
 
   F32x16 sum = zero();
   for (int64_t i = 0; i < kTileKeys; i += 16) {
@@ -147,30 +151,118 @@ inline void softmax_row(const AttendTileTask& task, int64_t row) {
     sum = add(sum, p);
   }
   if (new_max > old_max) {
+    float lanes[16];
     store(lanes, exponential(set1(old_max - new_max)));
     const F32x16 decay = set1(lanes[0]);
-    float* out = task.state.out + row * task.padded_dim;
-    for (int64_t d = 0; d < task.padded_dim; d += 16) store(out + d, mul(load(out + d), decay));
-    task.state.sum[row] *= lanes[0];
-    task.state.max[row] = new_max;
+    float* out = state.out + row * queries.padded_dim;
+    for (int64_t d = 0; d < queries.padded_dim; d += 16) store(out + d, mul(load(out + d), decay));
+    state.sum[row] *= lanes[0];
+    state.max[row] = new_max;
   }
-  task.state.sum[row] += reduce_add(sum);
+  state.sum[row] += reduce_add(sum);
 }
 
-/// Rows that see nothing of the tile must not be passed together with rows that do: their scores
-/// become zeros, which leave sum and output as they are.
 inline void attend_tile(const AttendTileTask& task) {
-  multiply<false>(task.q, task.head_dim, task.rows, task.tile_keys, kTileKeys, task.head_dim,
-                  kTileKeys, task.scores, kTileKeys);
-  for (int64_t row = 0; row < task.rows; ++row) {
-    if (task.end[row] > task.begin[row]) {
-      softmax_row(task, row);
-    } else {
-      for (int64_t i = 0; i < kTileKeys; i += 16) store(task.scores + row * kTileKeys + i, zero());
+  const TileQueries& queries = task.queries;
+  multiply<false>(queries.q, queries.head_dim, queries.rows, task.tile_keys, kTileKeys,
+                  queries.head_dim, kTileKeys, queries.scores, kTileKeys);
+  for (int64_t row = 0; row < queries.rows; ++row) softmax_row(queries, row);
+  multiply<true>(queries.scores, kTileKeys, queries.rows, task.tile_values, queries.padded_dim,
+                 kTileKeys, queries.padded_dim, queries.state.out, queries.padded_dim);
+}
+
+/// Scores of kRows queries with kVectors * 16 keys of a tile, in the order of multiply_tile.
+template <FloatKind kKind, int kVectors, int kRows>
+inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t first_vector) {
+  const TileQueries& queries = task.queries;
+  const float* q = queries.q + row * queries.head_dim;
+  F32x16 sum[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = zero();
+  }
+  for (int64_t d = 0; d < queries.head_dim; ++d) {
+    F32x16 keys[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = d * task.key_stride;
+      if (task.next != nullptr && at % 64 == 0) {
+        prefetch(task.next->keys[first_vector + v] + at);
+      }
+      keys[v] = load_kind(kKind, task.tile->keys[first_vector + v] + at, 0);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const F32x16 factor = set1(q[r * queries.head_dim + d]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(factor, keys[v], sum[r][v]);
     }
   }
-  multiply<true>(task.scores, kTileKeys, task.rows, task.tile_values, task.padded_dim, kTileKeys,
-                 task.padded_dim, task.state.out, task.padded_dim);
+  for (int r = 0; r < kRows; ++r) {
+    float* scores = queries.scores + (row + r) * kTileKeys + 16 * first_vector;
+    for (int v = 0; v < kVectors; ++v) store(scores + 16 * v, sum[r][v]);
+  }
+}
+
+/// Adds kVectors * 16 elements of the values, weighted, to the outputs of kRows queries, in the
+/// order of multiply_tile.
+template <FloatKind kKind, int kVectors, int kRows>
+inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t first_element) {
+  const TileQueries& queries = task.queries;
+  float* out = queries.state.out + row * queries.padded_dim + first_element;
+  const float* weights = queries.scores + row * kTileKeys;
+  constexpr int64_t kBytes = kKind == FloatKind::f32 ? 4 : 2;
+  F32x16 sum[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = load(out + r * queries.padded_dim + 16 * v);
+  }
+  for (int32_t t = task.tile->begin; t < task.tile->end; ++t) {
+    const uint8_t* value = task.tile->values[t] + first_element * kBytes;
+    if (task.next != nullptr && t >= task.next->begin && t < task.next->end) {
+      const uint8_t* next = task.next->values[t] + first_element * kBytes;
+      for (int64_t line = 0; line < kVectors * 16 * kBytes; line += 64) prefetch(next + line);
+    }
+    F32x16 elements[kVectors];
+    for (int v = 0; v < kVectors; ++v) elements[v] = load_kind(kKind, value + 16 * v * kBytes, 0);
+    for (int r = 0; r < kRows; ++r) {
+      const F32x16 factor = set1(weights[r * kTileKeys + t]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(factor, elements[v], sum[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) store(out + r * queries.padded_dim + 16 * v, sum[r][v]);
+  }
+}
+
+template <FloatKind kKind>
+inline void attend_cached_kind(const AttendCachedTask& task) {
+  const TileQueries& queries = task.queries;
+  constexpr int kKeyVectors = kTileKeys / 16;
+  static_assert(kKeyVectors % kFloatGroups == 0);
+  for (int64_t row = 0; row < queries.rows; row += kFloatRows) {
+    with_constant<kFloatRows>(queries.rows - row, [&](auto rows) {
+      for (int64_t v = 0; v < kKeyVectors; v += kFloatGroups) {
+        score_cached<kKind, kFloatGroups, decltype(rows)::value>(task, row, v);
+      }
+    });
+  }
+  for (int64_t row = 0; row < queries.rows; ++row) softmax_row(queries, row);
+  for (int64_t row = 0; row < queries.rows; row += kFloatRows) {
+    with_constant<kFloatRows>(queries.rows - row, [&](auto rows) {
+      for (int64_t d = 0; d < queries.head_dim; d += 16 * kFloatGroups) {
+        with_constant<kFloatGroups>((queries.head_dim - d) / 16, [&](auto vectors) {
+          weigh_cached<kKind, decltype(vectors)::value, decltype(rows)::value>(task, row, d);
+        });
+      }
+    });
+  }
+}
+
+inline void attend_cached(const AttendCachedTask& task) {
+  switch (task.kind) {
+    case FloatKind::f32:
+      return attend_cached_kind<FloatKind::f32>(task);
+    case FloatKind::f16:
+      return attend_cached_kind<FloatKind::f16>(task);
+    case FloatKind::bf16:
+      return attend_cached_kind<FloatKind::bf16>(task);
+  }
 }
 
 inline void merge_softmax(const MergeTask& task) {

@@ -34,6 +34,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .kv_store = kv_store,
       .kv_load = kv_load,
       .attend_tile = attend_tile,
+      .attend_cached = attend_cached,
       .merge_softmax = merge_softmax,
       .read_bytes = read_bytes,
       .peak_int8 = peak_int8,

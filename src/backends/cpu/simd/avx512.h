@@ -49,6 +49,8 @@ inline F32x16 select_less(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
 }
 inline float reduce_add(F32x16 v) { return _mm512_reduce_add_ps(v); }
+/// Any lane or NaN where lanes are NaN.
+inline float reduce_max(F32x16 v) { return _mm512_reduce_max_ps(v); }
 
 inline I32x16 zero_i32() { return _mm512_setzero_si512(); }
 inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }

@@ -20,8 +20,6 @@ constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a 
 constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
-constexpr int kMaxActivationColumns =
-    16;  // finer scales: what they cost is little beside these dot products
 constexpr bool kWideDotDiffers = false;
 
 inline F32x16 set1(float x) { return x - F32x16{}; }
@@ -61,6 +59,12 @@ inline float reduce_add(F32x16 v) {
   for (int i = 0; i < 8; ++i) sums[i] = v[i] + v[i + 8];
   for (int i = 0; i < 4; ++i) sums[i] += sums[i + 4];
   return (sums[0] + sums[2]) + (sums[1] + sums[3]);
+}
+/// Any lane or NaN where lanes are NaN.
+inline float reduce_max(F32x16 v) {
+  float most = v[0];
+  for (int i = 1; i < 16; ++i) most = v[i] > most ? v[i] : most;
+  return most;
 }
 
 inline I32x16 zero_i32() { return I32x16{}; }
