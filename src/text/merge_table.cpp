@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ways to the same merges: a scan for words of a few symbols, a heap for longer ones, and for
-// the longest a round for each rank, which costs one pass over what it joins.
+// Ways to the same merges: a scan for words of a few symbols, a heap for longer ones, and for the
+// longest one rank after the other, in passes over all symbols while many join, then in rounds that
+// look only at what joins.
 #include "text/merge_table.h"
 
 #include <algorithm>
@@ -17,7 +18,9 @@ namespace {
 constexpr size_t kShortWord = 16;
 // From here on rounds are faster than a heap.
 constexpr size_t kLongWord = 256;
-constexpr int32_t kNoRank = INT32_MAX;
+// A pass looks at all symbols, a round only at what joins, which costs some twenty times as much a
+// symbol: a pass pays where at least one in so many joins.
+constexpr size_t kSymbolsPerJoin = 16;
 
 uint64_t pair_of(int32_t left, int32_t right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
@@ -54,6 +57,7 @@ void MergeTable::add(int32_t left, int32_t right, int32_t merged, int32_t rank) 
   const auto ranks_of = [&](int32_t symbol) -> Ranks& {
     return ranks_[static_cast<size_t>(symbol)];
   };
+  max_rank_ = std::max(max_rank_, rank);
   ranks_of(merged).made = std::max(ranks_of(merged).made, rank);
   for (const int32_t part : {left, right}) {
     ranks_of(part).joined = std::min(ranks_of(part).joined, rank);
@@ -103,6 +107,76 @@ void MergeTable::merge_by_scan(std::vector<int32_t>& symbols) const {
   symbols.resize(size);
 }
 
+// Whether the symbol that is made joins others only at higher ranks. In the order of training all
+// do: a symbol is made before it joins. Then what a rank joins makes no pair of this or a lower
+// one.
+bool MergeTable::follows_its_parts(const Scratch::Join& join) const {
+  const Ranks& ranks = ranks_[static_cast<size_t>(join.merged)];
+  return ranks.made < ranks.joined;
+}
+
+// One rank after the other, the lowest first, while it joins many: what a run of few different
+// symbols comes to. Leaves the rest to others.
+void MergeTable::merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const {
+  auto& joins = scratch.joins_;  // joins[i]: of symbols i and i + 1
+  joins.resize(symbols.size());
+  int32_t lowest = kNoRank;  // of all joins
+  size_t num_lowest = 0;
+  bool in_order = true;  // all of them follow their parts
+  // A run looks up few pairs again and again.
+  uint64_t last_pair = kNoPair;
+  Scratch::Join last{};
+  const auto look_up = [&](int32_t left, int32_t right) {
+    const uint64_t pair = pair_of(left, right);
+    if (pair != last_pair) {
+      const Entry* entry = find(left, right);
+      last =
+          entry != nullptr ? Scratch::Join{entry->rank, entry->merged} : Scratch::Join{kNoRank, -1};
+      last_pair = pair;
+    }
+    return last;
+  };
+  const auto put = [&](size_t i, const Scratch::Join& join) {
+    joins[i] = join;
+    if (join.rank > lowest || join.rank == kNoRank) return;
+    if (join.rank < lowest) {
+      lowest = join.rank;
+      num_lowest = 0;
+      in_order = true;
+    }
+    ++num_lowest;
+    in_order = in_order && follows_its_parts(join);
+  };
+  for (size_t i = 0; i + 1 < symbols.size(); ++i) put(i, look_up(symbols[i], symbols[i + 1]));
+  joins.back() = {kNoRank, -1};
+
+  while (lowest != kNoRank && in_order && num_lowest * kSymbolsPerJoin >= symbols.size()) {
+    const int32_t rank = lowest;
+    lowest = kNoRank;
+    num_lowest = 0;
+    in_order = true;
+    const size_t size = symbols.size();
+    size_t kept = 0;
+    bool last_is_new = false;  // symbols[kept - 1]
+    Scratch::Join before{};    // of it and the next, unless one is new
+    for (size_t i = 0; i < size;) {
+      const bool is_new = joins[i].rank == rank;
+      const int32_t symbol = is_new ? joins[i].merged : symbols[i];
+      i += is_new ? 2 : 1;
+      const Scratch::Join behind = joins[i - 1];
+      if (kept > 0) {
+        put(kept - 1, is_new || last_is_new ? look_up(symbols[kept - 1], symbol) : before);
+      }
+      symbols[kept++] = symbol;
+      last_is_new = is_new;
+      before = behind;
+    }
+    symbols.resize(kept);
+    joins.resize(kept);
+    joins.back() = {kNoRank, -1};
+  }
+}
+
 // What joins node `left` and the next one, if anything does.
 const MergeTable::Entry* MergeTable::pair_at(int32_t left, const Scratch& scratch) const {
   const Scratch::Node& node = scratch.nodes_[static_cast<size_t>(left)];
@@ -124,65 +198,75 @@ const MergeTable::Entry* MergeTable::join(Scratch::Candidate candidate, Scratch&
   return entry;
 }
 
+// Puts the pair that begins at node `left` on the heap if it joins at `max_rank` or lower.
+void MergeTable::add_to_heap(int32_t left, int32_t max_rank, Scratch& scratch) const {
+  const Entry* entry = left >= 0 ? pair_at(left, scratch) : nullptr;
+  if (entry == nullptr || entry->rank > max_rank) return;
+  scratch.heap_.push_back({.rank = entry->rank, .left = left});
+  std::push_heap(scratch.heap_.begin(), scratch.heap_.end(), std::greater<>());
+}
+
+// Until the heap is empty: joins its first pair, and adds those that this makes. `joined(left)` for
+// each.
+template <class Joined>
+void MergeTable::join_heap(int32_t max_rank, Scratch& scratch, const Joined& joined) const {
+  auto& heap = scratch.heap_;
+  while (!heap.empty()) {
+    const Scratch::Candidate best = heap.front();
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    heap.pop_back();
+    if (join(best, scratch) == nullptr) continue;
+    joined(best.left);
+    add_to_heap(scratch.nodes_[static_cast<size_t>(best.left)].previous, max_rank, scratch);
+    add_to_heap(best.left, max_rank, scratch);
+  }
+}
+
 void MergeTable::merge_by_heap(Scratch& scratch) const {
   auto& heap = scratch.heap_;
   heap.clear();
-  const auto later = [](Scratch::Candidate a, Scratch::Candidate b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-  };
-  const auto add = [&](int32_t left) {
+  for (size_t i = 0; i + 1 < scratch.nodes_.size(); ++i) {
+    const auto left = static_cast<int32_t>(i);
     const Entry* entry = pair_at(left, scratch);
     if (entry != nullptr) heap.push_back({.rank = entry->rank, .left = left});
-    return entry != nullptr;
-  };
-  for (size_t i = 0; i + 1 < scratch.nodes_.size(); ++i) add(static_cast<int32_t>(i));
-  std::make_heap(heap.begin(), heap.end(), later);
-  while (!heap.empty()) {
-    const Scratch::Candidate best = heap.front();
-    std::pop_heap(heap.begin(), heap.end(), later);
-    heap.pop_back();
-    if (join(best, scratch) == nullptr) continue;
-    const int32_t previous = scratch.nodes_[static_cast<size_t>(best.left)].previous;
-    for (const int32_t changed : {previous, best.left}) {
-      if (changed >= 0 && add(changed)) std::push_heap(heap.begin(), heap.end(), later);
-    }
   }
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  join_heap(kNoRank, scratch, [](int32_t) {});
 }
 
 // Puts the pair that begins at node `left`, if there is one, into the round of its rank.
 void MergeTable::add_to_round(int32_t left, Scratch& scratch) const {
   const Entry* entry = pair_at(left, scratch);
   if (entry == nullptr) return;
-  if (entry->rank != scratch.last_rank_) {
-    const auto [place, is_new] =
-        scratch.round_of_rank_.try_emplace(entry->rank, scratch.num_rounds_);
-    scratch.last_rank_ = entry->rank;
-    scratch.last_round_ = place->second;
-    if (is_new) {
-      if (++scratch.num_rounds_ > scratch.rounds_.size()) scratch.rounds_.emplace_back();
-      scratch.rounds_[place->second].clear();
-      scratch.ranks_.push_back(entry->rank);
-      std::push_heap(scratch.ranks_.begin(), scratch.ranks_.end(), std::greater<>());
-    }
+  int32_t& round = scratch.round_of_rank_[static_cast<size_t>(entry->rank)];
+  if (round < 0) {
+    round = static_cast<int32_t>(scratch.num_rounds_++);
+    if (scratch.num_rounds_ > scratch.rounds_.size()) scratch.rounds_.emplace_back();
+    scratch.rounds_[static_cast<size_t>(round)].clear();
+    scratch.ranks_.push_back(entry->rank);
+    std::push_heap(scratch.ranks_.begin(), scratch.ranks_.end(), std::greater<>());
   }
-  scratch.rounds_[scratch.last_round_].push_back(left);
+  scratch.rounds_[static_cast<size_t>(round)].push_back(left);
 }
 
-// Gives up, with the nodes in disorder, when it makes a symbol that joins at a rank which may have
-// passed. In the order of training that does not happen: a symbol is made before it joins.
-bool MergeTable::merge_by_rounds(Scratch& scratch) const {
+// The round of a rank, from the left to the right, is what a heap would do next, unless a symbol
+// that it makes joins at this rank or a lower one: that comes first, and the heap does it.
+void MergeTable::merge_by_rounds(Scratch& scratch) const {
   auto& nodes = scratch.nodes_;
   scratch.num_rounds_ = 0;
-  scratch.round_of_rank_.clear();
+  // The call before has left no round of any rank.
+  const auto num_ranks = static_cast<size_t>(max_rank_) + 1;
+  if (scratch.round_of_rank_.size() < num_ranks) scratch.round_of_rank_.resize(num_ranks, -1);
   scratch.ranks_.clear();
-  scratch.last_rank_ = -1;
   for (size_t i = 0; i + 1 < nodes.size(); ++i) add_to_round(static_cast<int32_t>(i), scratch);
   std::vector<int32_t> candidates;
   while (!scratch.ranks_.empty()) {
     std::pop_heap(scratch.ranks_.begin(), scratch.ranks_.end(), std::greater<>());
     const int32_t rank = scratch.ranks_.back();
     scratch.ranks_.pop_back();
-    candidates.swap(scratch.rounds_[scratch.round_of_rank_.at(rank)]);
+    int32_t& round = scratch.round_of_rank_[static_cast<size_t>(rank)];
+    candidates.swap(scratch.rounds_[static_cast<size_t>(round)]);
+    round = -1;
     if (!std::is_sorted(candidates.begin(), candidates.end())) {
       std::sort(candidates.begin(), candidates.end());
     }
@@ -190,41 +274,39 @@ bool MergeTable::merge_by_rounds(Scratch& scratch) const {
     for (const int32_t left : candidates) {
       const Entry* entry = join({.rank = rank, .left = left}, scratch);
       if (entry == nullptr) continue;
-      const Ranks& ranks = ranks_[static_cast<size_t>(entry->merged)];
-      if (ranks.made >= ranks.joined) return false;
       scratch.grown_.push_back(left);
+      if (follows_its_parts({entry->rank, entry->merged})) continue;
+      add_to_heap(nodes[static_cast<size_t>(left)].previous, rank, scratch);
+      add_to_heap(left, rank, scratch);
+      join_heap(rank, scratch, [&](int32_t node) { scratch.grown_.push_back(node); });
     }
     int32_t last_grown = -1;
     for (const int32_t node : scratch.grown_) {
       const int32_t previous = nodes[static_cast<size_t>(node)].previous;
-      if (previous != last_grown) add_to_round(previous, scratch);
+      if (previous >= 0 && previous != last_grown) add_to_round(previous, scratch);
       add_to_round(node, scratch);
       last_grown = node;
     }
   }
-  return true;
 }
 
 void MergeTable::merge(std::vector<int32_t>& symbols, Scratch& scratch) const {
   if (symbols.size() <= kShortWord) return merge_by_scan(symbols);
   HASTEN_CHECK(symbols.size() < static_cast<size_t>(INT32_MAX));
+  if (symbols.size() >= kLongWord) merge_by_passes(symbols, scratch);
 
   auto& nodes = scratch.nodes_;
   const auto size = static_cast<int32_t>(symbols.size());
-  const auto make_nodes = [&] {
-    nodes.resize(symbols.size());
-    for (int32_t i = 0; i < size; ++i) {
-      nodes[static_cast<size_t>(i)] = {.symbol = symbols[static_cast<size_t>(i)],
-                                       .previous = i - 1,
-                                       .next = i + 1 < size ? i + 1 : -1};
-    }
-  };
-  make_nodes();
+  nodes.resize(symbols.size());
+  for (int32_t i = 0; i < size; ++i) {
+    nodes[static_cast<size_t>(i)] = {.symbol = symbols[static_cast<size_t>(i)],
+                                     .previous = i - 1,
+                                     .next = i + 1 < size ? i + 1 : -1};
+  }
   if (symbols.size() < kLongWord) {
     merge_by_heap(scratch);
-  } else if (!merge_by_rounds(scratch)) {
-    make_nodes();
-    merge_by_heap(scratch);
+  } else {
+    merge_by_rounds(scratch);
   }
   symbols.clear();
   for (int32_t i = 0; i >= 0; i = nodes[static_cast<size_t>(i)].next) {

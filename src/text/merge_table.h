@@ -2,9 +2,9 @@
 // Byte-pair merging: which neighbours join, and joining them in near-linear time.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 namespace hasten::text {
@@ -25,17 +25,22 @@ class MergeTable {
     /// A pair that had this rank when it was seen.
     struct Candidate {
       int32_t rank;
-      int32_t left;  // index
+      int32_t left;                                        // index
+      auto operator<=>(const Candidate&) const = default;  // the lowest rank, then the leftmost
     };
+    /// What joins a symbol and the next one.
+    struct Join {
+      int32_t rank;  // kNoRank: nothing
+      int32_t merged;
+    };
+    std::vector<Join> joins_;
     std::vector<Node> nodes_;
     std::vector<Candidate> heap_;
     // The left nodes of the candidates of one rank each; the first num_rounds_ serve.
     std::vector<std::vector<int32_t>> rounds_;
     size_t num_rounds_ = 0;
-    std::unordered_map<int32_t, size_t> round_of_rank_;
-    int32_t last_rank_ = -1;  // the last one looked up there: mostly the next one too
-    size_t last_round_ = 0;
-    std::vector<int32_t> ranks_;  // a heap of those with a round, the lowest first
+    std::vector<int32_t> round_of_rank_;  // [highest rank + 1 or more]; -1: none
+    std::vector<int32_t> ranks_;          // a heap of those with a round, the lowest first
     std::vector<int32_t> grown_;
   };
 
@@ -56,6 +61,7 @@ class MergeTable {
     int32_t merged = -1;
   };
   static constexpr uint64_t kNoPair = ~uint64_t{0};
+  static constexpr int32_t kNoRank = INT32_MAX;
 
   void make_room(size_t num_pairs);
   void insert(const Entry& entry);
@@ -64,11 +70,17 @@ class MergeTable {
   const Entry* pair_at(int32_t left, const Scratch& scratch) const;
   const Entry* join(Scratch::Candidate candidate, Scratch& scratch) const;
   void merge_by_scan(std::vector<int32_t>& symbols) const;
+  bool follows_its_parts(const Scratch::Join& join) const;
+  void merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const;
+  void add_to_heap(int32_t left, int32_t max_rank, Scratch& scratch) const;
+  template <class Joined>
+  void join_heap(int32_t max_rank, Scratch& scratch, const Joined& joined) const;
   void merge_by_heap(Scratch& scratch) const;
-  bool merge_by_rounds(Scratch& scratch) const;
+  void merge_by_rounds(Scratch& scratch) const;
   void add_to_round(int32_t left, Scratch& scratch) const;
 
   size_t num_pairs_ = 0;
+  int32_t max_rank_ = 0;
   std::vector<Entry> slots_;      // open addressing, a power of two, at most half full
   std::vector<uint64_t> filter_;  // a bit for each of many hashes: most pairs are in no rule
   uint64_t seed_;
