@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE, as GPT-2, Llama 3 and Qwen use it: words of a pre-tokenizer, merged from bytes.
 #include <atomic>
+#include <numeric>
 #include <span>
 
 #include "base/error.h"
@@ -15,7 +16,11 @@ namespace hasten::text {
 namespace {
 
 MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
-  if (spec.merges_by_rank) return merges_of_ids(vocabulary);
+  if (spec.merges_by_rank) {
+    std::vector<int32_t> ids(static_cast<size_t>(vocabulary.size()));
+    std::iota(ids.begin(), ids.end(), 0);
+    return merges_of_ranks(ids, vocabulary, MergeSymbols(vocabulary, MergeSymbols::First::byte));
+  }
   if (spec.merges.empty()) fail(ErrorCode::invalid_data, "the BPE tokenizer has no merges");
   return merges_of_list(spec.merges, vocabulary);
 }

@@ -2,6 +2,7 @@
 // Fills merge tables from merge lists and from token ranks.
 #include "text/merge_rules.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -49,11 +50,11 @@ class MergeBatch {
     if (cut == 0 || merge.find(' ', cut + 1) != std::string_view::npos) return false;
     if (count_ == kSize) finish();
     Pair& pair = pairs_[count_];
-    const auto left = from_gpt2_alphabet(merge.substr(0, cut));
-    const auto right = from_gpt2_alphabet(merge.substr(cut + 1));
-    if (!left || !right) return true;  // names no piece of the vocabulary: it never applies
-    pair.bytes.assign(*left).append(*right);
-    pair.left_bytes = left->size();
+    // What names no piece of the vocabulary never applies.
+    pair.bytes.clear();
+    if (!append_from_gpt2_alphabet(merge.substr(0, cut), pair.bytes)) return true;
+    pair.left_bytes = pair.bytes.size();
+    if (!append_from_gpt2_alphabet(merge.substr(cut + 1), pair.bytes)) return true;
     pair.rank = rank;
     const std::string_view bytes = pair.bytes;
     const std::array parts = {bytes.substr(0, pair.left_bytes), bytes.substr(pair.left_bytes),
@@ -108,56 +109,78 @@ MergeTable merges_of_list(const std::vector<std::string>& merges, const Vocabula
   return table;
 }
 
-MergeTable merges_of_ranks(std::span<const int32_t> ranks, const Vocabulary& vocabulary,
-                           const std::function<int32_t(std::string_view bytes)>& symbol_of) {
-  HASTEN_CHECK(ranks.size() == static_cast<size_t>(vocabulary.size()));
-  struct Rule {
-    int32_t left;
-    int32_t right;
-    int32_t merged;
-  };
-  std::vector<Rule> rules;
+namespace {
+
+// By rank, so that the table always holds what merges first; of equal ranks the shorter first,
+// which may be part of the longer.
+std::vector<int32_t> tokens_in_order(std::span<const int32_t> ranks, const Vocabulary& vocabulary) {
+  std::vector<int32_t> ids;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
-    const std::string_view bytes = vocabulary.bytes(id);
-    if (vocabulary.find_ordinary(bytes) != id) continue;
-    for (size_t cut = 1; cut < bytes.size(); ++cut) {
-      const int32_t left = symbol_of(bytes.substr(0, cut));
-      if (left < 0) continue;
-      const int32_t right = symbol_of(bytes.substr(cut));
-      if (right >= 0) rules.push_back({left, right, id});
-    }
+    if (vocabulary.is_first_ordinary(id)) ids.push_back(id);
   }
-  MergeTable table(rules.size(), vocabulary.seed());
-  for (const Rule& rule : rules) {
-    table.add(rule.left, rule.right, rule.merged, ranks[static_cast<size_t>(rule.merged)]);
+  const auto before = [&](int32_t a, int32_t b) {
+    const int32_t rank_a = ranks[static_cast<size_t>(a)];
+    const int32_t rank_b = ranks[static_cast<size_t>(b)];
+    return rank_a != rank_b ? rank_a < rank_b
+                            : vocabulary.bytes(a).size() < vocabulary.bytes(b).size();
+  };
+  if (!std::is_sorted(ids.begin(), ids.end(), before)) {
+    std::stable_sort(ids.begin(), ids.end(), before);
   }
-  return table;
+  return ids;
 }
 
-// With the pairs of all lower ids a token's bytes join to the two symbols that it is made of: any
+}  // namespace
+
+MergeSymbols::MergeSymbols(const Vocabulary& vocabulary, First first)
+    : vocabulary_(vocabulary), first_(first) {
+  if (first == First::byte) return;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    std::string_view piece = vocabulary.bytes(id);
+    if (!vocabulary.is_ordinary(id)) continue;
+    while (!piece.empty()) {
+      const std::string_view character = piece.substr(0, decode_utf8(piece).length);
+      piece.remove_prefix(character.size());
+      if (vocabulary.find_ordinary(character) < 0) parts_only_.emplace(character, size());
+    }
+  }
+}
+
+int32_t MergeSymbols::find_part_only(std::string_view bytes) const {
+  if (first_length(bytes) != bytes.size()) return -1;
+  const auto found = parts_only_.find(bytes);
+  return found == parts_only_.end() ? -1 : found->second;
+}
+
+// With the pairs of all lower ranks a token's bytes join to the two symbols that it is made of: any
 // other two are never neighbours, since nothing but the token's own bytes decides what its inside
 // becomes. (A pair across its ends would have taken some of those bytes away.)
-MergeTable merges_of_ids(const Vocabulary& vocabulary) {
+MergeTable merges_of_ranks(std::span<const int32_t> ranks, const Vocabulary& vocabulary,
+                           const MergeSymbols& first) {
+  HASTEN_CHECK(ranks.size() == static_cast<size_t>(vocabulary.size()));
   MergeTable table(static_cast<size_t>(vocabulary.size()), vocabulary.seed());
   MergeTable::Scratch scratch;
   std::vector<int32_t> symbols;
-  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+  for (const int32_t id : tokens_in_order(ranks, vocabulary)) {
     const std::string_view bytes = vocabulary.bytes(id);
-    if (bytes.size() < 2 || vocabulary.find_ordinary(bytes) != id) continue;
+    if (first.first_length(bytes) == bytes.size()) continue;
+    const int32_t rank = ranks[static_cast<size_t>(id)];
     symbols.clear();
-    for (const char byte : bytes) {
-      symbols.push_back(vocabulary.byte_token(static_cast<uint8_t>(byte)));
+    for (size_t at = 0; at < bytes.size();) {
+      const size_t length = first.first_length(bytes.substr(at));
+      symbols.push_back(first.find(bytes.substr(at, length)));
+      at += length;
     }
     table.merge(symbols, scratch);
     if (symbols.size() == 2 && symbols[0] >= 0 && symbols[1] >= 0) {
-      table.add(symbols[0], symbols[1], id, id);
+      table.add(symbols[0], symbols[1], id, rank);
       continue;
     }
-    // A token that merging by ids reaches through one of a higher id, or never.
+    // A token that merging reaches through one of a higher rank, or never.
     for (size_t cut = 1; cut < bytes.size(); ++cut) {
-      const int32_t left = vocabulary.find_ordinary(bytes.substr(0, cut));
-      const int32_t right = vocabulary.find_ordinary(bytes.substr(cut));
-      if (left >= 0 && right >= 0) table.add(left, right, id, id);
+      const int32_t left = first.find(bytes.substr(0, cut));
+      const int32_t right = first.find(bytes.substr(cut));
+      if (left >= 0 && right >= 0) table.add(left, right, id, rank);
     }
   }
   return table;

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "text/merge_table.h"
+#include "text/utf8.h"
 #include "text/vocabulary.h"
 
 namespace hasten::text {
@@ -20,14 +21,41 @@ namespace hasten::text {
 [[nodiscard]] MergeTable merges_of_list(const std::vector<std::string>& merges,
                                         const Vocabulary& vocabulary);
 
-/// Every way to put an ordinary token together from two symbols, with the rank of that token.
-/// ranks: [vocab_size]. `symbol_of(bytes)` is the symbol spelled so, or -1.
-[[nodiscard]] MergeTable merges_of_ranks(
-    std::span<const int32_t> ranks, const Vocabulary& vocabulary,
-    const std::function<int32_t(std::string_view bytes)>& symbol_of);
+/// What merging begins with, and what it makes: the ordinary tokens and, where characters are
+/// merged, those that stand in tokens but are none themselves, numbered from vocab_size on. Borrows
+/// the vocabulary. Const after construction: any thread.
+class MergeSymbols {
+ public:
+  enum class First : uint8_t { byte, character };
 
-/// Byte-level vocabularies whose ids are the ranks: two neighbours join if their bytes are an
-/// ordinary token, the lowest id first (the rule of tiktoken).
-[[nodiscard]] MergeTable merges_of_ids(const Vocabulary& vocabulary);
+  MergeSymbols(const Vocabulary& vocabulary, First first);
+
+  int32_t size() const { return vocabulary_.size() + static_cast<int32_t>(parts_only_.size()); }
+  /// The length of the symbol that merging begins with at the front of `text`, which is not empty.
+  size_t first_length(std::string_view text) const {
+    return first_ == First::byte ? 1 : decode_utf8(text).length;
+  }
+  /// The symbol of these bytes, which are not empty, or -1.
+  int32_t find(std::string_view bytes) const {
+    if (first_ == First::byte && bytes.size() == 1) {
+      return vocabulary_.byte_token(static_cast<uint8_t>(bytes.front()));
+    }
+    const int32_t token = vocabulary_.find_ordinary(bytes);
+    return token >= 0 || parts_only_.empty() ? token : find_part_only(bytes);
+  }
+
+ private:
+  int32_t find_part_only(std::string_view bytes) const;
+
+  const Vocabulary& vocabulary_;
+  First first_;
+  std::unordered_map<std::string_view, int32_t> parts_only_;  // views of the vocabulary
+};
+
+/// Two neighbours join if their bytes are an ordinary token, that of the lowest rank first: the
+/// rule of tiktoken, whose ranks are the ids, and of SentencePiece, whose ranks are those of the
+/// scores. ranks: [vocab_size], at least 0.
+[[nodiscard]] MergeTable merges_of_ranks(std::span<const int32_t> ranks,
+                                         const Vocabulary& vocabulary, const MergeSymbols& first);
 
 }  // namespace hasten::text

@@ -30,27 +30,30 @@ uint64_t pair_of(int32_t left, int32_t right) {
 
 MergeTable::MergeTable(size_t num_pairs, uint64_t seed) : seed_(seed) { make_room(num_pairs); }
 
+uint64_t MergeTable::hash(uint64_t pair) const { return mix64(pair ^ seed_); }
+
 void MergeTable::make_room(size_t num_pairs) {
   const std::vector<Entry> entries = std::move(slots_);
-  slots_.assign(std::bit_ceil(2 * num_pairs + 1), Entry{});
+  slots_.assign(std::bit_ceil(num_pairs + num_pairs / 3 + 2), Entry{});
   filter_.assign(std::bit_ceil(num_pairs / 8 + 1), 0);  // at least 8 bits for each pair
   for (const Entry& entry : entries) {
-    if (entry.pair != kNoPair) insert(entry);
+    if (entry.pair == kNoPair) continue;
+    const uint64_t hash = this->hash(entry.pair);
+    slots_[slot_of(entry.pair, hash)] = entry;
+    set_filter(hash);
   }
-}
-
-void MergeTable::insert(const Entry& entry) {
-  const uint64_t hash = mix64(entry.pair ^ seed_);
-  slots_[slot_of(entry.pair, hash)] = entry;
-  filter_[(hash >> 32) & (filter_.size() - 1)] |= uint64_t{1} << (hash >> 58);
 }
 
 void MergeTable::add(int32_t left, int32_t right, int32_t merged, int32_t rank) {
   HASTEN_CHECK(left >= 0 && right >= 0 && merged >= 0);
-  const Entry* present = find(left, right);
-  if (present != nullptr && present->rank <= rank) return;
-  if (present == nullptr && 2 * ++num_pairs_ > slots_.size()) make_room(2 * num_pairs_);
-  insert({.pair = pair_of(left, right), .rank = rank, .merged = merged});
+  if (4 * (num_pairs_ + 1) > 3 * slots_.size()) make_room(2 * num_pairs_ + 1);
+  const uint64_t pair = pair_of(left, right);
+  const uint64_t hash = this->hash(pair);
+  Entry& entry = slots_[slot_of(pair, hash)];
+  if (entry.pair == pair && entry.rank <= rank) return;
+  if (entry.pair == kNoPair) ++num_pairs_;
+  entry = {.pair = pair, .rank = rank, .merged = merged};
+  set_filter(hash);
 
   const auto largest = static_cast<size_t>(std::max({left, right, merged}));
   if (largest >= ranks_.size()) ranks_.resize(std::max(largest + 1, 2 * ranks_.size()));
@@ -74,7 +77,7 @@ size_t MergeTable::slot_of(uint64_t pair, uint64_t hash) const {
 const MergeTable::Entry* MergeTable::find(int32_t left, int32_t right) const {
   if (left < 0 || right < 0) return nullptr;
   const uint64_t pair = pair_of(left, right);
-  const uint64_t hash = mix64(pair ^ seed_);
+  const uint64_t hash = this->hash(pair);
   if ((filter_[(hash >> 32) & (filter_.size() - 1)] >> (hash >> 58) & 1) == 0) return nullptr;
   const Entry& entry = slots_[slot_of(pair, hash)];
   return entry.pair == kNoPair ? nullptr : &entry;

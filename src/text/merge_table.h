@@ -64,8 +64,11 @@ class MergeTable {
   static constexpr int32_t kNoRank = INT32_MAX;
 
   void make_room(size_t num_pairs);
-  void insert(const Entry& entry);
+  uint64_t hash(uint64_t pair) const;
   size_t slot_of(uint64_t pair, uint64_t hash) const;
+  void set_filter(uint64_t hash) {
+    filter_[(hash >> 32) & (filter_.size() - 1)] |= uint64_t{1} << (hash >> 58);
+  }
   const Entry* find(int32_t left, int32_t right) const;
   const Entry* pair_at(int32_t left, const Scratch& scratch) const;
   const Entry* join(Scratch::Candidate candidate, Scratch& scratch) const;
@@ -81,7 +84,7 @@ class MergeTable {
 
   size_t num_pairs_ = 0;
   int32_t max_rank_ = 0;
-  std::vector<Entry> slots_;      // open addressing, a power of two, at most half full
+  std::vector<Entry> slots_;      // open addressing, a power of two, at most 3/4 full
   std::vector<uint64_t> filter_;  // a bit for each of many hashes: most pairs are in no rule
   uint64_t seed_;
   // Of each symbol: the highest rank that makes it, and the lowest that joins it to another.

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <string>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "text/merge_rules.h"
@@ -60,13 +59,13 @@ class SentencePieceBpe final : public SegmentEncoder {
         unk_(spec.unk),
         user_defined_(user_defined_pieces(spec, vocabulary)),
         words_are_apart_(spaces_only_lead(vocabulary)),
-        part_only_(characters_that_are_parts_only()),
+        symbols_(vocabulary, MergeSymbols::First::character),
         merges_(make_merges(spec)),
         joins_at_spaces_(words_are_apart_ && vocabulary.find_ordinary(" ") >= 0 &&
                          spaces_lead(user_defined_pieces(spec, vocabulary))) {
     for (size_t c = 0; c < ascii_symbols_.size(); ++c) {
       const char character = static_cast<char>(c);
-      ascii_symbols_[c] = find_symbol({&character, 1});
+      ascii_symbols_[c] = symbols_.find({&character, 1});
     }
   }
 
@@ -124,38 +123,13 @@ class SentencePieceBpe final : public SegmentEncoder {
     return true;
   }
 
-  // Characters that stand in pieces but are no pieces themselves merge like symbols, numbered from
-  // vocab_size on, and become bytes if nothing joins them.
-  std::unordered_map<std::string_view, int32_t> characters_that_are_parts_only() const {
-    std::unordered_map<std::string_view, int32_t> symbols;
-    for (int32_t id = 0; id < vocabulary_.size(); ++id) {
-      std::string_view piece = vocabulary_.bytes(id);
-      if (vocabulary_.find_ordinary(piece) != id) continue;
-      while (!piece.empty()) {
-        const std::string_view character = piece.substr(0, decode_utf8(piece).length);
-        piece.remove_prefix(character.size());
-        if (vocabulary_.find_ordinary(character) >= 0) continue;
-        symbols.emplace(character, vocabulary_.size() + static_cast<int32_t>(symbols.size()));
-      }
-    }
-    return symbols;
-  }
-
   MergeTable make_merges(const TokenizerSpec& spec) const {
     if (!spec.merges.empty()) return merges_of_list(spec.merges, vocabulary_);
     if (spec.scores.size() != spec.tokens.size()) {
       fail(ErrorCode::invalid_data, "the tokenizer has {} tokens but {} scores", spec.tokens.size(),
            spec.scores.size());
     }
-    return merges_of_ranks(ranks_of_scores(spec.scores), vocabulary_,
-                           [&](std::string_view bytes) { return find_symbol(bytes); });
-  }
-
-  int32_t find_symbol(std::string_view bytes) const {
-    const int32_t token = vocabulary_.find_ordinary(bytes);
-    if (token >= 0) return token;
-    const auto found = part_only_.find(bytes);
-    return found == part_only_.end() ? -1 : found->second;
+    return merges_of_ranks(ranks_of_scores(spec.scores), vocabulary_, symbols_);
   }
 
   void encode_run(std::string_view run, EncodeState& state) const {
@@ -164,7 +138,7 @@ class SentencePieceBpe final : public SegmentEncoder {
     for (size_t at = 0; at < run.size();) {
       const auto byte = static_cast<uint8_t>(run[at]);
       const size_t length = byte < 0x80 ? 1 : decode_utf8(run.substr(at)).length;
-      symbols.push_back(byte < 0x80 ? ascii_symbols_[byte] : find_symbol(run.substr(at, length)));
+      symbols.push_back(byte < 0x80 ? ascii_symbols_[byte] : symbols_.find(run.substr(at, length)));
       at += length;
     }
     merges_.merge(symbols, state.table);
@@ -187,7 +161,7 @@ class SentencePieceBpe final : public SegmentEncoder {
   int32_t unk_;
   PrefixMatcher user_defined_;
   bool words_are_apart_;
-  std::unordered_map<std::string_view, int32_t> part_only_;  // views of the vocabulary
+  MergeSymbols symbols_;  // what no token stands for becomes bytes if nothing joins it
   MergeTable merges_;
   // Whether the text falls apart where a word begins: the space there is or begins a token, so that
   // no run of unknown characters goes on, and nothing merges and no user-defined piece reaches

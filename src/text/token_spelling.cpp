@@ -47,24 +47,45 @@ std::optional<uint32_t> hex_number(std::string_view text, size_t count) {
 
 }  // namespace
 
+bool append_from_gpt2_alphabet(std::string_view piece, std::string& out) {
+  // The alphabet has characters of one and two bytes, which are read here as they stand.
+  const size_t before = out.size();
+  out.resize(before + piece.size());
+  char* to = out.data() + before;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    uint32_t character = static_cast<uint8_t>(piece[i]);
+    if (character >= 0x80) {
+      const uint32_t trail = i + 1 < piece.size() ? static_cast<uint8_t>(piece[++i]) : 0;
+      const bool two_bytes = character >= 0xC2 && character < 0xE0 && (trail & 0xC0) == 0x80;
+      character = two_bytes ? (character & 0x1F) << 6 | (trail & 0x3F) : UINT32_MAX;
+    }
+    const int16_t byte =
+        character < kGpt2Alphabet.byte_of.size() ? kGpt2Alphabet.byte_of[character] : int16_t{-1};
+    if (byte < 0) {
+      out.resize(before);
+      return false;
+    }
+    *to++ = static_cast<char>(byte);
+  }
+  out.resize(static_cast<size_t>(to - out.data()));
+  return true;
+}
+
 std::optional<std::string> from_gpt2_alphabet(std::string_view piece) {
   std::string bytes;
-  bytes.reserve(piece.size());
-  while (!piece.empty()) {
-    const Utf8Char next = decode_utf8(piece);
-    if (!next.valid || next.code_point >= kGpt2Alphabet.byte_of.size()) return std::nullopt;
-    const int16_t byte = kGpt2Alphabet.byte_of[next.code_point];
-    if (byte < 0) return std::nullopt;
-    bytes.push_back(static_cast<char>(byte));
-    piece.remove_prefix(next.length);
-  }
-  return bytes;
+  return append_from_gpt2_alphabet(piece, bytes) ? std::optional(std::move(bytes)) : std::nullopt;
 }
 
 std::string to_gpt2_alphabet(std::string_view bytes) {
   std::string piece;
+  piece.reserve(2 * bytes.size());
   for (const char byte : bytes) {
-    append_utf8(piece, kGpt2Alphabet.character_of[static_cast<uint8_t>(byte)]);
+    const uint32_t character = kGpt2Alphabet.character_of[static_cast<uint8_t>(byte)];
+    if (character < 0x80) {
+      piece.push_back(static_cast<char>(character));
+    } else {
+      append_utf8(piece, character);
+    }
   }
   return piece;
 }
@@ -125,6 +146,13 @@ std::string to_python_bytes(std::string_view bytes) {
     }
   }
   return literal;
+}
+
+bool TokenSpelling::append_bytes(std::string_view piece, std::string& out) const {
+  if (kind_ == TokenizerKind::bpe) return append_from_gpt2_alphabet(piece, out);
+  const std::optional<std::string> bytes = bytes_of(piece);
+  if (bytes) out += *bytes;
+  return bytes.has_value();
 }
 
 std::optional<std::string> TokenSpelling::bytes_of(std::string_view piece) const {

@@ -12,6 +12,8 @@ namespace hasten::text {
 
 /// The byte that a character of GPT-2's printable alphabet stands for ("Ġ" is the space), and back.
 [[nodiscard]] std::optional<std::string> from_gpt2_alphabet(std::string_view piece);
+/// The same, appended; false, and nothing is, for what is not in the alphabet.
+[[nodiscard]] bool append_from_gpt2_alphabet(std::string_view piece, std::string& out);
 [[nodiscard]] std::string to_gpt2_alphabet(std::string_view bytes);
 
 /// `text` with SentencePiece's space symbol U+2581 as a space.
@@ -30,6 +32,8 @@ class TokenSpelling {
 
   /// Nothing for what does not follow the rule, which stands for itself then.
   [[nodiscard]] std::optional<std::string> bytes_of(std::string_view piece) const;
+  /// The same, appended; false, and nothing is, for what does not follow the rule.
+  [[nodiscard]] bool append_bytes(std::string_view piece, std::string& out) const;
 
  private:
   TokenizerKind kind_;

@@ -33,8 +33,13 @@ constexpr std::string_view kTurnNames[] = {
     "<|user|>",     "<|assistant|>",       "<|system|>",        "<|turn>",
 };
 
-bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+// All of them are in brackets, which few tokens of a vocabulary are.
+bool is_role_name(std::string_view name) {
+  if (!name.starts_with('<') && !name.starts_with('[')) return false;
+  const auto is_in = [&](std::span<const std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return is_in(kEndNames) || is_in(kTurnNames);
 }
 
 void check_id(const char* role, int32_t id, size_t vocab_size) {
@@ -55,9 +60,7 @@ void check_and_type_roles(TokenizerSpec& spec) {
   if (spec.types.empty()) spec.types.assign(size, static_cast<int32_t>(TokenType::normal));
   if (spec.types.size() != size) return;  // Vocabulary says so
   for (size_t i = 0; i < size; ++i) {
-    if (is_one_of(kEndNames, spec.tokens[i]) || is_one_of(kTurnNames, spec.tokens[i])) {
-      spec.types[i] = static_cast<int32_t>(TokenType::control);
-    }
+    if (is_role_name(spec.tokens[i])) spec.types[i] = static_cast<int32_t>(TokenType::control);
   }
 }
 

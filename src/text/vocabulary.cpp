@@ -90,12 +90,11 @@ void Vocabulary::append(std::string_view piece, TokenType type) {
   } else {
     const bool sentencepiece = kind_ == TokenizerKind::spm || kind_ == TokenizerKind::unigram;
     ordinary = ordinary || (sentencepiece && type == TokenType::user_defined);
-    std::optional<std::string> bytes;
-    if (ordinary || sentencepiece) bytes = spelling_.bytes_of(piece);
-    ordinary = ordinary && bytes.has_value();
-    bytes_ += bytes ? std::string_view(*bytes) : piece;
-    if (kind_ == TokenizerKind::bpe && bytes && bytes->size() == 1) {
-      int32_t& token = byte_tokens_[static_cast<uint8_t>(bytes->front())];
+    const bool spelled = (ordinary || sentencepiece) && spelling_.append_bytes(piece, bytes_);
+    ordinary = ordinary && spelled;
+    if (!spelled) bytes_ += piece;
+    if (kind_ == TokenizerKind::bpe && spelled && bytes_.size() == offsets_.back() + 1) {
+      int32_t& token = byte_tokens_[static_cast<uint8_t>(bytes_.back())];
       if (token < 0) token = id;
     }
   }
@@ -109,11 +108,12 @@ void Vocabulary::append(std::string_view piece, TokenType type) {
 
 void Vocabulary::build_index() {
   seed_ = hash_bytes(bytes_);
-  slots_.assign(std::bit_ceil(2 * types_.size() + 1), Slot{});
+  slots_.assign(std::bit_ceil(types_.size() + types_.size() / 3 + 2), Slot{});
   for (int32_t id = 0; id < size(); ++id) {
     if (!is_ordinary(id)) continue;
     const uint64_t hash = this->hash(bytes(id));
     Slot& slot = slots_[slot_of(bytes(id), hash)];
+    has_duplicates_ = has_duplicates_ || slot.id >= 0;
     if (slot.id < 0) slot = {.tag = static_cast<uint32_t>(hash >> 32), .id = id};
   }
 }

@@ -43,6 +43,10 @@ class Vocabulary {
   uint64_t seed() const { return seed_; }
   /// Whether merging can make this token.
   bool is_ordinary(int32_t id) const { return ordinary_[static_cast<size_t>(id)]; }
+  /// Whether merging can make it, and no token before it has the same bytes.
+  bool is_first_ordinary(int32_t id) const {
+    return is_ordinary(id) && (!has_duplicates_ || find_ordinary(bytes(id)) == id);
+  }
   /// Control and unknown tokens: not text that a model says.
   bool is_special(int32_t id) const {
     return type(id) == TokenType::control || type(id) == TokenType::unknown;
@@ -83,10 +87,11 @@ class Vocabulary {
   std::vector<TokenType> types_;
   std::vector<bool> ordinary_;  // [size]
   std::array<int32_t, 256> byte_tokens_;
-  // Open addressing, a power of two, at most half full. Seeded by the vocabulary itself, so that no
+  // Open addressing, a power of two, at most 3/4 full. Seeded by the vocabulary itself, so that no
   // file can aim its tokens at one slot.
   std::vector<Slot> slots_;
   uint64_t seed_ = 0;
+  bool has_duplicates_ = false;  // among the ordinary tokens
 };
 
 }  // namespace hasten::text
