@@ -119,8 +119,8 @@ bool MergeTable::follows_its_parts(const Scratch::Join& join) const {
 }
 
 // One rank after the other, the lowest first, while it joins many: what a run of few different
-// symbols comes to. Leaves the rest to others.
-void MergeTable::merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const {
+// symbols comes to. False: nothing is left to join.
+bool MergeTable::merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const {
   auto& joins = scratch.joins_;  // joins[i]: of symbols i and i + 1
   joins.resize(symbols.size());
   int32_t lowest = kNoRank;  // of all joins
@@ -178,6 +178,7 @@ void MergeTable::merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch
     joins.resize(kept);
     joins.back() = {kNoRank, -1};
   }
+  return lowest != kNoRank;
 }
 
 // What joins node `left` and the next one, if anything does.
@@ -296,7 +297,7 @@ void MergeTable::merge_by_rounds(Scratch& scratch) const {
 void MergeTable::merge(std::vector<int32_t>& symbols, Scratch& scratch) const {
   if (symbols.size() <= kShortWord) return merge_by_scan(symbols);
   HASTEN_CHECK(symbols.size() < static_cast<size_t>(INT32_MAX));
-  if (symbols.size() >= kLongWord) merge_by_passes(symbols, scratch);
+  if (symbols.size() >= kLongWord && !merge_by_passes(symbols, scratch)) return;
 
   auto& nodes = scratch.nodes_;
   const auto size = static_cast<int32_t>(symbols.size());

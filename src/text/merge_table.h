@@ -74,7 +74,7 @@ class MergeTable {
   const Entry* join(Scratch::Candidate candidate, Scratch& scratch) const;
   void merge_by_scan(std::vector<int32_t>& symbols) const;
   bool follows_its_parts(const Scratch::Join& join) const;
-  void merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const;
+  bool merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const;
   void add_to_heap(int32_t left, int32_t max_rank, Scratch& scratch) const;
   template <class Joined>
   void join_heap(int32_t max_rank, Scratch& scratch, const Joined& joined) const;

@@ -3,8 +3,10 @@
 #include "text/pre_tokenizer_chain.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/printable.h"
 #include "text/pre_tokenizer_expressions.h"
 #include "text/regex/regex.h"
@@ -177,6 +179,28 @@ class PieceAppender {
   std::vector<uint8_t> matched_;  // merged_with_next: by piece
 };
 
+// Short pieces that a step leaves whole: texts repeat them, and a step asks nothing of what stands
+// around a piece.
+class WholePieces {
+ public:
+  static constexpr size_t kMaxBytes = 7;
+
+  /// Of a piece of 1 to kMaxBytes bytes.
+  static uint64_t key_of(std::string_view piece) {
+    uint64_t key = piece.size();
+    for (const char byte : piece) key = key << 8 | static_cast<uint8_t>(byte);
+    return key;
+  }
+  bool has(uint64_t key) const { return keys_[slot_of(key)] == key; }
+  void add(uint64_t key) { keys_[slot_of(key)] = key; }
+
+ private:
+  static constexpr size_t kSlots = 1024;  // 8 KiB
+  static size_t slot_of(uint64_t key) { return mix64(key) % kSlots; }
+
+  std::array<uint64_t, kSlots> keys_{};  // 0: none
+};
+
 }  // namespace
 
 struct PreTokenizerChain::Step {
@@ -190,6 +214,7 @@ struct PreTokenizerChain::Step {
     PieceAppender appender(spec, words.pieces);
     const bool isolates = spec.behavior == SplitBehavior::isolated;
     size_t candidate = 0;  // before it, no match begins
+    WholePieces whole;
     for (const Match& piece : words.words) {
       if (isolates && expression && candidate <= piece.begin) {
         candidate = expression->next_candidate(words.text, piece.begin);
@@ -199,17 +224,21 @@ struct PreTokenizerChain::Step {
         continue;
       }
       const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
+      const bool is_short = isolates && text.size() <= WholePieces::kMaxBytes;
+      const uint64_t key = is_short ? WholePieces::key_of(text) : 0;
+      if (is_short && whole.has(key)) {
+        words.pieces.push_back(piece);
+        continue;
+      }
       words.matches.clear();
       if (expression) {
         expression->find_all(text, scratch, words.matches);
       } else {
         find_literal(text, spec.pattern, words.matches);
       }
-      if (words.matches.empty() && isolates) {
-        words.pieces.push_back(piece);
-      } else {
-        appender.append(piece.begin, piece.end, words.matches);
-      }
+      const size_t before = words.pieces.size();
+      appender.append(piece.begin, piece.end, words.matches);
+      if (is_short && words.pieces.size() == before + 1) whole.add(key);
     }
     words.words.swap(words.pieces);
   }

@@ -80,6 +80,7 @@ class LinearSearch::Pass {
  private:
   // Which instructions lead to a match, as bits.
   using Bits = std::vector<uint64_t>;
+  static constexpr uint32_t kNothing = 0;  // the number of the empty set, which is the first
 
   bool has(uint32_t set, int32_t instruction) const {
     const auto i = static_cast<size_t>(instruction);
@@ -96,6 +97,17 @@ class LinearSearch::Pass {
   // The matches that begin within [begin, end]: where `end` is not the end of the text, a separator
   // stands there.
   void search_segment(size_t begin, size_t end, uint32_t previous) {
+    const uint32_t terminator =
+        end < text_.size() ? alphabet_.step(text_, end).symbol : alphabet_.edge();
+    if (end - begin <= kMinBlock) {  // what most segments are
+      prepare_cache();
+      decode(begin, end);
+      symbols_.push_back(terminator);
+      offsets_.push_back(end);
+      look_back(previous, kNothing);
+      forward();
+      return;
+    }
     const size_t block_size = std::clamp((end - begin) / kMinBlock, kMinBlock, kMaxBlock);
     std::vector<Block> blocks;
     size_t count = 0;
@@ -106,8 +118,6 @@ class LinearSearch::Pass {
       previous = step.symbol;
       at += step.length;
     }
-    const uint32_t terminator =
-        end < text_.size() ? alphabet_.step(text_, end).symbol : alphabet_.edge();
     const Bits viable_at_end = predecessors_of(Bits(num_words_), terminator, previous);
     Bits bits = viable_at_end;
     for (size_t b = blocks.size(); b-- > 0;) {
@@ -121,28 +131,37 @@ class LinearSearch::Pass {
       forward();
     }
     // The position behind the last character.
-    reset_cache_if_full();
+    prepare_cache();
     symbols_.assign(1, terminator);
     offsets_.assign(1, end);
-    viable_.assign({number_of(viable_at_end), number_of(Bits(num_words_))});
+    look_back(previous, kNothing);
     forward();
   }
 
-  // Fills symbols_, offsets_ and viable_.
   void load(const Block& block) {
-    reset_cache_if_full();
+    prepare_cache();
+    decode(block.begin, block.end);
+    look_back(block.previous, number_of(block.viable_at_end));
+  }
+
+  // Fills symbols_ and offsets_.
+  void decode(size_t begin, size_t end) {
     symbols_.clear();
     offsets_.clear();
-    for (size_t at = block.begin; at < block.end;) {
+    for (size_t at = begin; at < end;) {
       const Alphabet::Step step = alphabet_.step(text_, at);
       symbols_.push_back(step.symbol);
       offsets_.push_back(at);
       at += step.length;
     }
+  }
+
+  // Fills viable_, given the symbol before them and the number of the set behind.
+  void look_back(uint32_t before, uint32_t behind) {
     viable_.resize(symbols_.size() + 1);
-    viable_.back() = number_of(block.viable_at_end);
+    viable_.back() = behind;
     for (size_t i = symbols_.size(); i-- > 0;) {
-      const uint32_t previous = i > 0 ? symbols_[i - 1] : block.previous;
+      const uint32_t previous = i > 0 ? symbols_[i - 1] : before;
       const size_t step =
           program_.looks_behind ? symbols_[i] * alphabet_.num_symbols() + previous : symbols_[i];
       const size_t entry = viable_[i + 1] * row_width_ + step;
@@ -277,11 +296,13 @@ class LinearSearch::Pass {
   }
 
   // No number that is in use may be lost: only between blocks.
-  void reset_cache_if_full() {
-    if (sets_.size() < kMaxWords && steps_.size() < kMaxEntries) return;
-    sets_.clear();
-    numbers_by_hash_.clear();
-    steps_.clear();
+  void prepare_cache() {
+    if (sets_.size() >= kMaxWords || steps_.size() >= kMaxEntries) {
+      sets_.clear();
+      numbers_by_hash_.clear();
+      steps_.clear();
+    }
+    if (sets_.empty()) number_of(Bits(num_words_));
   }
 
   const Program& program_;
