@@ -2,22 +2,30 @@
 // text_bench [Google Benchmark flags]: encoding, decoding and loading of published vocabularies
 // over English, Chinese and source code, one thread. Needs the shared inputs that the tests use.
 #include <benchmark/benchmark.h>
+#include <time.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hasten_test/paths.h"
 #include "run_bench.h"
+#include "text/character_runs.h"
+#include "text/pre_tokenizer.h"
 #include "text/shared_vocabularies.h"
+#include "text/token_spelling.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
 namespace {
 
 using hasten::text::Tokenizer;
+using hasten::text::TokenizerKind;
 using hasten::text::TokenizerSpec;
 
 constexpr size_t kPart = 1 << 20;  // bytes of each corpus
@@ -58,15 +66,9 @@ std::vector<Corpus> corpora() {
 
 /// One MiB of each kind of character: what a careless tokenizer takes quadratic time for.
 std::vector<Corpus> runs() {
-  const std::vector<Corpus> patterns = {
-      {"letter", "a"},    {"digit", "7"},        {"space", " "},         {"newline", "\n"},
-      {"symbol", "!"},    {"apostrophe", "'"},   {"cased", "aA"},        {"han", "\u4E2D"},
-      {"mark", "\u0301"}, {"malformed", "\x80"}, {"emoji", "\U0001F600"}};
   std::vector<Corpus> all;
-  for (const Corpus& pattern : patterns) {
-    std::string text;
-    while (text.size() < kPart) text += pattern.text;
-    all.push_back({pattern.name, text});
+  for (const auto& run : hasten::text::testing::kCharacterRuns) {
+    all.push_back({std::string(run.name), hasten::text::testing::repeated(run.unit, kPart)});
   }
   return all;
 }
@@ -109,6 +111,60 @@ TokenizerSpec with_merge_list(TokenizerSpec spec) {
   return spec;
 }
 
+/// The milliseconds of each run, the best of three; the time of the benchmark is that of all.
+void bench_runs(benchmark::State& state, const TokenizerSpec& spec,
+                const std::vector<Corpus>& hostile) {
+  const auto tokenizer = hasten::text::make_tokenizer(spec);
+  const auto cpu_ms = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+  };
+  for (auto _ : state) {
+    double slowest = 0;
+    for (const Corpus& corpus : hostile) {
+      double best = 1e9;
+      for (int i = 0; i < 3; ++i) {
+        const double start = cpu_ms();
+        benchmark::DoNotOptimize(tokenizer->encode(corpus.text, {.add_special = false}));
+        best = std::min(best, cpu_ms() - start);
+      }
+      slowest = std::max(slowest, best);
+      state.counters[corpus.name + "_ms"] = best;
+    }
+    state.counters["slowest_ms"] = slowest;
+  }
+}
+
+/// The tokens of `spec`, which is byte-level, in a vocabulary of another kind.
+TokenizerSpec as_kind(const TokenizerSpec& spec, TokenizerKind kind) {
+  TokenizerSpec other;
+  other.kind = kind;
+  std::set<std::string> known;
+  const auto add = [&](std::string token) {
+    if (!known.insert(token).second) return;
+    other.scores.push_back(-static_cast<float>(other.tokens.size()) / 1000);
+    other.tokens.push_back(std::move(token));
+  };
+  if (kind == TokenizerKind::word_piece) other.continuing_subword_prefix = "##";
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const auto bytes = hasten::text::from_gpt2_alphabet(spec.tokens[id]);
+    if (!bytes) continue;
+    if (kind == TokenizerKind::rwkv) {
+      if (id < 65536) add(hasten::text::to_python_bytes(*bytes));
+    } else if (kind == TokenizerKind::word_piece) {
+      const bool begins = bytes->size() > 1 && bytes->front() == ' ';
+      add(begins ? bytes->substr(1) : "##" + *bytes);
+    } else if (bytes->size() <= 16) {  // as long as SentencePiece makes them
+      std::string piece;
+      for (const char c : *bytes) piece += c == ' ' ? "\u2581" : std::string(1, c);
+      add(std::move(piece));
+    }
+  }
+  other.unk = 0;
+  return other;
+}
+
 void bench_load(benchmark::State& state, const TokenizerSpec& spec) {
   for (auto _ : state) {
     state.PauseTiming();
@@ -148,6 +204,52 @@ int run(int /*argc*/, char** /*argv*/) {
     add("load/merges",
         [listed = with_merge_list(spec)](benchmark::State& state) { bench_load(state, listed); });
   }
+  // From the bytes of a file on.
+  const auto add_file = [](const char* name, const char* file) {
+    benchmark::RegisterBenchmark(name, [bytes = hasten::text::testing::read_tokenizer_file(file)](
+                                           benchmark::State& state) {
+      for (auto _ : state) {
+        benchmark::DoNotOptimize(
+            hasten::text::make_tokenizer(hasten::text::parse_tiktoken_ranks(bytes, "llama-bpe")));
+      }
+    })->Unit(benchmark::kMillisecond);
+  };
+  add_file("llama3/load/file", "llama3/tokenizer.model");
+  add_file("qwen2/load/file", "qwen/qwen.tiktoken");
+  const auto add_runs = [&](const std::string& name, auto&& make_spec) {
+    benchmark::RegisterBenchmark(
+        ("runs/" + name).c_str(),
+        [&hostile, make_spec](benchmark::State& state) { bench_runs(state, make_spec(), hostile); })
+        ->Unit(benchmark::kMillisecond)
+        ->Iterations(1);
+  };
+  const TokenizerSpec& llama3 = specs.at("llama3");
+  std::set<const std::string_view*> seen;
+  for (const auto& known : hasten::text::known_pre_tokenizers()) {
+    if (!seen.insert(known.expressions.data()).second) continue;
+    add_runs(std::string(known.name), [&llama3, &known] {
+      TokenizerSpec spec = llama3;
+      spec.pre = std::string(known.name);
+      return spec;
+    });
+  }
+  const std::pair<const char*, TokenizerKind> kinds[] = {
+      {"kind/unigram", TokenizerKind::unigram},
+      {"kind/word_piece", TokenizerKind::word_piece},
+      {"kind/rwkv", TokenizerKind::rwkv}};
+  for (const auto& [name, kind] : kinds) {
+    add_runs(name, [&llama3, kind = kind] { return as_kind(llama3, kind); });
+  }
+  add_runs("kind/sentencepiece_bpe", [] {
+    return hasten::text::parse_sentencepiece_model(
+        hasten::text::testing::read_tokenizer_file("llama2/tokenizer.model"));
+  });
+  add_runs("kind/character_bpe", [&llama3] {
+    TokenizerSpec spec = with_merge_list(llama3);
+    spec.kind = TokenizerKind::character_bpe;
+    spec.words_in_gpt2_alphabet = true;
+    return spec;
+  });
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

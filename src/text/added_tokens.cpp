@@ -154,8 +154,8 @@ void AddedTokens::take_rules(const TokenizerSpec& spec) {
 
 std::optional<AddedTokens::Match> AddedTokens::next(std::string_view text, size_t from,
                                                     const ControlFilter& filter) const {
-  for (size_t at = patterns_.find_first_byte(text, from); at < text.size();
-       at = patterns_.find_first_byte(text, at + 1)) {
+  for (size_t at = patterns_.find_beginning(text, from); at < text.size();
+       at = patterns_.find_beginning(text, at + 1)) {
     const auto accept = [&](const PrefixMatcher::Match& match) {
       return vocabulary_.type(match.id) == TokenType::user_defined ||
              filter.allows(at, at + match.length);

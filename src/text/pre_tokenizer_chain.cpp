@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -185,11 +187,12 @@ class WholePieces {
  public:
   static constexpr size_t kMaxBytes = 7;
 
-  /// Of a piece of 1 to kMaxBytes bytes.
-  static uint64_t key_of(std::string_view piece) {
-    uint64_t key = piece.size();
-    for (const char byte : piece) key = key << 8 | static_cast<uint8_t>(byte);
-    return key;
+  /// Of a piece of 1 to kMaxBytes bytes, the front of `text`, which may be read beyond it.
+  static uint64_t key_of(size_t length, std::string_view text) {
+    uint64_t key = 0;
+    std::memcpy(&key, text.data(), text.size() < sizeof key ? length : sizeof key);
+    const size_t bits = 8 * length;
+    return (key & ((uint64_t{1} << bits) - 1)) | uint64_t{length} << 56;
   }
   bool has(uint64_t key) const { return keys_[slot_of(key)] == key; }
   void add(uint64_t key) { keys_[slot_of(key)] = key; }
@@ -200,6 +203,7 @@ class WholePieces {
 
   std::array<uint64_t, kSlots> keys_{};  // 0: none
 };
+static_assert(std::endian::native == std::endian::little);
 
 }  // namespace
 
@@ -210,10 +214,15 @@ struct PreTokenizerChain::Step {
   std::optional<regex::Regex> expression;  // of a split that is not literal
 
   void split(Words& words, regex::Scratch& scratch) const {
-    words.pieces.clear();
-    PieceAppender appender(spec, words.pieces);
     const bool isolates = spec.behavior == SplitBehavior::isolated;
     size_t candidate = 0;  // before it, no match begins
+    if (isolates && expression) {
+      candidate = expression->next_candidate(words.text, 0);
+      if (candidate == words.text.size()) return;
+    }
+    words.pieces.clear();
+    words.pieces.reserve(words.words.size());
+    PieceAppender appender(spec, words.pieces);
     WholePieces whole;
     for (const Match& piece : words.words) {
       if (isolates && expression && candidate <= piece.begin) {
@@ -225,7 +234,8 @@ struct PreTokenizerChain::Step {
       }
       const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
       const bool is_short = isolates && text.size() <= WholePieces::kMaxBytes;
-      const uint64_t key = is_short ? WholePieces::key_of(text) : 0;
+      const uint64_t key =
+          is_short ? WholePieces::key_of(text.size(), words.text.substr(piece.begin)) : 0;
       if (is_short && whole.has(key)) {
         words.pieces.push_back(piece);
         continue;

@@ -18,6 +18,10 @@ PrefixMatcher::PrefixMatcher(std::vector<Name> names) : names_(std::move(names))
     if (range.end == 0) range.begin = i;
     range.end = i + 1;
     is_first_byte_[static_cast<uint8_t>(names_[i].text[0])] = true;
+    if (names_[i].text.size() == 1) is_second_byte_.fill(true);
+    if (names_[i].text.size() > 1) {
+      is_second_byte_[static_cast<uint8_t>(names_[i].text[1])] = true;
+    }
   }
   if (!names_.empty() && names_.front().text[0] == names_.back().text[0]) {
     only_first_byte_ = static_cast<uint8_t>(names_.front().text[0]);

@@ -37,12 +37,16 @@ class PrefixMatcher {
   }
 
   /// The first place from `at` on where a name may begin, or the end of `text`.
-  size_t find_first_byte(std::string_view text, size_t at) const {
-    if (only_first_byte_ >= 0) {
-      return std::min(text.find(static_cast<char>(only_first_byte_), at), text.size());
+  size_t find_beginning(std::string_view text, size_t at) const {
+    for (;; ++at) {
+      if (only_first_byte_ >= 0) {
+        at = std::min(text.find(static_cast<char>(only_first_byte_), at), text.size());
+      } else {
+        while (at < text.size() && !is_first_byte_[static_cast<uint8_t>(text[at])]) ++at;
+      }
+      if (at + 1 >= text.size()) return std::min(at, text.size());
+      if (is_second_byte_[static_cast<uint8_t>(text[at + 1])]) return at;
     }
-    while (at < text.size() && !is_first_byte_[static_cast<uint8_t>(text[at])]) ++at;
-    return at;
   }
 
   /// The id of exactly this name, or -1.
@@ -58,7 +62,8 @@ class PrefixMatcher {
   std::vector<Name> names_;                   // sorted, unique, none empty
   std::array<Range, 256> with_first_byte_{};  // by the first byte of the text
   std::array<bool, 256> is_first_byte_{};
-  int only_first_byte_ = -1;  // of all names, if they share one
+  std::array<bool, 256> is_second_byte_{};  // any may follow a name of one byte
+  int only_first_byte_ = -1;                // of all names, if they share one
 };
 
 template <class Accept>
