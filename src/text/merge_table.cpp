@@ -21,6 +21,9 @@ constexpr size_t kLongWord = 256;
 // A pass looks at all symbols, a round only at what joins, which costs some twenty times as much a
 // symbol: a pass pays where at least one in so many joins.
 constexpr size_t kSymbolsPerJoin = 16;
+// What stands before or behind a run often joins first: a few passes that do not pay may lead to
+// those that do.
+constexpr int kMaxSparsePasses = 4;
 
 uint64_t pair_of(int32_t left, int32_t right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
@@ -121,50 +124,54 @@ bool MergeTable::follows_its_parts(const Scratch::Join& join) const {
 // One rank after the other, the lowest first, while it joins many: what a run of few different
 // symbols comes to. False: nothing is left to join.
 bool MergeTable::merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const {
+  // A run looks up few pairs again and again.
+  struct Known {
+    uint64_t pair = kNoPair;
+    Scratch::Join join{kNoRank, -1};
+  };
+  std::array<Known, 16> known;
+  const auto look_up = [&](int32_t left, int32_t right) {
+    const uint64_t pair = pair_of(left, right);
+    Known& slot = known[(pair ^ pair >> 31) % known.size()];
+    if (slot.pair != pair) {
+      const Entry* entry = find(left, right);
+      slot = {pair, entry != nullptr ? Scratch::Join{entry->rank, entry->merged}
+                                     : Scratch::Join{kNoRank, -1}};
+    }
+    return slot.join;
+  };
   auto& joins = scratch.joins_;  // joins[i]: of symbols i and i + 1
   joins.resize(symbols.size());
   int32_t lowest = kNoRank;  // of all joins
   size_t num_lowest = 0;
-  bool in_order = true;  // all of them follow their parts
-  // A run looks up few pairs again and again.
-  uint64_t last_pair = kNoPair;
-  Scratch::Join last{};
-  const auto look_up = [&](int32_t left, int32_t right) {
-    const uint64_t pair = pair_of(left, right);
-    if (pair != last_pair) {
-      const Entry* entry = find(left, right);
-      last =
-          entry != nullptr ? Scratch::Join{entry->rank, entry->merged} : Scratch::Join{kNoRank, -1};
-      last_pair = pair;
-    }
-    return last;
-  };
   const auto put = [&](size_t i, const Scratch::Join& join) {
     joins[i] = join;
-    if (join.rank > lowest || join.rank == kNoRank) return;
-    if (join.rank < lowest) {
-      lowest = join.rank;
-      num_lowest = 0;
-      in_order = true;
-    }
-    ++num_lowest;
-    in_order = in_order && follows_its_parts(join);
+    if (join.rank < lowest) num_lowest = 0;
+    lowest = std::min(lowest, join.rank);
+    num_lowest += join.rank == lowest ? 1 : 0;
   };
   for (size_t i = 0; i + 1 < symbols.size(); ++i) put(i, look_up(symbols[i], symbols[i + 1]));
   joins.back() = {kNoRank, -1};
 
-  while (lowest != kNoRank && in_order && num_lowest * kSymbolsPerJoin >= symbols.size()) {
+  bool in_order = true;  // no join makes a pair of its own rank or a lower one, which comes first
+  int num_sparse = 0;
+  while (in_order && lowest != kNoRank) {
+    const bool sparse = num_lowest * kSymbolsPerJoin < symbols.size();
+    if (sparse && ++num_sparse > kMaxSparsePasses) break;
     const int32_t rank = lowest;
     lowest = kNoRank;
     num_lowest = 0;
-    in_order = true;
-    const size_t size = symbols.size();
     size_t kept = 0;
     bool last_is_new = false;  // symbols[kept - 1]
     Scratch::Join before{};    // of it and the next, unless one is new
-    for (size_t i = 0; i < size;) {
-      const bool is_new = joins[i].rank == rank;
-      const int32_t symbol = is_new ? joins[i].merged : symbols[i];
+    for (size_t i = 0; i < symbols.size();) {
+      const int32_t merged = joins[i].merged;
+      if (joins[i].rank == rank && !follows_its_parts(joins[i])) {
+        in_order = in_order && (kept == 0 || look_up(symbols[kept - 1], merged).rank > rank) &&
+                   (i + 2 == symbols.size() || look_up(merged, symbols[i + 2]).rank > rank);
+      }
+      const bool is_new = in_order && joins[i].rank == rank;
+      const int32_t symbol = is_new ? merged : symbols[i];
       i += is_new ? 2 : 1;
       const Scratch::Join behind = joins[i - 1];
       if (kept > 0) {
