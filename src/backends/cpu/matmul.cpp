@@ -170,15 +170,31 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
        .scratch = scratch});
 }
 
-void Matmul::multiply(const ops::MatmulParams& params, const Rows& rows) {
-  const CpuWeight& weight = cpu_weight(params);
-  const WeightLayout& layout = weight.layout();
-  HASTEN_CHECK(params.out.dim(0) == rows.count && params.out.dim(1) == weight.out_features());
-  HASTEN_CHECK(!params.bias.defined() || params.bias.num_elements() == weight.out_features());
-  const int64_t piece =
-      weight.is_packed() ? piece_groups(layout, workers_.num_threads()) : kTileGroups;
-  workers_.for_each(layout.num_groups, piece, [&](int64_t begin, int64_t end, int32_t thread) {
-    multiply_groups(params, rows, begin, end - begin, thread);
+/// Products of weights that take the activations as they lie there; one dealing of work, since each
+/// costs a wait for the slower thread.
+void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
+  const auto piece_of = [&](const CpuWeight& weight) {
+    return weight.is_packed() ? piece_groups(weight.layout(), workers_.num_threads()) : kTileGroups;
+  };
+  int64_t num_pieces = 0;
+  for (const ops::MatmulParams& params : group) {
+    const CpuWeight& weight = cpu_weight(params);
+    HASTEN_CHECK(params.out.dim(0) == rows.count && params.out.dim(1) == weight.out_features());
+    HASTEN_CHECK(!params.bias.defined() || params.bias.num_elements() == weight.out_features());
+    num_pieces += ceil_div(weight.layout().num_groups, piece_of(weight));
+  }
+  workers_.for_each(num_pieces, 1, [&](int64_t index, int64_t, int32_t thread) {
+    for (const ops::MatmulParams& params : group) {
+      const CpuWeight& weight = cpu_weight(params);
+      const int64_t piece = piece_of(weight);
+      const int64_t num_groups = weight.layout().num_groups;
+      const int64_t count = ceil_div(num_groups, piece);
+      if (index < count) {
+        const int64_t first = index * piece;
+        return multiply_groups(params, rows, first, std::min(piece, num_groups - first), thread);
+      }
+      index -= count;
+    }
   });
 }
 
@@ -187,20 +203,26 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
   const Rows rows = gather(group.front());
   if (rows.count == 0) return;
   const PackedFormat* quantized = nullptr;  // what the activations are ready for
-  for (const ops::MatmulParams& params : group) {
+  size_t begin = 0;                         // of what waits to be multiplied
+  for (size_t i = 0; i < group.size(); ++i) {
+    const ops::MatmulParams& params = group[i];
     HASTEN_CHECK(params.x.data() == group.front().x.data() &&
                  params.rows.data() == group.front().rows.data() &&
                  params.weight.in_features() == rows.columns);
-    if (const auto kind = cpu_weight(params).layout().packed) {
-      const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
-      if (quantized == nullptr || quantized->activation_columns != format.activation_columns ||
-          quantized->offsets != format.offsets || quantized->zero_point != format.zero_point) {
-        quantize(rows, format);
+    const auto kind = cpu_weight(params).layout().packed;
+    if (!kind) continue;
+    const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
+    if (quantized == nullptr || quantized->activation_columns != format.activation_columns ||
+        quantized->offsets != format.offsets || quantized->zero_point != format.zero_point) {
+      if (quantized != nullptr) {
+        multiply(group.subspan(begin, i - begin), rows);
+        begin = i;
       }
-      quantized = &format;
+      quantize(rows, format);
     }
-    multiply(params, rows);
+    quantized = &format;
   }
+  multiply(group.subspan(begin), rows);
 }
 
 }  // namespace hasten::cpu

@@ -50,7 +50,7 @@ class Matmul {
 
   Rows gather(const ops::MatmulParams& params);
   void quantize(const Rows& rows, const PackedFormat& format);
-  void multiply(const ops::MatmulParams& params, const Rows& rows);
+  void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
   void multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
                        int64_t count, int32_t thread);
 
