@@ -86,13 +86,13 @@ class Parser : public ExpressionParser {
       result.body = body({"endfilter"});
     } else if (tag == "with") {
       with_statement(result);
-    } else if (tag == "autoescape") {
-      autoescape_statement(result);
     } else if (tag == "print") {
       print_statement(result);
-    } else if (tag == "generation") {  // marks what the assistant said; for training
+    } else if (tag == "generation" || tag == "autoescape") {
+      // The former marks what the assistant said, for training. Both are scopes.
+      if (tag == "autoescape") expect_no_escaping();
       result.kind = Statement::Kind::with;
-      result.body = body({"endgeneration"});
+      result.body = body({tag == "autoescape" ? "endautoescape" : "endgeneration"});
     } else if (tag == "block") {
       block_statement(result);
     } else if (tag == "break" || tag == "continue") {
@@ -111,7 +111,9 @@ class Parser : public ExpressionParser {
     return result;
   }
 
-  void if_statement(Statement& result) {
+  // Out of line: what stands in `statement` is on the stack once for each level, whichever the
+  // statements of the levels are.
+  [[gnu::noinline]] void if_statement(Statement& result) {
     result.kind = Statement::Kind::if_;
     std::vector<Branch> branches;
     std::string_view ended_by = "elif";
@@ -123,7 +125,7 @@ class Parser : public ExpressionParser {
     result.branches = keep(branches);
   }
 
-  void for_statement(Statement& result) {
+  [[gnu::noinline]] void for_statement(Statement& result) {
     result.kind = Statement::Kind::for_;
     result.target = target("in");
     if (!skip_name("in")) fail("expected 'in'");
@@ -137,7 +139,7 @@ class Parser : public ExpressionParser {
     if (ended_by == "else") result.otherwise = body({"endfor"});
   }
 
-  void set_statement(Statement& result) {
+  [[gnu::noinline]] void set_statement(Statement& result) {
     result.target = target({}, true);
     if (skip_symbol("=")) {
       result.kind = Statement::Kind::set;
@@ -149,14 +151,14 @@ class Parser : public ExpressionParser {
     result.body = body({"endset"});
   }
 
-  void macro_statement(Statement& result) {
+  [[gnu::noinline]] void macro_statement(Statement& result) {
     result.kind = Statement::Kind::macro;
     Macro macro{.name = expect_name()};
     if (!peek().is_symbol("(")) fail("expected '('");
     result.macro = finish_macro(macro, "endmacro");
   }
 
-  void call_statement(Statement& result) {
+  [[gnu::noinline]] void call_statement(Statement& result) {
     result.kind = Statement::Kind::call;
     Macro caller{.name = "caller"};
     if (peek().is_symbol("(")) caller.parameters = parameters();
@@ -196,7 +198,7 @@ class Parser : public ExpressionParser {
     return keep(list);
   }
 
-  void with_statement(Statement& result) {
+  [[gnu::noinline]] void with_statement(Statement& result) {
     result.kind = Statement::Kind::with;
     std::vector<Target> targets;
     std::vector<const Expression*> values;
@@ -212,17 +214,14 @@ class Parser : public ExpressionParser {
   }
 
   /// Prompts are no HTML: a template may only say so.
-  void autoescape_statement(Statement& result) {
-    result.kind = Statement::Kind::with;  // a scope
-    const Token token = peek();
-    if (token.kind != TokenKind::name || (token.text != "false" && token.text != "False")) {
+  [[gnu::noinline]] void expect_no_escaping() {
+    if (!peek().is_name("false") && !peek().is_name("False")) {
       fail("autoescape: only false is supported, for prompts are no HTML; the filter `e` escapes");
     }
     expect_name();
-    result.body = body({"endautoescape"});
   }
 
-  void print_statement(Statement& result) {
+  [[gnu::noinline]] void print_statement(Statement& result) {
     result.kind = Statement::Kind::with;
     std::vector<const Statement*> outputs;
     do {
@@ -233,7 +232,7 @@ class Parser : public ExpressionParser {
     result.body = keep(outputs);
   }
 
-  void block_statement(Statement& result) {
+  [[gnu::noinline]] void block_statement(Statement& result) {
     result.kind = Statement::Kind::with;  // without inheritance, a block is a scope
     const std::string_view name = expect_name();
     skip_name("scoped");
