@@ -274,9 +274,10 @@ bool may_render(std::string_view error) {
   });
 }
 
-/// What we refuse and Python has: numbers of any size, and complex ones.
+/// What we refuse and Python has: numbers of any size, complex ones, and all memory there is.
 bool may_refuse(std::string_view error) {
   return error.find("64 bits") != std::string_view::npos ||
+         error.find("exceeds the memory limit") != std::string_view::npos ||
          error.find("complex numbers") != std::string_view::npos ||
          error.find("nested format fields") != std::string_view::npos ||
          error.find("cannot be sliced") != std::string_view::npos ||  // folded at compile time
