@@ -48,6 +48,9 @@ enum class ModelUse { weights, vocabulary };
 /// needs, and says what to give. What else is wrong with it comes to light when it is read.
 void check_model(const std::filesystem::path& model, ModelUse use = ModelUse::weights);
 
+/// Whether `file` starts with GGUF's magic, or cannot be read: opening it will say why.
+bool is_gguf(const std::filesystem::path& file);
+
 /// Sets a progress bar on standard error if that is a terminal.
 void show_progress(EngineOptions& options);
 

@@ -53,14 +53,6 @@ CLI::Validator byte_size() {
   return {read, ""};
 }
 
-bool is_gguf(const std::filesystem::path& file) {
-  std::array<char, 4> magic{};
-  std::ifstream stream(file, std::ios::binary);
-  // A file that cannot be read is told of when it is opened.
-  if (!stream.read(magic.data(), magic.size())) return !stream.eof();
-  return std::string_view(magic.data(), magic.size()) == "GGUF";
-}
-
 }  // namespace
 
 CLI::Validator whole_number(int64_t min, int64_t max) {
@@ -80,6 +72,13 @@ CLI::Validator number() {
     return value && std::isfinite(*value) ? "" : fmt::format("{} is no number", text);
   };
   return {check, ""};
+}
+
+bool is_gguf(const std::filesystem::path& file) {
+  std::array<char, 4> magic{};
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream.read(magic.data(), magic.size())) return !stream.eof();
+  return std::string_view(magic.data(), magic.size()) == "GGUF";
 }
 
 void check_model(const std::filesystem::path& model, ModelUse use) {

@@ -41,6 +41,14 @@ int synth(SynthCommand& command) {
     fail(ErrorCode::not_found, "there is no folder {} to write {} to", folder.string(),
          command.options.out.filename().string());
   }
+  // An empty file is what mktemp makes; reading of a pipe would wait.
+  if (std::filesystem::is_regular_file(command.options.out, ignored) &&
+      !std::filesystem::is_empty(command.options.out, ignored) && !is_gguf(command.options.out)) {
+    fail(ErrorCode::invalid_argument,
+         "{} is there and is not a GGUF file; it is not overwritten: choose another name, or "
+         "remove it first",
+         command.options.out.string());
+  }
   ProgressBar bar;
   command.options.progress = [&](int64_t done, int64_t total) {
     bar.show("writing " + command.options.out.filename().string(),

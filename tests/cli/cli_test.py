@@ -300,6 +300,18 @@ class Models(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             answer = json.loads(hasten("run", path, "-p", "x", "--json", "-n", "4").stdout)
             self.assertGreaterEqual(answer["completion_tokens"], 1)
+            self.assertEqual(hasten("synth", "--shape", "tiny-qwen3", path).returncode, 0)
+
+    def test_synth_overwrites_no_other_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            thesis = Path(folder) / "thesis.txt"
+            for text in ("The work of a year.", "abc"):
+                thesis.write_text(text)
+                done = hasten("synth", "--shape", "tiny-llama", thesis)
+                self.assertEqual((done.returncode, thesis.read_text()), (1, text))
+                self.assertIn(f"{thesis} is there and is not a GGUF file", done.stderr)
+            thesis.write_text("")
+            self.assertEqual(hasten("synth", "--shape", "tiny-llama", thesis).returncode, 0)
 
 
 class Measure(unittest.TestCase):
