@@ -61,14 +61,17 @@ size_t num_edits(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-/// What to say of a flag that no command of `apps` has; empty if every argument is one or no flag.
-std::string unknown_flag(const std::vector<const CLI::App*>& apps,
-                         const std::vector<std::string>& arguments) {
+/// The first flag among `arguments`, without its value; empty if none is one.
+std::string first_flag(const std::vector<std::string>& arguments) {
   const auto is_flag = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
   const auto found = std::find_if(arguments.begin(), arguments.end(), is_flag);
-  if (found == arguments.end()) return {};
+  return found == arguments.end() ? std::string() : found->substr(0, found->find('='));
+}
+
+/// What to say of `flag`, which none of `apps` has.
+std::string no_flag(const std::vector<const CLI::App*>& apps, std::string flag) {
   // A longer one is none that somebody mistyped, and comparing takes time.
-  const std::string flag = found->substr(0, std::min<size_t>(found->find('='), 64));
+  flag.resize(std::min<size_t>(flag.size(), 64));
   std::string nearest;
   size_t least = 2 + flag.size() / 4;  // more edits make another word of it
   for (const CLI::App* app : apps) {
@@ -84,30 +87,46 @@ std::string unknown_flag(const std::vector<const CLI::App*>& apps,
   return fmt::format("there is no flag {}{}", flag, nearest);
 }
 
+/// What is wrong with a command line whose command was found.
+std::string command_error(const CLI::App& app, const CLI::App& command,
+                          const std::vector<const CLI::App*>& commands,
+                          const CLI::ParseError& error) {
+  const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const std::string flag = is_extra ? first_flag(app.remaining(/*recurse=*/true)) : std::string();
+  if (flag.empty()) return error.what();
+  const std::string& name = command.get_name();
+  if (command.get_option_no_throw(flag) != nullptr)
+    return fmt::format("{} stands before its command: write hasten {} {}", flag, name, flag);
+  for (const CLI::App* other : commands) {
+    if (other->get_option_no_throw(flag) != nullptr)
+      return fmt::format("{} is a flag of {}, not of {}", flag, other->get_name(), name);
+  }
+  return no_flag({&command, &app}, flag);
+}
+
 /// What is wrong with a command line, and where to read more.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) {
-    const CLI::App* command = chosen.front();
-    const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    const std::string unknown =
-        is_extra ? unknown_flag({command, &app}, app.remaining(/*recurse=*/true)) : std::string();
-    return fmt::format("{}; see 'hasten {} --help'", unknown.empty() ? error.what() : unknown,
-                       command->get_name());
-  }
-  if (const std::string unknown = unknown_flag({&app}, app.remaining()); !unknown.empty())
-    return unknown + "; see 'hasten --help'";
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
+    const CLI::App& command = *chosen.front();
+    return fmt::format("{}; see 'hasten {} --help'", command_error(app, command, commands, error),
+                       command.get_name());
   }
   const std::vector<std::string> rest = app.remaining();
-  const auto word =
-      std::find_if(rest.begin(), rest.end(), [](const auto& each) { return each[0] != '-'; });
-  return fmt::format(
-      "{}; the commands are {}; see 'hasten --help'",
-      word == rest.end() ? "a command is missing" : fmt::format("there is no command {}", *word),
-      fmt::join(names, " "));
+  // Of words behind a flag nobody knows which are its values.
+  const bool is_word = !rest.empty() && !rest[0].starts_with('-');
+  std::string wrong = is_word ? "there is no command " + rest[0] : "a command is missing";
+  if (const std::string flag = first_flag(rest); !is_word && !flag.empty()) {
+    const auto owner = std::find_if(commands.begin(), commands.end(), [&](const CLI::App* command) {
+      return command->get_option_no_throw(flag) != nullptr;
+    });
+    if (owner == commands.end()) return no_flag({&app}, flag) + "; see 'hasten --help'";
+    wrong += fmt::format(" before {}, such as {}", flag, (*owner)->get_name());
+  }
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  return fmt::format("{}; the commands are {}; see 'hasten --help'", wrong, fmt::join(names, " "));
 }
 
 }  // namespace

@@ -135,7 +135,14 @@ class Help(unittest.TestCase):
                                 (("--quite",), "no flag --quite; the nearest is --quiet; see 'hasten --help'"),
                                 (("run", "--temprature", "1"), "no flag --temprature; the nearest is --temperature"),
                                 (("run", "--kv-cashe=1GiB"), "no flag --kv-cashe; the nearest is --kv-cache"),
-                                (("serve", "--xyz"), "there is no flag --xyz; see 'hasten serve --help'")):
+                                (("serve", "--xyz"), "there is no flag --xyz; see 'hasten serve --help'"),
+                                (("sreve", "--port", "80"), "there is no command sreve; the commands are serve run"),
+                                (("-q", "sreve", "--xyz"), "there is no command sreve; the commands are serve run"),
+                                (("--port", "80"), "a command is missing before --port, such as serve; the commands"),
+                                (("--port=80",), "a command is missing before --port, such as serve; the commands"),
+                                (("-p", "x"), "a command is missing before -p, such as run; the commands are serve"),
+                                (("--port", "80", "serve"), "--port stands before its command: write hasten serve --p"),
+                                (("run", "--port", "80"), "--port is a flag of serve, not of run; see 'hasten run -")):
             done = hasten(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(said, done.stderr)
