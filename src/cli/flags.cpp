@@ -27,7 +27,8 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-/// Makes a number of bytes of "4GiB", "1.5 gib", "512M" or "1000".
+/// Makes a number of bytes of "4GiB", "1.5 gib", "512M" or "1000". Less than one is refused,
+/// because 0 leaves the choice to the engine.
 CLI::Validator byte_size() {
   const auto read = [](std::string& text) -> std::string {
     constexpr std::string_view kPrefixes = "kmgt";
@@ -35,8 +36,8 @@ CLI::Validator byte_size() {
     const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
     const auto count = parse_number<double>(text.substr(0, end));
     std::string unit;
-    for (const char c : text.substr(end))
-      if (c != ' ') unit += static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+    for (const char c : text.substr(std::min(text.find_first_not_of(' ', end), text.size())))
+      unit += static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
     const size_t prefix = kPrefixes.find(unit.empty() ? 'b' : unit[0]);
     const int power = prefix == std::string_view::npos ? 0 : static_cast<int>(prefix) + 1;
     const std::string_view rest = std::string_view(unit).substr(power > 0 ? 1 : 0);
@@ -47,6 +48,7 @@ CLI::Validator byte_size() {
     }
     const double bytes = std::ldexp(*count, 10 * power);
     if (!(bytes <= kMost)) return fmt::format("{} is too large", text);
+    if (bytes > 0 && bytes < 1) return fmt::format("{} is less than a byte", text);
     text = fmt::format("{}", static_cast<int64_t>(bytes));
     return "";
   };

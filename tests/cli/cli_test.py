@@ -153,11 +153,15 @@ class Help(unittest.TestCase):
         self.assertIn("of 1 token take", done.stderr)
         self.assertIn("the cache has 1.0 KiB, enough for 0 tokens", done.stderr)
         self.assertIn("9.0 TiB are asked for", hasten("run", "-p", "x", "--kv-cache", "9TiB").stderr)
-        for wrong in ("4XB", "GiB", "1.2.3", "-1", "1e3", "4KiBB", "4i"):
+        for wrong in ("4XB", "GiB", "1.2.3", "-1", "1e3", "4KiBB", "4i", "4 G i B", " 4GiB"):
             done = hasten("run", "-p", "x", "--kv-cache=" + wrong)
             self.assertEqual(done.returncode, 2)
             self.assertIn(wrong + " is no size: write a number of bytes", done.stderr)
         self.assertIn("too large", hasten("run", "-p", "x", "--kv-cache", "9999999TiB").stderr)
+        for less in ("0.5", "0.0001KiB"):
+            done = hasten("run", "-p", "x", "--kv-cache", less)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"--kv-cache: {less} is less than a byte; see", done.stderr)
         for right in ("1.5MiB", "2 mb", "1M", "1572864", "2048k"):
             done = hasten("run", "-p", "x", "-n", "1", "--ctx", "32", "--kv-cache", right)
             self.assertEqual(done.returncode, 0, done.stderr)
