@@ -42,12 +42,14 @@ class AttentionInvarianceTest
             .head_dim = random_.pick<int64_t>({32, 64, 80, 96, 128}),
             .kv_dtype = random_.pick<DType>({DType::f32, DType::f16, DType::bf16}),
             .soft_cap = variant.soft_cap,
-            .window = variant.window};
+            .window = variant.window,
+            .block_size = random_.pick<int64_t>({8, 16, 32})};
   }
 
   static std::string describe(const AttentionSettings& settings) {
-    return fmt::format("kv heads {} x {} head_dim {} kv {}", settings.num_kv_heads,
-                       settings.heads_per_kv_head, settings.head_dim, info(settings.kv_dtype).name);
+    return fmt::format("kv heads {} x {} head_dim {} kv {} block {}", settings.num_kv_heads,
+                       settings.heads_per_kv_head, settings.head_dim, info(settings.kv_dtype).name,
+                       settings.block_size);
   }
 
   /// A whole sequence, token by token, alone on one thread: what all else must equal.

@@ -66,6 +66,29 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsInAnyBatch) {
   }
 }
 
+// So many columns that the rows of a step do not stay in L2 together, and take several passes.
+TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralPasses) {
+  constexpr int64_t kColumns = 16384;
+  constexpr int64_t kRows = 110;
+  constexpr int64_t kFeatures = 20;
+  Random random = make_random();
+  const HostMatrix matrix = random_matrix(dtype(), kFeatures, kColumns, random);
+  const auto backend = make(2);
+  const auto weight = backend->prepare_weight(matrix.tensor.view);
+  const auto x = to_device(*backend, random.normals(kRows * kColumns), {kRows, kColumns});
+  const auto multiply = [&](int64_t first, int64_t count) {
+    GuardedOutput out(*backend, {count, kFeatures});
+    backend->matmul({.weight = *weight, .x = x.view.slice(first, count), .out = out.view()});
+    return out.take();
+  };
+  const auto together = multiply(0, kRows);
+  for (const int64_t row : {0, 5, 46, 49, 50, 51, 54, 70, 91, 108, 109}) {
+    ASSERT_EQ(bit_difference(multiply(row, 1), row_of(together, row, kFeatures), kFeatures),
+              std::nullopt)
+        << "row " << row;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MatmulInvarianceTest,
                          ::testing::Combine(::testing::ValuesIn(candidates()),
                                             ::testing::ValuesIn(weight_formats())),

@@ -17,7 +17,9 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
 #include "base/error.h"
+#include "quant/q8_0.h"
 #include "tensor/half.h"
+#include "tensor/tensor.h"
 
 namespace hasten::cpu {
 namespace {
@@ -151,6 +153,40 @@ TEST(RowTiles, AreFewAndEven) {
       const int64_t rows = tiles.first_row(t + 1) - tiles.first_row(t);
       EXPECT_LE(rows, num_rows <= 9 ? 9 : 6);
       EXPECT_GE(rows, num_rows / tiles.count);
+    }
+  }
+}
+
+// With an activation scale of one, an output is the dot product times the weight's scale, and
+// nothing else is rounded.
+TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
+  std::mt19937 random(11);
+  OwnedTensor matrix(DType::q8_0, {kGroupRows, kBlockColumns});
+  std::vector<quant::BlockQ8_0> blocks(kGroupRows);
+  std::vector<float> x(kBlockColumns);
+  for (float& v : x) v = static_cast<float>(static_cast<int32_t>(random() % 255) - 127);
+  x[0] = 127.0F;
+  for (quant::BlockQ8_0& block : blocks) {
+    block.scale = static_cast<uint16_t>(0x2000U + random() % 0x1c00U);  // 2^-7 to 1
+    for (auto& q : block.quants)
+      q = static_cast<int8_t>(static_cast<int32_t>(random() % 255) - 127);
+  }
+  std::memcpy(matrix.view.data(), blocks.data(), blocks.size() * sizeof blocks[0]);
+  const auto backend = make_cpu_backend({.threads = 1, .isa = kernels().name});
+  const auto weight = backend->prepare_weight(matrix.view);
+  for (const int64_t rows : {int64_t{1}, int64_t{40}}) {
+    std::vector<float> many;
+    for (int64_t r = 0; r < rows; ++r) many.insert(many.end(), x.begin(), x.end());
+    std::vector<float> out(static_cast<size_t>(rows) * kGroupRows);
+    backend->matmul(
+        {.weight = *weight,
+         .x = Tensor(static_cast<const void*>(many.data()), DType::f32, {rows, kBlockColumns}),
+         .out = Tensor(static_cast<void*>(out.data()), DType::f32, {rows, kGroupRows})});
+    for (size_t i = 0; i < out.size(); ++i) {
+      const quant::BlockQ8_0& block = blocks[i % kGroupRows];
+      int32_t dot = 0;
+      for (size_t c = 0; c < x.size(); ++c) dot += static_cast<int32_t>(x[c]) * block.quants[c];
+      EXPECT_EQ(out[i], static_cast<float>(double{f16_to_f32(block.scale)} * dot));
     }
   }
 }

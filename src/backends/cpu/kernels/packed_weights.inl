@@ -36,8 +36,7 @@ HASTEN_INLINE inline U8x64 unpack_codes(const uint8_t* block) {
   }
 }
 
-/// What makes fma(kFloatBase + dot, scale, base) the product of dot and scale, rounded once: this
-/// one is exact, since no scale of any format has more than 19 significant bits.
+/// The base of scaled(): exact, since no scale of any format has more than 19 significant bits.
 HASTEN_INLINE inline F32x16 scale_of_base(F32x16 scale) { return mul(scale, set1(-kFloatBase)); }
 
 /// A packed group, as a source of weights for accumulate().

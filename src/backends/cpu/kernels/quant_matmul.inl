@@ -62,7 +62,7 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
         const F32x16 scale = sources[g].scale(block, kScale);
         const F32x16 base = sources[g].base(block, kScale);
         for (int r = 0; r < kRows; ++r) {
-          partial[g][r] = fma(as_float(dot[g][r]), scale, base);
+          partial[g][r] = scaled(dot[g][r], scale, base);
         }
         if constexpr (Source::kOffsets) {
           const F32x16 offset = sources[g].offset(block, kScale);

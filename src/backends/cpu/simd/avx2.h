@@ -106,6 +106,11 @@ inline F32x16 to_float(I32x16 v) { return {_mm256_cvtepi32_ps(v.low), _mm256_cvt
 inline F32x16 as_float(I32x16 v) {
   return {_mm256_castsi256_ps(v.low), _mm256_castsi256_ps(v.high)};
 }
+/// (kFloatBase + n) * scale, less kFloatBase * scale = -base, rounded once: `biased` holds the bits
+/// kFloatBits + n.
+inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 base) {
+  return fma(as_float(biased), scale, base);
+}
 /// To nearest, ties to even; |v| < 2^22.
 inline I32x16 to_int(F32x16 v) { return {_mm256_cvtps_epi32(v.low), _mm256_cvtps_epi32(v.high)}; }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.

@@ -58,6 +58,11 @@ inline int32_t reduce_add_i32(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 inline F32x16 to_float(I32x16 v) { return _mm512_cvtepi32_ps(v); }
 /// The same bits.
 inline F32x16 as_float(I32x16 v) { return _mm512_castsi512_ps(v); }
+/// (kFloatBase + n) * scale, less kFloatBase * scale = -base, rounded once: `biased` holds the bits
+/// kFloatBits + n.
+inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 base) {
+  return fma(as_float(biased), scale, base);
+}
 /// To nearest, ties to even; |v| < 2^22.
 inline I32x16 to_int(F32x16 v) { return _mm512_cvtps_epi32(v); }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.

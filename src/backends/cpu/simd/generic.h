@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "backends/cpu/kernel_table.h"
+
 namespace hasten::cpu {
 namespace {
 
@@ -77,6 +79,11 @@ inline int32_t reduce_add_i32(I32x16 v) {
 inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
 /// The same bits.
 inline F32x16 as_float(I32x16 v) { return reinterpret_cast<F32x16>(v); }
+/// n * scale, rounded once, where `biased` holds the bits kFloatBits + n. fma() here rounds twice,
+/// so that the base cannot be taken off behind the product as elsewhere.
+inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 /*base*/) {
+  return (as_float(biased) - kFloatBase) * scale;
+}
 /// To nearest, ties to even; |v| < 2^22. Adding 1.5 * 2^23 leaves the integer in the low bits.
 inline I32x16 to_int(F32x16 v) { return reinterpret_cast<I32x16>(v + 0x1.8p23F) - 0x4b400000; }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
