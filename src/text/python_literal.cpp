@@ -64,6 +64,8 @@ class LiteralReader {
     if (word == "True") return "true";
     if (word == "False") return "false";
     if (word == "None") return "null";
+    if (depth > 0 && (word == "true" || word == "false" || word == "null"))
+      return std::string(word);
     return std::nullopt;
   }
 

@@ -59,6 +59,8 @@ TEST(PythonLiteral, Containers) {
   EXPECT_EQ(json_of("{'a': [{'b': (1, {})}], 2: 'x', None: 1.5, True: 0,}"),
             R"({"a": [{"b": [1, {}]}], "2": "x", "null": 1.5, "true": 0})");
   EXPECT_EQ(json_of("[[[[['deep']]]]]"), R"([[[[["deep"]]]]])");
+  EXPECT_EQ(json_of("[true, {'a': false, \"b\": null}, True]"),
+            R"([true, {"a": false, "b": null}, true])");
 }
 
 TEST(PythonLiteral, OthersAreNone) {
@@ -103,6 +105,8 @@ TEST(PythonLiteral, OthersAreNone) {
                            "[1,",
                            "[,]",
                            "[1 2]",
+                           "[true x]",
+                           "[truex]",
                            "[1,,2]",
                            "[1)",
                            "(",

@@ -322,6 +322,10 @@ TEST(AnswerParser, PythonicValuesFollowTheSchema) {
   expect_parsed(format, "[f(s=\"3\", n=\"3\")]", "{0 f}[0 {\"s\": \"3\", \"n\": 3}]", tools);
   expect_parsed(format, "[f(s=New York, n=3, x=true)]",
                 "{0 f}[0 {\"s\": \"New York\", \"n\": 3, \"x\": true}]", tools);
+  expect_parsed(format, "[f(s=true, x=[true, {\"y\": null}], z={'a': false, 'b': None})]",
+                "{0 f}[0 {\"s\": \"true\", \"x\": [true, {\"y\": null}], "
+                "\"z\": {\"a\": false, \"b\": null}}]",
+                tools);
 }
 
 TEST(AnswerParser, PythonicTextIsContent) {
