@@ -116,8 +116,20 @@ TEST(ToolValues, FollowTheTypes) {
   EXPECT_EQ(value("{\"a\": [1, \"x\"]}", Types::object), "{\"a\": [1, \"x\"]}");
   EXPECT_EQ(value("[1, 2]", Types::array), "[1, 2]");
   // Text that is no JSON is a string, whatever was asked for.
-  for (const char* text : {"many", "007", "1 2", "{\"a\": 1", "[1,]", "1_000", "NaN", "+1", "1, 2"})
+  for (const char* text : {"many", "007", "1 2", "{\"a\": 1", "[1,]", "['x']", "NaN", "1, 2"})
     EXPECT_EQ(value(text, kNumber | Types::object), json::serialize(json::Value(text))) << text;
+  // Python's literals, as templates print lists, where nothing that fits is a string.
+  EXPECT_EQ(value(" ['x', 'y']\n", Types::array), R"(["x", "y"])");
+  EXPECT_EQ(value("{'a': True, 'b': [None]}", Types::object), R"({"a": true, "b": [null]})");
+  EXPECT_EQ(value("(1, 'x')", Types::array | Types::null), R"([1, "x"])");
+  EXPECT_EQ(value("1_000", Types::integer), "1000");
+  for (const char* text : {"['x', 'y']", "{'a': 1}"}) {
+    EXPECT_EQ(value(text, kAny), json::serialize(json::Value(text)));
+    EXPECT_EQ(value(text, Types::array | Types::object | Types::string),
+              json::serialize(json::Value(text)));
+  }
+  EXPECT_EQ(value("'x'", Types::array), R"("'x'")");
+  EXPECT_EQ(value("['x'", Types::array), R"("['x'")");
   // JSON of a type that is not asked for: a string where one may stand.
   EXPECT_EQ(value("42", Types::string | Types::null), "\"42\"");
   EXPECT_EQ(value("null", Types::string | Types::null), "null");

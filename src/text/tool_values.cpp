@@ -3,17 +3,19 @@
 #include "text/tool_values.h"
 
 #include <iterator>
+#include <optional>
 
 #include "base/error.h"
 #include "text/blanks.h"
 #include "text/json_scanner.h"
+#include "text/python_literal.h"
 
 namespace hasten::text {
 namespace {
 
 using Status = JsonScanner::Status;
 
-/// The type of what is_other_json.
+/// The type of JSON that is no string.
 ValueTypes::Type type_of(std::string_view json) {
   switch (json[0]) {
     case '{':
@@ -59,9 +61,10 @@ std::string json_of_text(std::string_view text, ValueTypes types) {
   const std::string_view word = trimmed(text);
   const bool may_be_string = types.has(ValueTypes::string);
   if (is_other_json(word) && (types.has(type_of(word)) || !may_be_string)) return std::string(word);
-  if (!may_be_string && types.has(ValueTypes::boolean) && word == "True") return "true";
-  if (!may_be_string && types.has(ValueTypes::boolean) && word == "False") return "false";
-  if (!may_be_string && types.has(ValueTypes::null) && word == "None") return "null";
+  if (!may_be_string) {
+    const std::optional<std::string> json = json_of_python(word);
+    if (json && !json->starts_with('"') && types.has(type_of(*json))) return *json;
+  }
   return json::serialize(json::Value(text));
 }
 

@@ -16,8 +16,9 @@ std::string unquoted(std::string_view literal);
 bool is_other_json(std::string_view text);
 
 /// The JSON of an argument that stands as plain text: of a type other than string where `types`
-/// allow it and the text is JSON of it; also True, False and None, which templates print. Where
-/// nothing that fits is a string, other JSON goes through as it is; the rest is a string.
+/// allow it and the text is JSON of it. Where nothing that fits is a string, other JSON goes
+/// through as it is, and Python's literals, which templates print, become JSON of a type that fits.
+/// The rest is a string.
 std::string json_of_text(std::string_view text, ValueTypes types);
 
 }  // namespace hasten::text
