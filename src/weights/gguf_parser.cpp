@@ -25,6 +25,9 @@ namespace {
 
 constexpr uint64_t kMaxNameBytes = 65535;  // the specification's limit for keys
 
+// The largest file that an offset or a size can belong to: more is no file cut short, but nonsense.
+constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
+
 // The least bytes that one of each can take, which bounds their counts.
 constexpr int64_t kLeastEntryBytes = 8 + 4 + 1;           // key length, type, value
 constexpr int64_t kLeastTensorBytes = 8 + 4 + 8 + 4 + 8;  // name length, rank, extent, type, offset
@@ -234,10 +237,10 @@ class GgufParser {
     const int64_t size = checked_tensor_bytes(name, shape, dtype);
     const auto offset = cursor_.number<uint64_t>("tensor offset");
     const auto begin = checked_size(offset);
-    if (!begin || *begin % alignment_ != 0 || *begin > static_cast<int64_t>(bytes_.size())) {
+    if (!begin || *begin % alignment_ != 0 || *begin > kMaxFileBytes) {
       fail(ErrorCode::invalid_data,
-           "{}: tensor {} has offset {}; wanted a multiple of {} inside the {} bytes of the file",
-           file_, printable(name), offset, alignment_, bytes_.size());
+           "{}: tensor {} has offset {}; wanted a multiple of {}, at most {}", file_,
+           printable(name), offset, alignment_, kMaxFileBytes);
     }
     extents_.push_back({*begin, *begin + size, result_.tensors.size()});
     result_.tensors.push_back(
@@ -272,15 +275,15 @@ class GgufParser {
     return *dtype;
   }
 
-  // At most the bytes of the file, else an error.
+  // At most kMaxFileBytes, else an error.
   int64_t checked_tensor_bytes(std::string_view name, const Shape& shape, DType dtype) {
     std::optional<int64_t> count = shape.back() / info(dtype).block_size;
     for (int axis = 0; axis + 1 < shape.rank() && count; ++axis)
       count = checked_mul(*count, shape[axis]);
     if (count) count = checked_mul(*count, info(dtype).block_bytes);
-    if (!count || *count > static_cast<int64_t>(bytes_.size())) {
-      fail(ErrorCode::invalid_data, "{}: tensor {} of shape {} in {} is larger than the file of {}",
-           file_, printable(name), shape.to_string(), info(dtype).name, bytes_.size());
+    if (!count || *count > kMaxFileBytes) {
+      fail(ErrorCode::invalid_data, "{}: tensor {} of shape {} in {} is larger than any file",
+           file_, printable(name), shape.to_string(), info(dtype).name);
     }
     return *count;
   }
@@ -291,17 +294,22 @@ class GgufParser {
     const auto file_bytes = static_cast<int64_t>(bytes_.size());
     std::sort(extents_.begin(), extents_.end(),
               [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+    const auto last =
+        std::max_element(extents_.begin(), extents_.end(),
+                         [](const Extent& a, const Extent& b) { return a.end < b.end; });
+    if (last->end > file_bytes - data_begin) {
+      fail(ErrorCode::invalid_data,
+           "{} is cut short: it has {} bytes, and its tensors reach to byte {} ({} ends there); "
+           "download it again",
+           file_, file_bytes, data_begin + last->end,
+           printable(result_.tensors[last->tensor_index].name));
+    }
     const Extent* previous = nullptr;
     for (const Extent& extent : extents_) {
       NamedTensor& named = result_.tensors[extent.tensor_index];
       if (previous != nullptr && extent.begin < previous->end) {
         fail(ErrorCode::invalid_data, "{}: tensors {} and {} overlap", file_,
              printable(result_.tensors[previous->tensor_index].name), printable(named.name));
-      }
-      if (extent.end > file_bytes - data_begin) {
-        fail(ErrorCode::invalid_data,
-             "{} is truncated: tensor {} ends at byte {} of the file of {} bytes", file_,
-             printable(named.name), data_begin + extent.end, file_bytes);
       }
       named.tensor = Tensor(static_cast<const void*>(bytes_.data() + data_begin + extent.begin),
                             named.tensor.dtype(), named.tensor.shape());

@@ -170,19 +170,20 @@ TEST(Gguf, SaysWhatIsWrong) {
       {[](Image& i) {
          i.tensors[0].extents = {1U << 31, 1U << 31, 1U << 31};
        },
-       "tensor \"w\" of shape [2147483648, 2147483648, 2147483648] in f32 is larger"},
+       "tensor \"w\" of shape [2147483648, 2147483648, 2147483648] in f32 is larger than any file"},
       {[](Image& i) {
          i.tensors[0].extents = {8, 1000};
        },
-       "is larger than the file"},
+       "bytes, and its tensors reach to byte"},
       {[](Image& i) {
          i.tensors[0].extents = {8, 3};
        },
-       "is truncated: tensor \"w\" ends at byte"},
+       "is cut short"},
       {[](Image& i) { i.tensors[0].type = 2; }, "rows of 8 elements; q4_0 needs a multiple of 32"},
       {[](Image& i) { i.tensors[0].type = 21; },
        "tensor \"w\" has type 21 (iq3_s); known are f32 (0), f16"},
       {[](Image& i) { i.tensors[0].offset = 8; }, "has offset 8; wanted a multiple of 32"},
+      {[](Image& i) { i.tensors[0].offset = 1 << 20; }, "(\"w\" ends there); download it again"},
       {[](Image& i) { i.tensors[0].offset = uint64_t{1} << 62; }, "has offset 4611686018427387904"},
       {[](Image& i) { i.tensors.push_back(i.tensors[0]); }, "tensor \"w\" appears twice"},
       {[](Image& i) {
