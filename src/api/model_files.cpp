@@ -3,10 +3,12 @@
 #include "api/model_files.h"
 
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "models/model.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -58,7 +60,15 @@ std::string cleaned(std::string_view name) {
 
 std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::path& path,
                                                       weights::Contents contents) {
-  if (!path.empty()) return weights::open_checkpoint(path, contents);
+  if (!path.empty()) {
+    std::error_code ignored;
+    if (contents == weights::Contents::everything && std::filesystem::is_directory(path, ignored)) {
+      // A model that cannot run is told of before its files are missed.
+      const auto described = weights::open_checkpoint(path, weights::Contents::no_weights);
+      if (described->config() != nullptr) models::check_supported(*described);
+    }
+    return weights::open_checkpoint(path, contents);
+  }
   return weights::open_gguf(std::as_bytes(std::span(hasten_tiny_gguf, hasten_tiny_gguf_end)),
                             "hasten-tiny");
 }

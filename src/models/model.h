@@ -73,6 +73,10 @@ struct LoadOptions {
   Progress progress = {};  // may be empty
 };
 
+/// Throws Error{unsupported}, with the list of known architectures, when load_model would for the
+/// checkpoint's own; Error{invalid_data} when it names none. Needs no weights.
+void check_supported(const weights::Checkpoint& checkpoint);
+
 /// Builds the model of the checkpoint's family on `backend`. Both must outlive it.
 /// Error{unsupported} for an unknown architecture, with the list of known ones;
 /// Error{invalid_data} that names the tensor or hyperparameter that is missing or of a wrong shape.

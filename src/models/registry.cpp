@@ -85,6 +85,8 @@ std::string architecture(const weights::Checkpoint& checkpoint) {
   return std::string(names->get_array()[0].get_string());
 }
 
+void check_supported(const weights::Checkpoint& checkpoint) { (void)find_family(checkpoint); }
+
 std::unique_ptr<Model> load_model(const weights::Checkpoint& checkpoint, ops::Backend& backend,
                                   const LoadOptions& options) {
   const Family family = find_family(checkpoint);

@@ -107,6 +107,11 @@ class Help(unittest.TestCase):
                     self.assertEqual(done.returncode, 1, (command, model))
                     self.assertIn(said, done.stderr)
                     self.assertIn(str(model), done.stderr)
+            (Path(folder) / "config.json").write_text('{"architectures": ["MambaForCausalLM"]}')
+            done = hasten("run", folder, "-p", "x")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('architecture "MambaForCausalLM" is not supported', done.stderr)
+            (Path(folder) / "config.json").unlink()
             (Path(folder) / "a.gguf").touch()
             self.assertIn("such as " + folder + "/a.gguf", hasten("run", folder, "-p", "x").stderr)
         away = hasten("serve", "--host", "192.0.2.1")  # of the block for documentation
