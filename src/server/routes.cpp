@@ -117,7 +117,8 @@ std::optional<ApiError> refusal(Context& context, HttpRequest& request, const Ro
   }
   if (route.method == "POST" && !is_json(request.header("content-type"))) {
     return ApiError{.status = 415,
-                    .message = fmt::format("The body is {}; it must be application/json.",
+                    .message = fmt::format("The body is {}; it must be application/json, as "
+                                           "-H 'Content-Type: application/json' says with curl.",
                                            request.header("content-type")),
                     .code = "unsupported_media_type"};
   }

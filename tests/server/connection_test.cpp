@@ -64,7 +64,9 @@ TEST_F(ConnectionTest, RefusesUnknownPathsMethodsAndTypes) {
   const HttpReply method = get("/v1/chat/completions");
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(method.headers.at("allow"), "POST, OPTIONS");
-  EXPECT_EQ(post("/v1/completions", "{}", "Content-Type: text/plain\r\n").status, 415);
+  const HttpReply text = post("/v1/completions", "{}", "Content-Type: text/plain\r\n");
+  EXPECT_EQ(text.status, 415);
+  EXPECT_NE(text.body.find("-H 'Content-Type: application/json'"), std::string::npos) << text.body;
   EXPECT_EQ(post("/v1/completions", R"({"prompt":"hi"})",
                  "Content-Type: Application/JSON; charset=utf-8\r\n")
                 .status,
