@@ -2,8 +2,10 @@
 // hasten serve: the API server and the chat page.
 #include <fmt/format.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -117,9 +119,23 @@ std::string proof_of_life(Engine& engine) try {
   return fmt::format("  It failed to tell a story: {}\n", error.what());
 }
 
+/// What other machines may know this one by.
+std::string host_name() {
+  std::array<char, 256> name{};
+  const bool is_known = gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0';
+  return is_known ? safe_text(name.data()) : "ADDRESS-OF-THIS-MACHINE";
+}
+
 int serve(ServeOptions& options) {
   ShutdownSignals signals;
   check_model(options.engine.model);
+  server::check_listening(options.server);  // a real model takes minutes to load
+  const bool is_open = !server::is_loopback(options.server.host);
+  if (is_open && options.server.api_keys.empty()) {
+    log::warn(
+        "whoever reaches this machine may use the model: to ask for a key, start with --api-key "
+        "KEY or set the variable HASTEN_API_KEY");
+  }
   show_progress(options.engine);
   Engine engine(options.engine);
   // The engine's queue refuses what is too much, not a lower limit in front of it.
@@ -142,6 +158,9 @@ int serve(ServeOptions& options) {
              size_text(model.kv_cache_bytes));
   fmt::print("{}", proof);
   fmt::print("  Chat:      {}/\n", server.url());
+  if (server::is_unspecified(options.server.host)) {
+    fmt::print("  Elsewhere: http://{}:{}/\n", host_name(), server.port());
+  }
   // The key itself would end up in logs.
   fmt::print(
       "  Try:       curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n{}"
@@ -157,6 +176,7 @@ int serve(ServeOptions& options) {
   log::info("draining: running answers may end within {} s; a second signal ends at once",
             options.drain_seconds);
   server.shutdown(std::chrono::seconds(options.drain_seconds));
+  log::info("the server has ended");
   return 0;
 }
 

@@ -59,7 +59,45 @@ void check_keys(const ServerOptions& options) {
   }
 }
 
+/// Makes `acceptor` listen, or throws Error and says what to choose instead.
+void open(tcp::acceptor& acceptor, const ServerOptions& options) {
+  check_keys(options);
+  const tcp::endpoint wanted = endpoint_of(options);
+  error_code error;
+  acceptor.open(wanted.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(wanted, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) {
+    const std::string_view advice =
+        error == boost::system::errc::address_not_available
+            ? "choose an address of this machine, or 0.0.0.0 for all"
+        : error == boost::system::errc::permission_denied
+            ? "choose a port from 1024 on with --port N"
+            : "choose another port with --port N, or 0 for any free one";
+    fail(ErrorCode::io, "cannot listen on {} port {}: {}; {}", options.host, options.port,
+         error.message(), advice);
+  }
+}
+
 }  // namespace
+
+void check_listening(const ServerOptions& options) {
+  asio::io_context io;
+  tcp::acceptor acceptor(io);
+  open(acceptor, options);
+}
+
+bool is_loopback(const std::string& host) {
+  error_code error;
+  return host == "localhost" || asio::ip::make_address(host, error).is_loopback();
+}
+
+bool is_unspecified(const std::string& host) {
+  error_code error;
+  const auto address = asio::ip::make_address(host, error);
+  return !error && address.is_unspecified();
+}
 
 struct Server::Impl {
   Impl(Engine& engine, ServerOptions given)
@@ -88,22 +126,7 @@ struct Server::Impl {
 };
 
 void Server::Impl::listen() {
-  check_keys(options);
-  const tcp::endpoint wanted = endpoint_of(options);
-  error_code error;
-  acceptor.open(wanted.protocol(), error);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(wanted, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) {
-    const std::string_view advice = error == boost::system::errc::address_not_available
-                                        ? "choose an address of this machine, or 0.0.0.0 for all"
-                                    : error == boost::system::errc::permission_denied
-                                        ? "choose a port from 1024 on"
-                                        : "choose another port";
-    fail(ErrorCode::io, "cannot listen on {} port {}: {}; {}", options.host, options.port,
-         error.message(), advice);
-  }
+  open(acceptor, options);
   endpoint = acceptor.local_endpoint();
 }
 
@@ -209,7 +232,8 @@ uint16_t Server::port() const {
 }
 
 std::string Server::url() const {
-  const std::string& host = impl_->options.host;
+  std::string host = impl_->options.host;
+  if (is_unspecified(host)) host = host.find(':') == std::string::npos ? "127.0.0.1" : "::1";
   const bool v6 = host.find(':') != std::string::npos;
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port());
 }

@@ -56,6 +56,14 @@ struct ServerOptions {
   Limits limits;
 };
 
+/// Throws what Server::start would because of `options`: it listens for a moment. For whoever does
+/// something long before that.
+void check_listening(const ServerOptions& options);
+/// Whether only this machine reaches a server whose ServerOptions::host is `host`.
+bool is_loopback(const std::string& host);
+/// Whether `host` stands for all addresses of the machine: 0.0.0.0 or ::.
+bool is_unspecified(const std::string& host);
+
 /// Serves one engine, which must outlive it. All members are safe from any thread; none may be
 /// called from an engine's sink.
 class Server {
@@ -71,7 +79,8 @@ class Server {
   void start();
   /// The port that is listened on, once started.
   uint16_t port() const;
-  /// "http://127.0.0.1:8080"
+  /// "http://127.0.0.1:8080": where a browser of this machine finds it, also when it listens on all
+  /// addresses.
   std::string url() const;
 
   /// Drains: accepts no POST any more, turns /health/ready to 503, lets the running generations end

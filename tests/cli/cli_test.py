@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -356,10 +357,10 @@ class Measure(unittest.TestCase):
 
 class Serve(unittest.TestCase):
     @contextlib.contextmanager
-    def serving(self, *arguments):
+    def serving(self, *arguments, log=subprocess.DEVNULL):
         """The process of a server and its whole banner."""
         process = subprocess.Popen([PROGRAM, "serve", "--port", "0", *map(str, arguments)], stdout=subprocess.PIPE,
-                                   stderr=subprocess.DEVNULL, text=True)
+                                   stderr=log, text=True)
         try:
             banner = ""
             while "Ctrl-C" not in banner:
@@ -409,8 +410,26 @@ class Serve(unittest.TestCase):
                 process.kill()
                 process.stderr.close()
 
+    def test_open_to_all_without_a_key_warns(self):
+        for arguments, is_warned in ((("--host", "0.0.0.0"), True), (("--host", "0.0.0.0", "--api-key", "k"), False),
+                                     (("--host", "127.0.0.2"), False)):
+            with tempfile.TemporaryFile("w+") as log, self.serving(*arguments, log=log) as (_, banner):
+                log.seek(0)
+                self.assertEqual("whoever reaches this machine" in log.read(), is_warned, arguments)
+                self.assertNotIn("http://0.0.0.0", banner)
+                if "0.0.0.0" in arguments:
+                    self.assertIn("Chat:      " + self.url(banner) + "/", banner)
+                    self.assertRegex(banner, r"Elsewhere: http://[^/]+:\d+/")
+
+    def test_a_taken_port_is_told_of_before_the_model_is_loaded(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            done = hasten("serve", "--port", taken.getsockname()[1])
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("choose another port with --port N", done.stderr)
+        self.assertNotIn("loaded", done.stderr)
+
     def test_banner_answers_and_drains(self):
-        with self.serving() as (process, banner):
+        with tempfile.TemporaryFile("w+") as log, self.serving(log=log) as (process, banner):
             self.assertIn("tokens/s", banner)
             self.assertIn("curl", banner)
             metrics = urllib.request.urlopen(self.url(banner) + "/metrics", timeout=60).read().decode()
@@ -424,6 +443,8 @@ class Serve(unittest.TestCase):
             self.assertEqual(answer["choices"][0]["message"]["content"], "The capital of France is Paris.")
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(timeout=30), 0)
+            log.seek(0)
+            self.assertIn("the server has ended", log.read().splitlines()[-1])
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)
