@@ -43,8 +43,8 @@ int tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options) {
     if (options.json) {
       fmt::print("{}\n", json_text(json::Array(tokens[i].begin(), tokens[i].end())));
     } else {
-      fmt::print("{}: {}, {}\n", options.files[i], counted(std::ssize(tokens[i]), "token"),
-                 counted(std::ssize(texts[i]), "byte"));
+      fmt::print("{}: {}, {}\n", safe_text(options.files[i]),
+                 counted(std::ssize(tokens[i]), "token"), counted(std::ssize(texts[i]), "byte"));
     }
   }
   return 0;

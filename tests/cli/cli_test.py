@@ -260,6 +260,8 @@ class Text(unittest.TestCase):
             counted = hasten("tokenize", "--file", one, two).stdout.splitlines()
             self.assertEqual(counted[0], f"{one}: 4 tokens, 16 bytes")
             self.assertEqual(counted[1], f"{two}: {len(lines[1])} tokens, 3400000 bytes")
+            red = one.rename(Path(folder) / "\x1b[31mred")
+            self.assertEqual(hasten("tokenize", "--file", red).stdout, f"{folder}/\ufffd[31mred: 4 tokens, 16 bytes\n")
         self.assertIn("none", hasten("tokenize", "--file", "none").stderr)
         self.assertIn("not both", hasten("tokenize", MODEL, "text", "--file", "x").stderr)
 
