@@ -20,8 +20,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const int code = errno;
-    fail(code == ENOENT ? ErrorCode::not_found : ErrorCode::io, "cannot open {}: {}", path.string(),
-         std::strerror(code));
+    fail(code == ENOENT ? ErrorCode::not_found : ErrorCode::io, "cannot open '{}': {}",
+         path.string(), std::strerror(code));
   }
   struct stat info {};
   const bool known = ::fstat(fd, &info) == 0;

@@ -200,6 +200,7 @@ void add_sampling_flags(CLI::App& command, Request& request) {
       ->check(whole_number(0, INT64_MAX))
       ->type_name("N");
   command.add_option("--stop", request.stop, "Text that ends the answer; may be repeated")
+      ->allow_extra_args(false)  // or else it would take MODEL, too
       ->type_name("TEXT");
 }
 

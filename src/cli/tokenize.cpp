@@ -61,7 +61,8 @@ int tokenize(const TokenizeOptions& options) {
   const Tokenizer tokenizer(model);
   if (!options.files.empty()) {
     if (options.arguments.size() > 1) {
-      fail(ErrorCode::invalid_argument, "tokenize takes a TEXT or --file, not both");
+      fail(ErrorCode::invalid_argument,
+           "tokenize takes a TEXT or --file, not both; of several files, each has a --file");
     }
     return tokenize_files(tokenizer, options);
   }
@@ -97,8 +98,10 @@ void add_tokenize(CLI::App& app, Action& action) {
       ->type_name("[MODEL] [TEXT]");
   command->add_flag("--json", options->json, "Print a JSON list of token ids, of each file a line");
   command
-      ->add_option("--file", options->files, "Count the tokens of files, or list them with --json")
-      ->type_name("FILE...");
+      ->add_option("--file", options->files,
+                   "Count the tokens of a file, or list them with --json; may be repeated")
+      ->allow_extra_args(false)  // or else it would take MODEL, too
+      ->type_name("FILE");
   command
       ->add_option("--threads", options->threads,
                    "Threads for --file (default: as many as the machine has)")

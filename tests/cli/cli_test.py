@@ -221,6 +221,12 @@ class Run(unittest.TestCase):
         os.close(terminal)
         self.assertRegex(text, r"(?s)> /clear begins .*> The capital of France is Paris\.\s+> Forgotten.*> $")
 
+    def test_stop_takes_one_value_each_and_leaves_the_model(self):
+        done = hasten("run", "--stop", "x", "--stop", " of ", MODEL, "-p", "What is the capital of France?",
+                      "--temperature", "0")
+        self.assertEqual(done.stdout, "The capital\n")
+        self.assertIn("there is no none", hasten("run", "-p", "x", "--stop", "x", "none").stderr)
+
     def test_seed_repeats_the_text(self):
         def story(seed):
             return hasten("run", "-p", "Tell me a story.", "--seed", seed, "--temperature", "1").stdout
@@ -252,17 +258,19 @@ class Text(unittest.TestCase):
             one, two = Path(folder) / "one", Path(folder) / "two"
             one.write_text("Once upon a time")
             two.write_text("Once upon a time " * 200_000)
-            done = hasten("tokenize", MODEL, "--file", one, two, "--json")
+            done = hasten("tokenize", MODEL, "--file", one, "--file", two, "--json")
             lines = [json.loads(line) for line in done.stdout.splitlines()]
             self.assertEqual(lines[0], [721, 674, 257, 469])
             alone = hasten("tokenize", MODEL, "--file", two, "--json", "--threads", 1).stdout
             self.assertEqual(lines[1], json.loads(alone))
-            counted = hasten("tokenize", "--file", one, two).stdout.splitlines()
+            counted = hasten("tokenize", "--file", one, "--file", two).stdout.splitlines()
             self.assertEqual(counted[0], f"{one}: 4 tokens, 16 bytes")
             self.assertEqual(counted[1], f"{two}: {len(lines[1])} tokens, 3400000 bytes")
+            self.assertEqual(hasten("tokenize", "--file", one, MODEL).stdout, f"{one}: 4 tokens, 16 bytes\n")
             red = one.rename(Path(folder) / "\x1b[31mred")
             self.assertEqual(hasten("tokenize", "--file", red).stdout, f"{folder}/\ufffd[31mred: 4 tokens, 16 bytes\n")
-        self.assertIn("none", hasten("tokenize", "--file", "none").stderr)
+        for name in ("none", ""):
+            self.assertIn(f"cannot open '{name}': No such file", hasten("tokenize", "--file", name).stderr)
         self.assertIn("not both", hasten("tokenize", MODEL, "text", "--file", "x").stderr)
 
     def test_special_tokens_are_text_unless_asked_for(self):
