@@ -97,15 +97,17 @@ void add_tokenize(CLI::App& app, Action& action) {
       ->expected(0, 2)
       ->type_name("[MODEL] [TEXT]");
   command->add_flag("--json", options->json, "Print a JSON list of token ids, of each file a line");
-  command
-      ->add_option("--file", options->files,
-                   "Count the tokens of a file, or list them with --json; may be repeated")
-      ->allow_extra_args(false)  // or else it would take MODEL, too
-      ->type_name("FILE");
+  CLI::Option* const file =
+      command
+          ->add_option("--file", options->files,
+                       "Count the tokens of a file, or list them with --json; may be repeated")
+          ->allow_extra_args(false)  // or else it would take MODEL, too
+          ->type_name("FILE");
   command
       ->add_option("--threads", options->threads,
                    "Threads for --file (default: as many as the machine has)")
       ->check(whole_number(0, 256))
+      ->needs(file)
       ->type_name("N");
   command->add_flag("--special", options->special, "Special tokens written in the text count");
   command->add_flag("--no-bos", options->no_bos, "Leave out begin and end tokens");

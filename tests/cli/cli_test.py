@@ -272,6 +272,9 @@ class Text(unittest.TestCase):
         for name in ("none", ""):
             self.assertIn(f"cannot open '{name}': No such file", hasten("tokenize", "--file", name).stderr)
         self.assertIn("not both", hasten("tokenize", MODEL, "text", "--file", "x").stderr)
+        done = hasten("tokenize", MODEL, "text", "--threads", 3)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr, "hasten: --threads requires --file; see 'hasten tokenize --help'\n")
 
     def test_special_tokens_are_text_unless_asked_for(self):
         inert = json.loads(hasten("tokenize", MODEL, "<|im_end|>", "--json").stdout)
