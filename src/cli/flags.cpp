@@ -55,6 +55,16 @@ CLI::Validator byte_size() {
   return {read, ""};
 }
 
+/// Whether a folder with this file may be a tokenizer's: one of those that reading it looks for.
+bool is_vocabulary(const std::filesystem::path& file) {
+  constexpr std::array<std::string_view, 6> kNames = {"tokenizer.json",  "tekken.json",
+                                                      "tokenizer.model", "vocab.json",
+                                                      "vocab.txt",       "tiktoken.model"};
+  const std::string name = file.filename().string();
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+         name.ends_with(".tiktoken") || (name.starts_with("rwkv_vocab_") && name.ends_with(".txt"));
+}
+
 }  // namespace
 
 CLI::Validator whole_number(int64_t min, int64_t max) {
@@ -102,11 +112,14 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
     fail(ErrorCode::invalid_data, "{} is not a GGUF file: {}", name, wanted);
   }
   if (std::filesystem::exists(model / "config.json", error)) return;
-  if (!weights && std::filesystem::exists(model / "tokenizer.json", error)) return;
+  std::string gguf;
   for (const auto& entry : std::filesystem::directory_iterator(model, error)) {
-    if (entry.path().extension() != ".gguf") continue;
+    if (!weights && is_vocabulary(entry.path())) return;
+    if (entry.path().extension() == ".gguf") gguf = entry.path().string();
+  }
+  if (!gguf.empty()) {
     fail(ErrorCode::invalid_argument, "{} is a folder of GGUF files: give one of them, such as {}",
-         name, entry.path().string());
+         name, gguf);
   }
   if (!weights) return;
   fail(ErrorCode::invalid_argument, "{} is a folder without a config.json: {}", name, wanted);

@@ -250,8 +250,21 @@ class Text(unittest.TestCase):
             (Path(folder) / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
             (Path(folder) / "merges.txt").write_text("#version: 0.2\na b\n")
             self.assertEqual(json.loads(hasten("tokenize", folder, "aba", "--json").stdout), [2, 0])
+            (Path(folder) / "model.gguf").touch()
+            self.assertEqual(json.loads(hasten("tokenize", folder, "aba", "--json").stdout), [2, 0])
             (Path(folder) / "merges.txt").write_text("ab\n")
             self.assertIn("merge 0", hasten("tokenize", folder, "aba").stderr)
+
+    def test_tokenize_takes_the_tokenizer_beside_a_gguf(self):
+        for name in ("tokenizer.json", "tekken.json", "tokenizer.model", "vocab.json", "vocab.txt", "a.tiktoken",
+                     "tiktoken.model", "rwkv_vocab_v1.txt"):
+            with tempfile.TemporaryDirectory() as folder:
+                for file in ("model.gguf", "README.md", "LICENSE.txt"):
+                    (Path(folder) / file).touch()
+                self.assertIn("is a folder of GGUF files", hasten("tokenize", folder, "x").stderr)
+                (Path(folder) / name).touch()  # what is wrong with it comes to light when it is read
+                self.assertNotIn("folder of GGUF files", hasten("tokenize", folder, "x").stderr, name)
+                self.assertIn("is a folder of GGUF files", hasten("run", folder, "-p", "x").stderr)
 
     def test_tokenize_files(self):
         with tempfile.TemporaryDirectory() as folder:
