@@ -65,10 +65,12 @@ ValueTypes type_of_value(const json::Value& value) {
 }
 
 // Real schemas nest a few levels. References can form cycles, or each name another twice, which
-// doubles the work with every level: for the tools of one request it ends after so many schemas and
-// values of enums, ten times what 512 tools of 20 arguments have.
+// doubles the work with every level: for the tools of one request it ends after so many visits, ten
+// times what 512 tools of 20 arguments with a type each need. A schema, a type's name, a value of
+// an enum and some bytes of a pointer are a visit each.
 constexpr int kMaxDepth = 16;
-constexpr int64_t kMaxVisits = 100'000;
+constexpr int64_t kMaxVisits = 200'000;
+constexpr int64_t kPointerBytes = 64;
 
 /// The schemas of one function's parameters.
 class SchemaReader {
@@ -84,16 +86,17 @@ class SchemaReader {
 
  private:
   ValueTypes types(const json::Value& schema, int depth) const {
-    if (!schema.is_object() || depth > kMaxDepth || --num_left_ < 0) return kAny;
+    if (!visit() || !schema.is_object() || depth > kMaxDepth) return kAny;
     ValueTypes result = kAny;
     if (const json::Value* type = member(&schema, "type"))
-      result = any_of(*type, [](const json::Value& name) { return named_type(name); });
+      result =
+          any_of(*type, [&](const json::Value& name) { return visit() ? named_type(name) : kAny; });
     if (const json::Value* value = member(&schema, "const"))
       result = result & type_of_value(*value);
     if (const json::Value* values = member(&schema, "enum");
         values != nullptr && values->is_array())
       result = result & any_of(*values, [&](const json::Value& choice) {
-                 return --num_left_ < 0 ? kAny : type_of_value(choice);
+                 return visit() ? type_of_value(choice) : kAny;
                });
     const auto nested = [&](const json::Value& inner) { return types(inner, depth + 1); };
     for (const char* key : {"anyOf", "oneOf"})
@@ -107,6 +110,12 @@ class SchemaReader {
         nullable != nullptr && nullable->is_bool() && nullable->get_bool())
       result = result | ValueTypes{.bits = ValueTypes::null};
     return result;
+  }
+
+  /// Whether `count` more are allowed.
+  bool visit(int64_t count = 1) const {
+    num_left_ = std::max(num_left_ - count, int64_t{-1});
+    return num_left_ >= 0;
   }
 
   /// The types of all elements together, or of a value that is no array.
@@ -125,6 +134,7 @@ class SchemaReader {
   /// The schema behind "#/$defs/Name".
   const json::Value* referred(std::string_view pointer) const {
     if (!pointer.starts_with("#/")) return nullptr;
+    if (!visit(std::ssize(pointer) / kPointerBytes)) return nullptr;
     pointer.remove_prefix(2);
     const json::Value* place = &root_;
     while (place != nullptr) {

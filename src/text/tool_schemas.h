@@ -36,7 +36,7 @@ class ToolSchemas {
   /// Reads an array of tools as OpenAI's API has them. Of a schema it follows type, enum, const,
   /// nullable, anyOf, oneOf, allOf and $ref into the same schema; what it does not know, what
   /// contradicts itself and what is too deep or too much allows any type. Nothing throws; time and
-  /// memory are linear in the JSON.
+  /// memory are linear in the JSON, since what references repeat is bounded for all tools.
   explicit ToolSchemas(const json::Value& tools);
 
   /// What an argument may be; any type where no schema says it.

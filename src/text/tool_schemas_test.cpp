@@ -18,13 +18,14 @@ ToolSchemas schemas_of(const std::string& parameters) {
       "tools"));
 }
 
-/// The types of an argument with this schema: n(ull), b(oolean), i(nteger), f (number), s(tring),
-/// a(rray), o(bject).
-std::string types(const std::string& schema, const std::string& more = "") {
+/// The types of an argument, x with this schema: n(ull), b(oolean), i(nteger), f (number),
+/// s(tring), a(rray), o(bject).
+std::string types(const std::string& schema, const std::string& more = "",
+                  const std::string& argument = "x") {
   const ToolSchemas tools = schemas_of(R"({"properties": {"x": )" + schema + "}" + more + "}");
   std::string result;
   for (size_t i = 0; i < 7; ++i)
-    if ((tools.types_of("f", "x").bits >> i & 1) != 0) result += "nbifsao"[i];
+    if ((tools.types_of("f", argument).bits >> i & 1) != 0) result += "nbifsao"[i];
   return result;
 }
 
@@ -94,6 +95,32 @@ TEST(ToolSchemas, HostileSchemasEndSoon) {
   EXPECT_EQ(types(R"({"type": "null"})" + arguments,
                   R"(, "$defs": {"long": {"enum": [)" + numbers + "]}}"),
             "n");
+}
+
+TEST(ToolSchemas, EverythingLongIsAVisit) {
+  // What 300 arguments before it refer to leaves nothing for the last, or enough.
+  const auto after = [](const std::string& defs) {
+    std::string arguments;
+    for (int i = 0; i < 300; ++i)
+      arguments += R"(, "a)" + std::to_string(i) + R"(": {"$ref": "#/$defs/long"})";
+    return types("{}" + arguments + R"(, "last": {"type": "null"})", R"(, "$defs": {)" + defs + "}",
+                 "last");
+  };
+  const auto list = [](const std::string& item, int count) {
+    std::string result = item;
+    for (int i = 1; i < count; ++i) result += ", " + item;
+    return "[" + result + "]";
+  };
+  for (const int count : {10, 10'000}) {
+    const char* const expected = count == 10 ? "n" : "nbifsao";
+    SCOPED_TRACE(count);
+    EXPECT_EQ(after(R"("long": {"type": )" + list("\"null\"", count) + "}"), expected);
+    EXPECT_EQ(after(R"("long": {"enum": )" + list("0", count) + "}"), expected);
+    EXPECT_EQ(after(R"("long": {"allOf": )" + list("0", count) + "}"), expected);
+    const std::string name(static_cast<size_t>(count) * 10, 'n');
+    EXPECT_EQ(after(R"("long": {"$ref": "#/$defs/)" + name + R"("}, ")" + name + R"(": {})"),
+              expected);
+  }
 }
 
 TEST(ToolValues, FollowTheTypes) {
