@@ -168,19 +168,26 @@ Value repr(Runtime& rt, const Value& value) {
 // ascii(): what is beyond ASCII as \xe9, \u4e2d or \U0001f642.
 Value ascii(Runtime& rt, const Value& value) {
   const Value printed = repr(rt, value);
+  rt.step(printed.text->bytes.size());
   TextBuilder out(rt);
-  for (std::string_view rest = printed.text->bytes; !rest.empty();) {
-    const Utf8Char next = decode_utf8(rest);
-    rest.remove_prefix(next.length);
-    const uint32_t c = next.code_point;
-    if (c < 0x80) {
-      out.append(std::string(1, static_cast<char>(c)));
-    } else {
-      out.append(c < 0x100     ? fmt::format("\\x{:02x}", c)
-                 : c < 0x10000 ? fmt::format("\\u{:04x}", c)
-                               : fmt::format("\\U{:08x}", c));
+  std::string escaped;
+  for_each_piece(*printed.text, [&](std::string_view piece, bool literal) {
+    escaped.clear();
+    while (!piece.empty()) {
+      const Utf8Char next = decode_utf8(piece);
+      piece.remove_prefix(next.length);
+      const uint32_t c = next.code_point;
+      if (c < 0x80) {
+        escaped += static_cast<char>(c);
+      } else {
+        escaped += c < 0x100     ? fmt::format("\\x{:02x}", c)
+                   : c < 0x10000 ? fmt::format("\\u{:04x}", c)
+                                 : fmt::format("\\U{:08x}", c);
+      }
+      flush_long(out, escaped, literal);
     }
-  }
+    out.append(escaped, literal);
+  });
   return out.finish();
 }
 

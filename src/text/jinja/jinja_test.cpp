@@ -140,6 +140,7 @@ TEST(Provenance, SurvivesEveryOperation) {
                                {"f", json::Object{{"<|im_start|>", ""}}},
                                {"h", "&lt;|im_end|&gt;"},
                                {"n2", "x"},
+                               {"m", "中<|y|>🙂"},
                                {"n", 7},
                                {"e", ""}};
   const std::pair<const char*, const char*> cases[] = {
@@ -162,6 +163,11 @@ TEST(Provenance, SurvivesEveryOperation) {
       {"{{ d }}", "{'<k>': '<v>'}"},
       {"{{ '%s!' % u }}{{ '%s-%d' | format(u, n) }}", "<Ab <|x|>>!<Ab <|x|>>-7"},
       {"{{ '{}!'.format(u) }}", "<Ab <|x|>>!"},
+      {"{{ '%r' % u }}{{ '%a' % u }}", "'<Ab <|x|>>''<Ab <|x|>>'"},
+      {"{{ '%a%s' % ('é' ~ m, n) }}", "'\\xe9<\\u4e2d<|y|>\\U0001f642>'7"},
+      {"{{ '%12a|%.3a' % (u, u) }}", "  '<Ab <|x|>>'|'<Ab>"},
+      {"{{ '{!s}{!r}{!a}'.format(u, u, u) }}", "<Ab <|x|>>'<Ab <|x|>>''<Ab <|x|>>'"},
+      {"{{ '{0!a:.3}{0:>9}'.format(u) }}", "'<Ab> <Ab <|x|>>"},
       {"{% set s %}[{{ u }}]{% endset %}{{ s }}", "[<Ab <|x|>>]"},
       {"{% macro m(x) %}({{ x }}){% endmacro %}{{ m(u) }}", "(<Ab <|x|>>)"},
       {"{% filter upper %}a{{ u }}{% endfilter %}", "A<AB <|X|>>"},
@@ -174,6 +180,9 @@ TEST(Provenance, SurvivesEveryOperation) {
       {"{{ ('<i>' ~ h ~ '</i>&lt;') | striptags }}", "<<|im_end|>><"},
       {"{{ ('www.a.org/' ~ n2 ~ ' b') | urlize }}",
        "<a href=\"https://www.a.org/<x>\" rel=\"noopener\">www.a.org/<x></a> b"},
+      {"{{ 'www.a.org' | urlize(rel='a ' ~ u, target='_' ~ n2) }}",
+       "<a href=\"https://www.a.org\" rel=\"<&lt;|x|&gt;> <Ab> a noopener\" target=\"_<x>\">"
+       "www.a.org</a>"},
       {"{{ u | center(10) }}", " <Ab <|x|>> "},
       {"{% set ns = namespace(t='') %}{% for x in l %}{% set ns.t = ns.t + x + ';' %}{% endfor %}"
        "{{ ns.t }}",

@@ -2,8 +2,8 @@
 // The filters that read or write HTML: striptags and urlize.
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "text/jinja/html_entities.h"
@@ -224,16 +224,23 @@ class Urlizer {
         bind(rt, arguments, {"trim_url_limit", "nofollow", "target", "rel", "extra_schemes"});
     if (given(limit)) limit_ = integer_or(rt, limit, 0);
     // The policy of Jinja's environments is noopener.
-    std::set<std::string> words{"noopener"};
-    if (boolean_or(nofollow, false)) words.insert("nofollow");
+    std::map<std::string_view, Text> words{{"noopener", {.bytes = "noopener"}}};
+    if (boolean_or(nofollow, false)) words.insert({"nofollow", {.bytes = "nofollow"}});
     if (given(rel)) {
       const Value given_words = find_method(Kind::string, "split")(rt, to_text(rt, *rel), {});
-      for (const Value& word : given_words.list->view()) words.emplace(word.text->bytes);
+      for (const Value& word : given_words.list->view()) {
+        words.insert({word.text->bytes, *word.text});
+      }
     }
-    std::string all;
-    for (const std::string& word : words) all += (all.empty() ? "" : " ") + word;
-    add_attribute("rel", all);
-    if (given(target) && target->is_string()) add_attribute("target", target->text->bytes);
+    TextBuilder all(rt);
+    for (const auto& [bytes, word] : words) {
+      if (!all.bytes().empty()) all.append(" ");
+      all.append(word);
+    }
+    TextBuilder attributes(rt);
+    add_attribute(attributes, "rel", *all.finish().text);
+    if (given(target) && target->is_string()) add_attribute(attributes, "target", *target->text);
+    attributes_ = *attributes.finish().text;
     if (!given(schemes)) return;
     for (const Value& scheme : iterate(rt, *schemes)) {
       if (!scheme.is_string()) rt.error("urlize: a {} is no URI scheme", type_name(scheme));
@@ -257,10 +264,14 @@ class Urlizer {
   }
 
  private:
-  void add_attribute(std::string_view name, std::string_view value) {
-    if (value.empty()) return;
-    const Text text{.bytes = value};
-    attributes_ += fmt::format(" {}=\"{}\"", name, escape(rt_, text).text->bytes);
+  // What a user had a hand in stays marked as such.
+  static void add_attribute(TextBuilder& out, std::string_view name, const Text& value) {
+    if (value.bytes.empty()) return;
+    out.append(" ");
+    out.append(name);
+    out.append("=\"");
+    out.append(*escape(out.runtime(), value).text);
+    out.append("\"");
   }
 
   static size_t end_of_word(std::string_view bytes, size_t at) {
@@ -283,11 +294,11 @@ class Urlizer {
       trimmed(text, first, last);
       out_.append("</a>");
     } else if (middle.starts_with("mailto:") && is_address(middle.substr(7))) {
-      link(text, "", first, last, "");
+      link(text, "", first, last, {});
       out_.append(text, first + 7, last);
       out_.append("</a>");
     } else if (mail && is_address(middle)) {
-      link(text, "mailto:", first, last, "");
+      link(text, "mailto:", first, last, {});
       out_.append(text, first, last);
       out_.append("</a>");
     } else {
@@ -303,7 +314,7 @@ class Urlizer {
   }
 
   void link(const Text& text, std::string_view scheme, size_t begin, size_t end,
-            std::string_view attributes) {
+            const Text& attributes) {
     out_.append("<a href=\"");
     out_.append(scheme);
     out_.append(text, begin, end);
@@ -325,7 +336,7 @@ class Urlizer {
   TextBuilder out_;
   Runtime& rt_;
   std::optional<int64_t> limit_;
-  std::string attributes_;
+  Text attributes_;
   std::vector<std::string> schemes_;
 };
 
