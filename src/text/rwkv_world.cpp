@@ -101,6 +101,27 @@ bool parse_number(std::string_view text, Integer& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// Takes the line at the front of `lines` off, and answers it without its end.
+std::string_view take_line(std::string_view& lines) {
+  const size_t end = std::min(lines.find('\n'), lines.size());
+  std::string_view line = lines.substr(0, end);
+  lines.remove_prefix(std::min(end + 1, lines.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+// The largest id that a file may have: no line of a token is shorter than "1 'a' 1\n", and empty
+// lines are none.
+int64_t max_id_of(std::string_view lines) {
+  constexpr int64_t kMinLineBytes = 8;
+  int64_t bytes = 0;
+  while (!lines.empty()) {
+    const std::string_view line = take_line(lines);
+    if (!line.empty()) bytes += std::ssize(line) + 1;
+  }
+  return bytes / kMinLineBytes;
+}
+
 }  // namespace
 
 std::unique_ptr<const SegmentEncoder> make_rwkv_world(const TokenizerSpec& spec,
@@ -116,12 +137,9 @@ TokenizerSpec parse_rwkv_vocabulary(std::string_view lines) {
   spec.tokens = {"<|endoftext|>"};
   spec.types = {static_cast<int32_t>(TokenType::control)};
   spec.eos = 0;
-  const auto max_id = static_cast<int64_t>(lines.size());  // no line is shorter than an id's room
+  const int64_t max_id = max_id_of(lines);
   for (size_t line_number = 1; !lines.empty(); ++line_number) {
-    const size_t end = std::min(lines.find('\n'), lines.size());
-    std::string_view line = lines.substr(0, end);
-    lines.remove_prefix(std::min(end + 1, lines.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::string_view line = take_line(lines);
     if (line.empty()) continue;
     const size_t first = line.find(' ');
     const size_t last = line.rfind(' ');

@@ -56,6 +56,17 @@ TEST(RwkvWorld, RefusesLinesByNumber) {
   }
 }
 
+TEST(RwkvWorld, IdsHaveLinesOfTheirOwn) {
+  EXPECT_EQ(parse_rwkv_vocabulary("1 'a' 1").tokens.size(), 2U);
+  for (const char* end : {"\n", "\r\n"}) {
+    std::string lines = "1000 'a' 1\n";
+    for (int i = 0; i < 8000; ++i) lines += end;
+    EXPECT_THROW((void)parse_rwkv_vocabulary(lines), Error);
+  }
+  EXPECT_EQ(parse_rwkv_vocabulary("3 '123456789012345678' 18\n").tokens.size(), 4U);
+  EXPECT_THROW((void)parse_rwkv_vocabulary("4 '123456789012345678' 18\n"), Error);
+}
+
 TEST(PythonBytes, ThereAndBack) {
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));

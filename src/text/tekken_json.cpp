@@ -44,6 +44,9 @@ PreTokenizerSteps steps_of(std::string_view pattern) {
   return {{.pattern = std::string(pattern), .dialect = regex::Dialect::perl}};
 }
 
+// Published files have 1,000 special tokens, most of them without a name.
+constexpr int64_t kMaxUnnamedSpecials = 10'000;
+
 // Special tokens take the first ids, whether a file names them or not.
 void read_specials(const json::Object& root, int32_t num_specials, TokenizerSpec& spec) {
   std::vector<std::string> names;
@@ -57,6 +60,11 @@ void read_specials(const json::Object& root, int32_t num_specials, TokenizerSpec
       if (rank != std::ssize(names)) fail_field("special_tokens", "in the order of their ranks");
       names.emplace_back(as_string(field(token, "token_str"), "token_str"));
     }
+  }
+  if (num_specials - std::ssize(names) > kMaxUnnamedSpecials) {
+    fail(ErrorCode::invalid_data,
+         "default_num_special_tokens is {}, of which {} have a name; at most {} may have none",
+         num_specials, names.size(), kMaxUnnamedSpecials);
   }
   for (int32_t id = 0; id < num_specials; ++id) {
     const bool named = id < std::ssize(names);

@@ -222,6 +222,11 @@ TEST(TekkenJson, ReadsAndRefuses) {
   refuse("\"rank\": 2, \"token_str\"", "\"rank\": 3, \"token_str\"", "special_tokens");
   refuse("\"rank\": 1, \"token_bytes\"", "\"rank\": 2, \"token_bytes\"", "order of its ranks");
   refuse("\"pattern\"", "\"no pattern\"", "tekken.json: \"pattern\"");
+  // A file that is long enough for them, of nothing.
+  const std::string many = changed(changed(json, "size\": 8", "size\": 90000"),
+                                   "special_tokens\": 5", "special_tokens\": 90000");
+  expect_error([&] { return parse_tekken_json(many + std::string(100'000, ' ')); },
+               ErrorCode::invalid_data, "default_num_special_tokens is 90000, of which 3");
 }
 
 TEST(TiktokenRanks, ReadsAndRefuses) {
