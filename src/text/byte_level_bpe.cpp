@@ -80,7 +80,7 @@ class ByteLevelBpe final : public SegmentEncoder {
     if (scanner_) {
       Work work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = &out};
       for (std::string_view rest = segment.text; !rest.empty();) {
-        rest.remove_prefix(encode_first_word(rest, work));
+        rest.remove_prefix(encode_first_word(rest, rest.size(), work));
       }
       return;
     }
@@ -94,9 +94,10 @@ class ByteLevelBpe final : public SegmentEncoder {
       return split_at_steps(segment.text, num_parts, [this]() -> EncodeStep {
         const auto work = std::make_shared<Work>(cache_of(id_), std::vector<int32_t>(),
                                                  MergeTable::Scratch(), nullptr);
-        return [this, work](std::string_view text, size_t at, std::vector<int32_t>& out) {
+        return [this, work](std::string_view text, size_t at, size_t limit,
+                            std::vector<int32_t>& out) {
           work->out = &out;
-          return encode_first_word(text.substr(at), *work);
+          return encode_first_word(text.substr(at), limit - at, *work);
         };
       });
     }
@@ -114,9 +115,11 @@ class ByteLevelBpe final : public SegmentEncoder {
     std::vector<int32_t>* out;
   };
 
-  // Encodes the word at the front of `rest`, which the scanner finds, and answers its length.
-  size_t encode_first_word(std::string_view rest, Work& work) const {
+  // Encodes the word at the front of `rest`, which the scanner finds, and answers its length; 0 if
+  // it has more than `max_bytes` and is left.
+  size_t encode_first_word(std::string_view rest, size_t max_bytes, Work& work) const {
     const size_t length = first_word_length(*scanner_, rest);
+    if (length > max_bytes) return 0;
     remember(rest, length, /*part=*/false, work, [&](auto word) { encode_word(word, work); });
     return length;
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "text/oracles/random_text.h"
 #include "text/parted_text.h"
 #include "text/pre_tokenizer.h"
+#include "text/split_segment.h"
 #include "text/tiny_vocabularies.h"
 
 namespace hasten::text {
@@ -195,10 +197,35 @@ TEST(PartedText, RunsOfOneCharacter) {
   const auto tokenizer = make_tokenizer(byte_level_spec("llama-bpe"));
   for (const char* unit : {"a", " ", "\n", "中", "!", "1", "\xff", "hello "}) {
     std::string text;
-    while (text.size() < 5000) text += unit;
+    while (text.size() < 50'000) text += unit;
     size_t num_jobs = 0;
     EXPECT_EQ(encode_in_parts(*tokenizer, text, {}, 7, &num_jobs), tokenizer->encode(text)) << unit;
     EXPECT_EQ(num_jobs, 7U);
+  }
+}
+
+// Words between spaces, a token a byte: what is encoded is little more than the text.
+TEST(SplitSegment, LongWordsAreEncodedOnce) {
+  const std::string word(1 << 20, 'a');
+  for (const std::string& text :
+       {word, "some words " + word, word + " and others", word + " " + word}) {
+    size_t encoded = 0;
+    const auto split = split_at_steps(text, 8, [&]() -> EncodeStep {
+      return [&](std::string_view whole, size_t at, size_t limit, Ids& out) -> size_t {
+        const size_t end = std::min(whole.find(' ', at + 1), whole.size());
+        if (end > limit) return 0;
+        encoded += end - at;
+        for (size_t i = at; i < end; ++i) out.push_back(static_cast<int32_t>(i));
+        return end - at;
+      };
+    });
+    EXPECT_EQ(split->num_parts(), 8U);
+    for (size_t i = 0; i < 8; ++i) split->encode_part(i);
+    Ids tokens, expected(text.size());
+    split->append_to(tokens);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(tokens, expected);
+    EXPECT_LT(encoded, text.size() / 2 * 3);
   }
 }
 

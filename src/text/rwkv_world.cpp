@@ -30,27 +30,29 @@ class RwkvWorld final : public SegmentEncoder {
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     for (std::string_view rest = segment.text; !rest.empty();) {
-      rest.remove_prefix(encode_first(rest, out));
+      rest.remove_prefix(encode_first(rest, rest.size(), out));
     }
   }
 
   std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
     return split_at_steps(segment.text, num_parts, [this]() -> EncodeStep {
-      return [this](std::string_view text, size_t at, std::vector<int32_t>& out) {
-        return encode_first(text.substr(at), out);
+      return [this](std::string_view text, size_t at, size_t limit, std::vector<int32_t>& out) {
+        return encode_first(text.substr(at), limit - at, out);
       };
     });
   }
 
  private:
-  // Appends the token at the front of `rest`, and answers its length.
-  size_t encode_first(std::string_view rest, std::vector<int32_t>& out) const {
+  // Appends the token at the front of `rest`, and answers its length; 0 if it has more than
+  // `max_bytes` and is left.
+  size_t encode_first(std::string_view rest, size_t max_bytes, std::vector<int32_t>& out) const {
     size_t longest = 0;
     int32_t token = unk_;
     trie_.prefixes(rest, [&](size_t length, int32_t id) {
       longest = length;
       token = id;
     });
+    if (longest > max_bytes) return 0;
     if (token >= 0) out.push_back(token);
     return longest > 0 ? longest : 1;  // a byte that the vocabulary lacks
   }

@@ -30,7 +30,9 @@ class Steps final : public SplitSegment {
     size_t at = part.begin;
     while (at < part.end) {
       if (part.places.size() < kMaxPlaces) part.places.push_back({at, part.tokens.size()});
-      at += step(text_, at, part.tokens);
+      const size_t length = step(text_, at, part.end + kMaxReach, part.tokens);
+      if (length == 0) break;
+      at += length;
     }
     part.stop = at;
   }
@@ -52,7 +54,7 @@ class Steps final : public SplitSegment {
           break;
         }
         if (!step) step = make_step_();
-        at += step(text_, at, out);
+        at += step(text_, at, text_.size(), out);
       }
       part = {};
     }
@@ -67,12 +69,14 @@ class Steps final : public SplitSegment {
   struct Part {
     size_t begin = 0;
     size_t end = 0;   // where the next begins
-    size_t stop = 0;  // where its last step ended
+    size_t stop = 0;  // where its last step ended; before `end` if the next reaches too far
     std::vector<Place> places = {};
     std::vector<int32_t> tokens = {};
   };
   // Ways that have not met by then, which text of people does not have, are gone alone.
   static constexpr size_t kMaxPlaces = 4096;
+  // Bytes beyond its end. Parts that begin inside one long word would all encode the rest of it.
+  static constexpr size_t kMaxReach = 4096;
 
   // Near `at`, where words of most languages begin: the fewer steps are made in vain.
   size_t likely_place(size_t at) const {

@@ -23,17 +23,19 @@ class SplitSegment {
   virtual void append_to(std::vector<int32_t>& out) = 0;
 };
 
-/// Encodes the word or token that begins at `at`, and answers its length, at least 1. What it does
-/// depends on the text from there on and on nothing else.
-using EncodeStep =
-    std::function<size_t(std::string_view text, size_t at, std::vector<int32_t>& out)>;
+/// Encodes the word or token that begins at `at`, and answers its length, at least 1. One that ends
+/// beyond `limit` it leaves, and answers 0. What it does depends on the text from `at` on, the
+/// limit and nothing else.
+using EncodeStep = std::function<size_t(std::string_view text, size_t at, size_t limit,
+                                        std::vector<int32_t>& out)>;
 /// Where each thread gets a step of its own, which may keep memory between calls.
 using MakeEncodeStep = std::function<EncodeStep()>;
 
 /// For encoders that go through a text step by step. Each part begins somewhere, and where the
 /// steps of the part before it reach one of its own places, both go the same way from there on:
 /// what comes before such a place is thrown away, what comes behind is right. Makes at most
-/// `num_parts` parts, of which each goes on to the end of its last step.
+/// `num_parts` parts, of which each goes on to the end of its last step, or to one that reaches far
+/// beyond the part: a word as long as the text is encoded once, by append_to.
 std::unique_ptr<SplitSegment> split_at_steps(std::string_view text, size_t num_parts,
                                              MakeEncodeStep make_step);
 
