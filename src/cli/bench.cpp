@@ -275,6 +275,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--batch", options->batches, "Requests at the same time, such as 1,8,32")
       ->capture_default_str()
       ->delimiter(',')
+      ->allow_extra_args(false)  // or else it would take MODEL, too
       ->check(whole_number(1, 4096))
       ->type_name("LIST");
   command->add_option("--repeat", options->repeat, "Rounds; the median is reported")

@@ -370,6 +370,9 @@ class Measure(unittest.TestCase):
             self.assertIn(result["bound"], ("memory", "compute"))
         self.assertGreater(report["machine"]["read_bytes_per_second"], 1e8)
 
+    def test_bench_takes_a_model_behind_the_batches(self):
+        self.assertIn("there is no none", hasten("bench", "--batch", "1,4", "none").stderr)
+
     def test_bench_machine(self):
         ceilings = json.loads(hasten("bench", "machine", "--json").stdout)
         self.assertGreater(ceilings["int8_ops_per_second"], 1e8)
