@@ -121,9 +121,8 @@ class PythonicCallReader final : public CallReader {
     }
     const std::optional<std::string> json = json_of(text_, tools_.types_of(name_, key_));
     if (!json) return Status::broken;
-    arguments_ += has_arguments_ ? ", " : "{";
+    arguments_ += arguments_.empty() ? "{" : ", ";
     arguments_ += json::serialize(json::Value(key_)) + ": " + *json;
-    has_arguments_ = true;
     part_ = Part::before_key;
     return c == ')' ? finish() : Status::more;
   }
@@ -144,7 +143,7 @@ class PythonicCallReader final : public CallReader {
   }
 
   Status finish() {
-    arguments_ += has_arguments_ ? "}" : "{}";
+    arguments_ += arguments_.empty() ? "{}" : "}";
     has_arguments_ = true;
     return Status::done;
   }

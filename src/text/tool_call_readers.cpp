@@ -217,7 +217,7 @@ class TaggedCallReader final : public CallReader {
   }
 
   Status finish() {
-    arguments_ += has_arguments_ ? "}" : "{}";
+    arguments_ += arguments_.empty() ? "{}" : "}";
     has_arguments_ = true;
     return Status::done;
   }
@@ -231,7 +231,7 @@ class TaggedCallReader final : public CallReader {
       if (value.starts_with('\n')) value.remove_prefix(1);
       if (value.ends_with('\n')) value.remove_suffix(1);
     }
-    arguments_ += has_arguments_ ? ", " : "{";
+    arguments_ += arguments_.empty() ? "{" : ", ";
     arguments_ += json::serialize(json::Value(key_)) + ": ";
     if (is_string) {
       arguments_ += json::serialize(json::Value(value));
@@ -240,7 +240,6 @@ class TaggedCallReader final : public CallReader {
     } else {
       arguments_ += json_of_text(value, tools_.types_of(name_, key_));
     }
-    has_arguments_ = true;
   }
 
   static bool is_json_string(std::string_view text) {

@@ -13,7 +13,9 @@
 
 namespace hasten::text {
 
-/// One call. The arguments are JSON text, handed out as they come.
+/// One call. The arguments are JSON text. What a model writes as JSON is handed out as it comes;
+/// what has to be turned into JSON, whole with the last character, so that a call that breaks
+/// before has handed out nothing.
 class CallReader {
  public:
   virtual ~CallReader() = default;

@@ -195,6 +195,12 @@ TEST(AnswerParser, QwenTags) {
   for (const char* text : {"<tool_call>\n{\"name\": \"f\"", "<tool_call>\n<function=f g>\n",
                            "<tool_call>\n<function=f>\n<param"})
     expect_parsed(format, text, text);
+  // What breaks late, or is cut off, is content whole: half of the arguments would be no JSON.
+  const std::string begun = "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n";
+  for (const std::string& text :
+       {begun, begun + "Sorry, I cannot do that.", begun + "<parameter=b>\nsome text",
+        begun + std::string(600, 'x')})
+    expect_parsed(format, text, text);
 }
 
 /// One tool named f.
@@ -356,8 +362,10 @@ TEST(AnswerParser, PythonicTextIsContent) {
                                                           "See [f(a=1)].",
                                                           "[x](http://y)"})
     expect_parsed(format, text, text);
-  // What was sent before it broke stays.
-  expect_parsed(format, "[f(a=1, b=[)]", "{0 f}[0 {\"a\": 1]]");
+  // So is a call that breaks late, behind one that did not.
+  for (const char* text : {"[f(a=1, b=[)]", "[f(a=1, b=[true x])]", "[f(a=1, b=2"})
+    expect_parsed(format, text, text);
+  expect_parsed(format, "[f(a=1), g(b=2, c=[x y])]", "{0 f}[0 {\"a\": 1}], g(b=2, c=[x y])]");
   // Text that can be no call is not held back.
   const auto parser = make_answer_parser(format, nullptr, 1);
   EXPECT_EQ(described(parser->push("[Paris is")), "[Paris is");
