@@ -58,6 +58,7 @@ TEST(PythonLiteral, Containers) {
   EXPECT_EQ(json_of("{}"), "{}");
   EXPECT_EQ(json_of("{'a': [{'b': (1, {})}], 2: 'x', None: 1.5, True: 0,}"),
             R"({"a": [{"b": [1, {}]}], "2": "x", "null": 1.5, "true": 0})");
+  EXPECT_EQ(json_of("{1.50: 1, 0x1F: 2}"), R"({"1.50": 1, "31": 2})");
   EXPECT_EQ(json_of("[[[[['deep']]]]]"), R"([[[[["deep"]]]]])");
   EXPECT_EQ(json_of("[true, {'a': false, \"b\": null}, True]"),
             R"([true, {"a": false, "b": null}, true])");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls as Python has them: name(key="text", other=[1, True]).
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -120,7 +121,8 @@ class PythonicCallReader final : public CallReader {
       return scanner_.feed(c) ? Status::more : Status::broken;
     }
     const std::optional<std::string> json = json_of(text_, tools_.types_of(name_, key_));
-    if (!json) return Status::broken;
+    // Python refuses a keyword that comes twice.
+    if (!json || !keys_.insert(key_).second) return Status::broken;
     arguments_ += arguments_.empty() ? "{" : ", ";
     arguments_ += json::serialize(json::Value(key_)) + ": " + *json;
     part_ = Part::before_key;
@@ -152,7 +154,8 @@ class PythonicCallReader final : public CallReader {
   Part part_ = Part::name;
   bool ended_ = false;  // blanks have ended the name that is being read
   std::string key_;
-  std::string text_;  // of the key or the value being read
+  std::set<std::string> keys_;  // that have values
+  std::string text_;            // of the key or the value being read
   ValueScanner scanner_;
 };
 

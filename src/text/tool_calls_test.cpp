@@ -363,7 +363,7 @@ TEST(AnswerParser, PythonicTextIsContent) {
                                                           "[x](http://y)"})
     expect_parsed(format, text, text);
   // So is a call that breaks late, behind one that did not.
-  for (const char* text : {"[f(a=1, b=[)]", "[f(a=1, b=[true x])]", "[f(a=1, b=2"})
+  for (const char* text : {"[f(a=1, b=[)]", "[f(a=1, b=[true x])]", "[f(a=1, b=2", "[f(a=1, a=2)]"})
     expect_parsed(format, text, text);
   expect_parsed(format, "[f(a=1), g(b=2, c=[x y])]", "{0 f}[0 {\"a\": 1}], g(b=2, c=[x y])]");
   // Text that can be no call is not held back.
