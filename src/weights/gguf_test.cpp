@@ -337,7 +337,7 @@ std::string open_error(const std::filesystem::path& path) {
 TEST(Gguf, NamesThatTheSystemRefusesAreErrors) {
   const TemporaryFolder folder;
   const std::string name(300, 'n');
-  EXPECT_THAT(open_error(folder.path() / name), HasSubstr(name + ": File name too long"));
+  EXPECT_THAT(open_error(folder.path() / name), HasSubstr(name + "': File name too long"));
   EXPECT_THAT(open_error(folder.path() / name / "m.gguf"), HasSubstr("cannot open"));
 }
 
