@@ -2,6 +2,7 @@
 // hasten inspect: what is in a model file, without loading it.
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -77,6 +78,36 @@ std::string architecture(const weights::Checkpoint& checkpoint) {
   return safe_text(checkpoint.metadata().get_string("general.architecture", "unknown"));
 }
 
+/// What a person asks of a model first, as far as its file says it.
+json::Object dimensions(const weights::Checkpoint& checkpoint) {
+  struct Dimension {
+    const char* name;
+    const char* gguf_key;  // behind the architecture
+    const char* hf_key;
+  };
+  constexpr std::array<Dimension, 5> kDimensions{
+      {{"context", "context_length", "max_position_embeddings"},
+       {"layers", "block_count", "num_hidden_layers"},
+       {"width", "embedding_length", "hidden_size"},
+       {"heads", "attention.head_count", "num_attention_heads"},
+       {"kv_heads", "attention.head_count_kv", "num_key_value_heads"}}};
+  json::Object result;
+  const std::string prefix(checkpoint.metadata().get_string("general.architecture", ""));
+  for (const auto& [name, gguf_key, hf_key] : kDimensions) {
+    json::Value value;
+    if (const json::Object* config = checkpoint.config()) {
+      const json::Value* text = config->if_contains("text_config");  // of models that see, too
+      if (text != nullptr && text->is_object()) config = &text->get_object();
+      if (const json::Value* found = config->if_contains(hf_key)) value = *found;
+    } else {
+      for (const auto& [key, found] : checkpoint.metadata().entries())
+        if (key == prefix + "." + gguf_key) value = to_json(found);
+    }
+    if (value.is_number()) result[name] = value;
+  }
+  return result;
+}
+
 std::unique_ptr<const weights::Checkpoint> open(const std::filesystem::path& model) {
   if (!model.empty()) return weights::open_checkpoint(model);
   return weights::open_gguf(std::as_bytes(std::span(hasten_tiny_gguf, hasten_tiny_gguf_end)),
@@ -103,6 +134,8 @@ int inspect(const InspectOptions& options) {
       {"parameters", count_parameters(*checkpoint)},
       {"tensor_bytes", checkpoint->total_bytes()},
       {"tensors", checkpoint->tensors().size()}};
+  const json::Object sizes = dimensions(*checkpoint);
+  for (const auto& entry : sizes) summary[entry.key()] = entry.value();
   json::Object types;
   for (const auto& [name, bytes] : bytes_by_type(*checkpoint)) types[name] = bytes;
   summary["bytes_by_type"] = types;
@@ -138,6 +171,10 @@ int inspect(const InspectOptions& options) {
              counted(std::ssize(checkpoint->tensors()), "tensor"));
   for (const auto& [name, bytes] : bytes_by_type(*checkpoint)) {
     fmt::print("  {:<8} {}\n", name, size_text(bytes));
+  }
+  for (const auto& entry : sizes) {
+    const std::string_view unit = entry.key() == "context" ? " tokens" : "";
+    fmt::print("{:<14} {}{}\n", std::string_view(entry.key()), json_text(entry.value()), unit);
   }
   if (tokenizer) {
     fmt::print("vocabulary     {} tokens\n", tokenizer->vocab_size());
