@@ -131,13 +131,16 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                   "A .gguf file (the first shard of a split one) or a Hugging Face folder with "
                   "safetensors. Left out: the small demonstration model inside this program")
       ->type_name("MODEL");
-  command.add_option("--threads", options.threads, "CPU workers (default: one per physical core)")
+  command
+      .add_option("--threads", options.threads,
+                  "CPU workers (default, and 0: one per physical core)")
       ->check(whole_number(0, 1024))
       ->type_name("N");
   command
-      .add_option("--ctx", options.context,
-                  "Tokens that one conversation may reach (default: the model's own, as memory "
-                  "allows)")
+      .add_option(
+          "--ctx", options.context,
+          "Tokens that one conversation may reach (default, and 0: the model's own, as memory "
+          "allows)")
       ->check(whole_number(0))
       ->type_name("N");
   command

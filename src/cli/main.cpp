@@ -38,9 +38,17 @@ class HelpFormatter : public CLI::Formatter {
   }
   std::string make_option_desc(const CLI::Option* option) const override {
     std::string text = option->get_description();
-    if (!option->get_default_str().empty()) text += " (default: " + option->get_default_str() + ")";
+    if (option->get_required() && !option->get_positional()) text += " (required)";
+    if (std::string value = option->get_default_str(); !value.empty()) {
+      if (value.front() == '[') value = value.substr(1, value.size() - 2);  // of a list
+      text += " (default: " + value + ")";
+    }
     if (!option->get_envname().empty()) text += "; or in the variable " + option->get_envname();
     return text;
+  }
+  std::string make_option_usage(const CLI::Option* option) const override {
+    const std::string type = option->get_type_name();  // of several words: with their own brackets
+    return option->get_required() || type.front() == '[' ? type : "[" + type + "]";
   }
 };
 
@@ -124,6 +132,19 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
     if (owner == commands.end()) return no_flag({&app}, flag) + "; see 'hasten --help'";
     wrong += fmt::format(" before {}, such as {}", flag, (*owner)->get_name());
   }
+  if (is_word) {
+    const std::string word = rest[0].substr(0, 64);  // comparing takes time
+    std::string nearest;
+    size_t least = 2 + word.size() / 4;  // more edits make another word of it
+    for (const CLI::App* command : commands) {
+      const size_t edits = num_edits(word, command->get_name());
+      if (edits >= least) continue;
+      least = edits;
+      nearest = command->get_name();
+    }
+    if (!nearest.empty())
+      return fmt::format("{}; the nearest is {}; see 'hasten --help'", wrong, nearest);
+  }
   std::vector<std::string> names;
   for (const CLI::App* command : commands) names.push_back(command->get_name());
   return fmt::format("{}; the commands are {}; see 'hasten --help'", wrong, fmt::join(names, " "));
@@ -150,9 +171,16 @@ int main(int argc, char** argv) {
   add_inspect(app, action);
   add_synth(app, action);
   add_doctor(app, action);
+  app.add_subcommand("version", "Print the version, as --version does")->callback([&action] {
+    action = [] {
+      fmt::print("hasten {}\n", hasten::kVersion);
+      return 0;
+    };
+  });
   // Last, or else every command would repeat it.
   app.footer(
-      "Without a MODEL, every command uses the small demonstration model inside this program.\n"
+      "A command that takes a MODEL uses the small demonstration model inside this program\n"
+      "where none is given.\n"
       "  hasten serve                     the API and a chat page at http://127.0.0.1:8080\n"
       "  hasten run -p \"Tell me a story.\"\n"
       "  hasten COMMAND --help            more about a command");

@@ -105,7 +105,7 @@ void add_tokenize(CLI::App& app, Action& action) {
           ->type_name("FILE");
   command
       ->add_option("--threads", options->threads,
-                   "Threads for --file (default: as many as the machine has)")
+                   "Threads for --file (default, and 0: as many as the machine has)")
       ->check(whole_number(0, 256))
       ->needs(file)
       ->type_name("N");

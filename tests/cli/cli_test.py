@@ -37,6 +37,7 @@ class Help(unittest.TestCase):
 
     def test_version(self):
         self.assertRegex(hasten("--version").stdout, r"^hasten \d+\.\d+\.\d+\n$")
+        self.assertEqual(hasten("version").stdout, hasten("--version").stdout)
 
     def test_wrong_usage_is_status_2_and_one_line(self):
         for arguments in ((), ("dance",), ("run", "--no-such-flag"), ("run", "--threads", "many"),
@@ -49,6 +50,7 @@ class Help(unittest.TestCase):
 
     def test_wrong_usage_says_what_is_wanted(self):
         for arguments, wanted in (
+                (("sevre",), "there is no command sevre; the nearest is serve; see 'hasten --help'"),
                 (("frobnicate",), "frobnicate; the commands are serve run bench"),
                 (("serve", "--port", "99999"), "--port: 99999 is no whole number from 0 to 65535; see 'hasten serve"),
                 (("serve", "--port", "abc"), "--port: abc is no whole number from 0 to 65535"),
@@ -64,6 +66,11 @@ class Help(unittest.TestCase):
         self.assertNotIn("INT in", text)
         self.assertNotIn("hasten COMMAND --help", text)
         self.assertIn("hasten COMMAND --help", hasten("--help").stdout)
+
+        self.assertRegex(hasten("bench", "--help").stdout, r"--batch LIST .*\(default: 1\)")
+        self.assertRegex(hasten("synth", "--help").stdout, r"--shape NAME .*\(required\)")
+        self.assertIn("hasten tokenize [OPTIONS] [MODEL] [TEXT]\n", hasten("tokenize", "--help").stdout)
+        self.assertIn("hasten run [OPTIONS] [MODEL]\n", hasten("run", "--help").stdout)
 
     def test_value_that_no_option_takes_is_status_2_and_named(self):
         for arguments, named in (
@@ -142,8 +149,8 @@ class Help(unittest.TestCase):
                                 (("run", "--temprature", "1"), "no flag --temprature; the nearest is --temperature"),
                                 (("run", "--kv-cashe=1GiB"), "no flag --kv-cashe; the nearest is --kv-cache"),
                                 (("serve", "--xyz"), "there is no flag --xyz; see 'hasten serve --help'"),
-                                (("sreve", "--port", "80"), "there is no command sreve; the commands are serve run"),
-                                (("-q", "sreve", "--xyz"), "there is no command sreve; the commands are serve run"),
+                                (("sreve", "--port", "80"), "there is no command sreve; the nearest is serve"),
+                                (("-q", "sreve", "--xyz"), "there is no command sreve; the nearest is serve"),
                                 (("--port", "80"), "a command is missing before --port, such as serve; the commands"),
                                 (("--port=80",), "a command is missing before --port, such as serve; the commands"),
                                 (("-p", "x"), "a command is missing before -p, such as run; the commands are serve"),
@@ -318,6 +325,8 @@ class Models(unittest.TestCase):
         self.assertEqual((result["architecture"], result["vocabulary"], result["tensors"]), ("llama", 2048, 47))
         self.assertIn("tools", result["template_capabilities"])
         self.assertIn("token_embd.weight", hasten("inspect", MODEL, "--tensors").stdout)
+        self.assertEqual([result[key] for key in ("layers", "width", "heads", "kv_heads")], [5, 256, 4, 2])
+        self.assertRegex(hasten("inspect", MODEL).stdout, r"context +\d+ tokens\nlayers +\d+\nwidth +256\nheads +\d+\n")
         built_in = json.loads(hasten("inspect", "--json").stdout)
         self.assertEqual({**result, "path": "hasten-tiny"}, built_in)
         self.assertIn("llama.rope.freq_base = 10000\n", hasten("inspect", "--metadata").stdout)
