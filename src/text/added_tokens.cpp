@@ -136,9 +136,12 @@ AddedTokens::AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary
 
 AddedTokens::AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary,
                          const TextNormalizer* normalizer)
-    : vocabulary_(vocabulary),
-      names_(matched_normalized(spec, vocabulary)),
-      patterns_(normalize(matched_normalized(spec, vocabulary), normalizer, spellings_)) {
+    : AddedTokens(spec, vocabulary, matched_normalized(spec, vocabulary), normalizer) {}
+
+AddedTokens::AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary,
+                         const std::vector<PrefixMatcher::Name>& names,
+                         const TextNormalizer* normalizer)
+    : vocabulary_(vocabulary), names_(names), patterns_(normalize(names, normalizer, spellings_)) {
   take_rules(spec);
 }
 

@@ -60,6 +60,8 @@ class AddedTokens {
   std::optional<int32_t> find(std::string_view name) const;
 
  private:
+  AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary,
+              const std::vector<PrefixMatcher::Name>& names, const TextNormalizer* normalizer);
   void take_rules(const TokenizerSpec& spec);
 
   const Vocabulary& vocabulary_;
