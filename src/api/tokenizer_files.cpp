@@ -142,7 +142,9 @@ void read_bert(const weights::Metadata& metadata, text::TokenizerSpec& spec) {
        .strip_accents = metadata.get_bool("tokenizer.ggml.normalizer.strip_accents", lowercase),
        .lowercase = lowercase}};
   spec.max_input_chars_per_word = 100;
-  spec.types.resize(spec.tokens.size(), static_cast<int32_t>(text::TokenType::normal));
+  if (spec.types.empty()) {
+    spec.types.assign(spec.tokens.size(), static_cast<int32_t>(text::TokenType::normal));
+  }
   for (const int32_t id : {spec.bos, spec.eos, spec.unk, spec.pad, find_token(spec, "[MASK]")}) {
     if (id < 0 || id >= std::ssize(spec.types)) continue;
     spec.types[static_cast<size_t>(id)] =
@@ -202,8 +204,7 @@ class TokenizerFolder {
     }
     fail(ErrorCode::not_found,
          "{} has no tokenizer: looked for tokenizer.json, tekken.json, tokenizer.model, vocab.json "
-         "with "
-         "merges.txt, vocab.txt, *.tiktoken, tiktoken.model and rwkv_vocab_*.txt",
+         "with merges.txt, vocab.txt, *.tiktoken, tiktoken.model and rwkv_vocab_*.txt",
          folder_.path().string());
   }
 

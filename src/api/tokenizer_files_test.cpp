@@ -106,6 +106,19 @@ TEST_F(GgufTokenizer, BertKeepsCaseWhereAsked) {
   EXPECT_EQ(open().encode("un Un"), (Ids{4, 1}));
 }
 
+TEST_F(GgufTokenizer, BertNeedsATypeForEachTokenOrNone) {
+  const Strings tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁un"};
+  set_tokens("bert", tokens, {3, 3, 3, 3});
+  expect_refusal(ErrorCode::invalid_data, "5 tokens but 4 token types");
+}
+
+TEST_F(GgufTokenizer, BertWithoutTypes) {
+  writer_.set_string("tokenizer.ggml.model", "bert");
+  const Strings tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁un"};
+  writer_.set_strings("tokenizer.ggml.tokens", tokens);
+  EXPECT_EQ(open().encode("un x"), (Ids{2, 4, 1, 3}));
+}
+
 TEST_F(GgufTokenizer, RwkvTakesTheLongest) {
   set_tokens("rwkv", {"<s>", "a", R"(\n)", R"(\xe4\xb8)", R"(ab)", "[PAD5]"}, {3, 1, 1, 1, 1, 5});
   writer_.set_u32("tokenizer.ggml.bos_token_id", 0);
