@@ -46,11 +46,12 @@ struct ChatEvent {
 class ChatParser {
  public:
   virtual ~ChatParser() = default;
-  /// Takes the next text of the answer, with the special tokens left out of it, and returns what is
-  /// certain by now. Marks of reasoning and calls are found in either; a special token never
-  /// becomes content.
+  /// Takes the next text of the answer, with its special tokens, and returns what is certain by
+  /// now. A mark of reasoning or calls that is a control token of the model's counts only where
+  /// `special` has it: text that spells it is text. A special token that is not shown in the text
+  /// never becomes content.
   virtual std::vector<ChatEvent> push(std::string_view text,
-                                      const std::vector<HiddenToken>& hidden) = 0;
+                                      const std::vector<SpecialToken>& special) = 0;
   std::vector<ChatEvent> push(std::string_view text) { return push(text, {}); }
   /// The answer has ended: returns the rest.
   virtual std::vector<ChatEvent> finish() = 0;

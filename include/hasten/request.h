@@ -70,10 +70,13 @@ struct Usage {
   int64_t decode_us = 0;          // from the first token to now
 };
 
-/// A special token of an answer that is not in its text.
-struct HiddenToken {
+/// A special token of an answer: what tells a mark of the model's from text that spells one.
+struct SpecialToken {
   int64_t offset = 0;  // bytes of the chunk's text that come before it
   std::string name;    // "[TOOL_CALLS]"
+  // The name stands in the text, from the offset on. Where stop strings hold back a part of it,
+  // each chunk tells of the part in its text.
+  bool shown = false;
 };
 
 /// A piece of an answer. A request's chunks come one at a time, in order.
@@ -81,7 +84,7 @@ struct Chunk {
   int32_t choice = 0;                         // which of the n answers
   std::vector<int32_t> tokens;                // tokens that this chunk adds, the end token included
   std::string text;                           // whole characters only
-  std::vector<HiddenToken> hidden;            // left out of the text, in order
+  std::vector<SpecialToken> special;          // left out of the text or shown in it, in order
   std::vector<TokenLogprob> logprobs;         // one per token, when asked for
   std::vector<TokenLogprob> prompt_logprobs;  // tokens 1.. of the prompt, in choice 0's first chunk
   Finish finish = Finish::none;               // of this choice

@@ -29,7 +29,10 @@ Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint)
       source(api::read_chat_template(checkpoint)),
       chat_template(source.empty() ? std::string(text::default_template()) : source,
                     name_of(tokenizer->bos()), name_of(tokenizer->eos())),
-      capabilities(chat_template.capabilities().describe()) {}
+      capabilities(chat_template.capabilities().describe()),
+      answer_format(text::detect_answer_format(chat_template.source())) {
+  answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
+}
 
 std::string Tokenizer::Impl::name_of(int32_t token) const {
   return token < 0 ? std::string() : std::string(tokenizer->token_bytes(token));
@@ -97,7 +100,7 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
 }
 
 std::unique_ptr<ChatParser> Tokenizer::chat_parser(const RenderedChat& prompt) const {
-  text::AnswerFormat format = text::detect_answer_format(impl_->chat_template.source());
+  text::AnswerFormat format = impl_->answer_format;
   format.reads_calls = prompt.tools != nullptr;
   format.starts_in_reasoning = format.reasoning && text::ends_in_reasoning(prompt.text);
   std::random_device random;  // ids of calls differ between answers, and between servers

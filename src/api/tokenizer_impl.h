@@ -22,6 +22,7 @@ struct Tokenizer::Impl {
   std::string source;  // of the model's own template; empty: it has none
   text::ChatTemplate chat_template;
   std::string capabilities;
+  text::AnswerFormat answer_format;  // of any prompt; chat_parser fills in what depends on one
 };
 
 }  // namespace hasten

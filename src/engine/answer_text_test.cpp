@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The places of special tokens that are left out of a text, whatever stop strings hold back.
+// The places of special tokens in a text or between it, whatever stop strings hold back.
 #include "engine/answer_text.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ constexpr int32_t kA = 2, kB = 3, kC = 4;
 constexpr int32_t kC3 = 60;  // the first byte of a character
 
 struct AnswerTextTest : ::testing::Test {
-  /// Chunks of the answer with hidden tokens in brackets, one after the other with | between.
+  /// Chunks of the answer with | between, hidden tokens in brackets and shown ones in braces.
   std::string written(const std::vector<int32_t>& tokens, const std::vector<std::string>& stop,
                       bool show_special = false) {
     const StopStrings strings(stop);
@@ -37,8 +37,15 @@ struct AnswerTextTest : ::testing::Test {
 
   static std::string described(const Chunk& chunk) {
     std::string result = chunk.text;
-    for (auto token = chunk.hidden.rbegin(); token != chunk.hidden.rend(); ++token)
-      result.insert(static_cast<size_t>(token->offset), "[" + token->name + "]");
+    for (auto token = chunk.special.rbegin(); token != chunk.special.rend(); ++token) {
+      const auto at = static_cast<size_t>(token->offset);
+      if (token->shown) {
+        EXPECT_EQ(result.substr(at, token->name.size()), token->name);
+        result.replace(at, token->name.size(), "{" + token->name + "}");
+      } else {
+        result.insert(at, "[" + token->name + "]");
+      }
+    }
     return result;
   }
 
@@ -47,7 +54,8 @@ struct AnswerTextTest : ::testing::Test {
 
 TEST_F(AnswerTextTest, TellsWhereSpecialTokensStood) {
   EXPECT_EQ(written({kBegin, kA, kBegin, kBegin, kB}, {}), "[<begin>]|a|[<begin>]|[<begin>]|b|");
-  EXPECT_EQ(written({kBegin, kA}, {}, /*show_special=*/true), "<begin>|a|");
+  EXPECT_EQ(written({kBegin, kA}, {}, /*show_special=*/true), "{<begin>}|a|");
+  EXPECT_EQ(written({kC3, kBegin}, {}, /*show_special=*/true), "|\xEF\xBF\xBD{<begin>}|");
   // A character that is not whole yet comes after them.
   EXPECT_EQ(written({kC3, kBegin}, {}), "|[<begin>]|\xEF\xBF\xBD");
 }
@@ -61,7 +69,10 @@ TEST_F(AnswerTextTest, TheyWaitForTheTextBeforeThem) {
 TEST_F(AnswerTextTest, StopStringsDoNotSeeThem) {
   EXPECT_EQ(written({kC, kA, kBegin, kB, kC}, {"ab"}), "c||||ab");
   EXPECT_EQ(written({kBegin, kA}, {"begin", "<"}), "[<begin>]|a|");
-  EXPECT_EQ(written({kBegin, kA}, {"begin"}, /*show_special=*/true), "<|begin");
+  EXPECT_EQ(written({kBegin, kA}, {"begin"}, /*show_special=*/true), "{<}|begin");
+  // A part of a name that a stop string holds back comes with the text behind it.
+  EXPECT_EQ(written({kA, kBegin, kA}, {"in>b"}, /*show_special=*/true), "a|{<beg}|{in>}a|");
+  EXPECT_EQ(written({kA, kBegin, kA}, {"<begin>b"}, /*show_special=*/true), "a||{<begin>}a|");
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class ChatWriter : public AnswerWriter {
     const Chunk& chunk = arrival.chunk;
     Choice& choice = choices_.at(static_cast<std::size_t>(chunk.choice));
     if (request_.request.logprobs >= 0) add_logprobs(chunk, choice.logprobs);
-    std::vector<ChatEvent> events = choice.parser->push(chunk.text, chunk.hidden);
+    std::vector<ChatEvent> events = choice.parser->push(chunk.text, chunk.special);
     if (chunk.finish != Finish::none) {
       choice.finish = chunk.finish;
       std::vector<ChatEvent> rest = choice.parser->finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text in which some bytes spell special tokens that a client is not to see.
+// Text in which some bytes come from special tokens, and some of those are not for the client.
 #pragma once
 
 #include <cstddef>
@@ -15,39 +15,48 @@ class MarkedText {
   size_t size() const { return text_.size(); }
   bool empty() const { return text_.empty(); }
 
-  void append(std::string_view text, bool hidden) {
+  enum class Source : char { text, shown_token, hidden_token };
+
+  void append(std::string_view text, Source source) {
     text_ += text;
-    hidden_.append(text.size(), hidden ? '\1' : '\0');
+    sources_.append(text.size(), static_cast<char>(source));
+  }
+  /// Whether `size` bytes from `begin`, which is in the text, come from special tokens, as far as
+  /// they have come.
+  bool is_token(size_t begin, size_t size) const {
+    const std::string_view bytes = std::string_view(sources_).substr(begin, size);
+    return bytes.find(static_cast<char>(Source::text)) == std::string_view::npos;
   }
   void append(const MarkedText& other) {
     text_ += other.text_;
-    hidden_ += other.hidden_;
+    sources_ += other.sources_;
   }
   void clear() {
     text_.clear();
-    hidden_.clear();
+    sources_.clear();
   }
   /// Cuts off the first bytes, at most all, and returns them.
   MarkedText take_front(size_t bytes) {
     MarkedText front;
     front.text_ = text_.substr(0, bytes);
-    front.hidden_ = hidden_.substr(0, bytes);
+    front.sources_ = sources_.substr(0, bytes);
     text_.erase(0, bytes);
-    hidden_.erase(0, bytes);
+    sources_.erase(0, bytes);
     return front;
   }
   /// The text without what is hidden.
   std::string visible() const {
-    if (hidden_.find('\1') == std::string::npos) return text_;
+    constexpr char kHidden = static_cast<char>(Source::hidden_token);
+    if (sources_.find(kHidden) == std::string::npos) return text_;
     std::string result;
     for (size_t i = 0; i < text_.size(); ++i)
-      if (hidden_[i] == '\0') result += text_[i];
+      if (sources_[i] != kHidden) result += text_[i];
     return result;
   }
 
  private:
   std::string text_;
-  std::string hidden_;  // by byte of text_: 1 if it is
+  std::string sources_;  // by byte of text_: a Source
 };
 
 }  // namespace hasten::text

@@ -217,6 +217,8 @@ std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const Too
 }
 
 std::vector<std::string_view> format_marks(const AnswerFormat& format) {
+  if (format.tool_calls == ToolCallFormat::harmony)
+    return {harmony_marks().begin(), harmony_marks().end()};
   std::vector<std::string_view> marks;
   if (format.reasoning) {
     const ReasoningMarks& around = reasoning_marks(format.reasoning_format);
@@ -235,19 +237,70 @@ std::vector<std::string_view> format_marks(const AnswerFormat& format) {
   return marks;
 }
 
-void append_answer(std::string_view text, std::span<const HiddenToken> hidden,
+void append_answer(std::string_view text, std::span<const SpecialToken> special,
                    std::span<const std::string_view> marks, MarkedText& out) {
   size_t done = 0;
-  for (const HiddenToken& token : hidden) {
+  for (const SpecialToken& token : special) {
     const auto is_part = [&](std::string_view mark) { return has(mark, token.name); };
-    if (token.name.empty() || std::none_of(marks.begin(), marks.end(), is_part)) continue;
+    if (token.name.empty()) continue;
+    if (!token.shown && std::none_of(marks.begin(), marks.end(), is_part)) continue;
     const size_t place =
         std::clamp(static_cast<size_t>(std::max<int64_t>(token.offset, 0)), done, text.size());
-    out.append(text.substr(done, place - done), false);
-    out.append(token.name, true);
+    out.append(text.substr(done, place - done), MarkedText::Source::text);
     done = place;
+    if (!token.shown) {
+      out.append(token.name, MarkedText::Source::hidden_token);
+    } else if (text.substr(place).starts_with(token.name)) {
+      out.append(token.name, MarkedText::Source::shown_token);
+      done += token.name.size();
+    }
   }
-  out.append(text.substr(done), false);
+  out.append(text.substr(done), MarkedText::Source::text);
+}
+
+bool MarkFinder::counts(const MarkedText& text, size_t at, std::string_view mark) const {
+  for (const std::string& name : control_tokens_) {
+    const size_t begin = mark.find(name);
+    if (begin == std::string_view::npos || at + begin >= text.size()) continue;
+    if (!text.is_token(at + begin, name.size())) return false;
+  }
+  return true;
+}
+
+bool MarkFinder::is_at(const MarkedText& text, size_t at, std::string_view mark) const {
+  return std::string_view(text.text()).substr(at).starts_with(mark) && counts(text, at, mark);
+}
+
+bool MarkFinder::may_become(const MarkedText& text, size_t at, std::string_view mark) const {
+  const std::string_view rest = std::string_view(text.text()).substr(at);
+  return rest.size() < mark.size() && mark.starts_with(rest) && counts(text, at, mark);
+}
+
+size_t MarkFinder::find(const MarkedText& text, std::string_view mark, size_t from,
+                        size_t limit) const {
+  const std::string_view bytes = std::string_view(text.text()).substr(0, limit);
+  size_t at = bytes.find(mark, from);
+  while (at != std::string_view::npos && !counts(text, at, mark)) at = bytes.find(mark, at + 1);
+  return at;
+}
+
+size_t MarkFinder::partial_suffix(const MarkedText& text, std::string_view mark) const {
+  for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size) {
+    if (may_become(text, text.size() - size, mark)) return size;
+  }
+  return 0;
+}
+
+std::vector<std::string> mark_tokens(const AnswerFormat& format, const Tokenizer& tokenizer) {
+  const std::vector<std::string_view> marks = format_marks(format);
+  std::vector<std::string> names;
+  for (int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
+    if (!tokenizer.is_special(token)) continue;
+    const std::string_view name = tokenizer.token_bytes(token);
+    const auto is_part = [&](std::string_view mark) { return has(mark, name); };
+    if (!name.empty() && std::any_of(marks.begin(), marks.end(), is_part)) names.emplace_back(name);
+  }
+  return names;
 }
 
 std::string make_call_id(uint64_t seed, int32_t index) {
@@ -257,13 +310,6 @@ std::string make_call_id(uint64_t seed, int32_t index) {
   std::string id;
   for (int i = 0; i < 9; ++i, bits /= kAlphabet.size()) id += kAlphabet[bits % kAlphabet.size()];
   return id;
-}
-
-size_t partial_suffix(std::string_view text, std::string_view mark) {
-  for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size) {
-    if (text.ends_with(mark.substr(0, size))) return size;
-  }
-  return 0;
 }
 
 const ReasoningMarks& reasoning_marks(ReasoningFormat format) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/marked_text.h"
@@ -43,19 +44,42 @@ struct ReasoningMarks {
 };
 const ReasoningMarks& reasoning_marks(ReasoningFormat format);
 
-/// All marks that a parser of `format` looks for; harmony's has its own.
+/// All marks that a parser of `format` looks for.
 std::vector<std::string_view> format_marks(const AnswerFormat& format);
 /// Appends the next text of an answer and, hidden, those of the special tokens left out of it that
 /// are part of a mark.
-void append_answer(std::string_view text, std::span<const HiddenToken> hidden,
+void append_answer(std::string_view text, std::span<const SpecialToken> special,
                    std::span<const std::string_view> marks, MarkedText& out);
+
+/// Finds marks in an answer. Where one has a control token's name in it, those bytes must come from
+/// special tokens: else any text that a model quotes could call a tool.
+class MarkFinder {
+ public:
+  explicit MarkFinder(std::vector<std::string> control_tokens)
+      : control_tokens_(std::move(control_tokens)) {}
+
+  /// Whether `mark` stands at a place of the text.
+  bool is_at(const MarkedText& text, size_t at, std::string_view mark) const;
+  /// Whether the text ends at or behind `at` with what may be the start of `mark`, from `at` on.
+  bool may_become(const MarkedText& text, size_t at, std::string_view mark) const;
+  /// The first place of `mark` at or behind `from`, or npos. Looks at `limit` bytes of the text.
+  size_t find(const MarkedText& text, std::string_view mark, size_t from = 0,
+              size_t limit = std::string_view::npos) const;
+  /// How many bytes at the end of the text may be the start of `mark`.
+  size_t partial_suffix(const MarkedText& text, std::string_view mark) const;
+
+ private:
+  /// Whether what is there of a mark that is spelled at a place comes from where it must.
+  bool counts(const MarkedText& text, size_t at, std::string_view mark) const;
+
+  const std::vector<std::string> control_tokens_;
+};
 
 /// Nine letters and digits, as the strictest templates want them.
 std::string make_call_id(uint64_t seed, int32_t index);
-/// How many bytes at the end of `text` may be the start of `mark`.
-size_t partial_suffix(std::string_view text, std::string_view mark);
-
 /// The parser of gpt-oss's answers, which are messages in channels.
-std::unique_ptr<ChatParser> make_harmony_parser(bool reads_calls, uint64_t id_seed);
+std::unique_ptr<ChatParser> make_harmony_parser(const AnswerFormat& format, uint64_t id_seed);
+/// The marks of its answers.
+std::span<const std::string_view> harmony_marks();
 
 }  // namespace hasten::text

@@ -23,12 +23,13 @@ class AnswerParser final : public ChatParser {
         syntax_(call_syntax(format.reads_calls ? format.tool_calls : ToolCallFormat::none)),
         reasoning_(reasoning_marks(format.reasoning_format)),
         marks_(format_marks(format)),
+        finder_(format.control_tokens),
         id_seed_(id_seed),
         mode_(format.starts_in_reasoning ? Mode::reasoning : Mode::start) {}
 
   std::vector<ChatEvent> push(std::string_view text,
-                              const std::vector<HiddenToken>& hidden) override {
-    append_answer(text, hidden, marks_, pending_);
+                              const std::vector<SpecialToken>& special) override {
+    append_answer(text, special, marks_, pending_);
     while (step()) {
     }
     flush_arguments();
@@ -99,25 +100,27 @@ class AnswerParser final : public ChatParser {
     return kind == ChatEvent::Kind::tool_arguments ? num_calls_ - 1 : 0;
   }
 
-  /// Whether the text after `skip` bytes could still become `word`.
-  bool may_become(size_t skip, std::string_view word) const {
-    const std::string_view rest = pending().substr(skip);
-    return !ended_ && rest.size() < word.size() && word.starts_with(rest);
+  /// Whether `mark` stands behind `skip` bytes.
+  bool is_at(size_t skip, std::string_view mark) const {
+    return finder_.is_at(pending_, skip, mark);
+  }
+  /// Whether the text behind `skip` bytes could still become `mark`.
+  bool may_become(size_t skip, std::string_view mark) const {
+    return !ended_ && finder_.may_become(pending_, skip, mark);
   }
 
   bool start() {
     const size_t blanks = num_blanks(pending());
     if (blanks == pending_.size()) return false;
-    const std::string_view rest = pending().substr(blanks);
     if (format_.reasoning && !reasoned_) {
-      if (rest.starts_with(reasoning_.open)) {
+      if (is_at(blanks, reasoning_.open)) {
         consume(blanks + reasoning_.open.size());
         mode_ = Mode::reasoning;
         return true;
       }
       if (may_become(blanks, reasoning_.open)) return false;
     }
-    if (syntax_.opens_with.find(rest[0]) != std::string_view::npos) {
+    if (syntax_.opens_with.find(pending()[blanks]) != std::string_view::npos) {
       raw_ = pending_.take_front(blanks);
       in_array_ = false;
       open_call();
@@ -134,9 +137,10 @@ class AnswerParser final : public ChatParser {
       if (pending_.empty()) return false;
       reasoned_ = true;
     }
-    const size_t end = pending().find(reasoning_.close);
+    const size_t end = finder_.find(pending_, reasoning_.close);
     const bool is_closed = end != std::string_view::npos;
-    const size_t held = is_closed || ended_ ? 0 : partial_suffix(pending(), reasoning_.close);
+    const size_t held =
+        is_closed || ended_ ? 0 : finder_.partial_suffix(pending_, reasoning_.close);
     const size_t ready = is_closed ? end : pending_.size() - held;
     // Blanks may precede the closing mark.
     const size_t said = pending().substr(0, ready).find_last_not_of(kBlanks) + 1;
@@ -152,9 +156,9 @@ class AnswerParser final : public ChatParser {
       emit_front(ChatEvent::Kind::content, pending_.size());
       return false;
     }
-    const size_t at = pending().find(syntax_.marker);
+    const size_t at = finder_.find(pending_, syntax_.marker);
     if (at == std::string_view::npos) {
-      const size_t held = ended_ ? 0 : partial_suffix(pending(), syntax_.marker);
+      const size_t held = ended_ ? 0 : finder_.partial_suffix(pending_, syntax_.marker);
       emit_front(ChatEvent::Kind::content, pending_.size() - held);
       return false;
     }
@@ -251,7 +255,7 @@ class AnswerParser final : public ChatParser {
     if (pending_.empty()) return false;
     bool may = false;
     for (const std::string_view opener : syntax_.reopens) {
-      if (pending().starts_with(opener)) {
+      if (is_at(0, opener)) {
         raw_ = pending_.take_front(opener.size());
         open_call();
         return true;
@@ -259,7 +263,7 @@ class AnswerParser final : public ChatParser {
       may = may || may_become(0, opener);
     }
     for (const std::string_view filler : syntax_.fillers) {
-      if (pending().starts_with(filler)) {
+      if (is_at(0, filler)) {
         if (filler == "]") in_array_ = false;
         consume(filler.size());
         return true;
@@ -280,6 +284,7 @@ class AnswerParser final : public ChatParser {
   const CallSyntax& syntax_;
   const ReasoningMarks& reasoning_;
   const std::vector<std::string_view> marks_;  // of calls and reasoning
+  const MarkFinder finder_;
   const uint64_t id_seed_;
   Mode mode_;
   MarkedText pending_;                  // not yet decided upon
@@ -298,8 +303,7 @@ class AnswerParser final : public ChatParser {
 std::unique_ptr<ChatParser> make_answer_parser(const AnswerFormat& format,
                                                std::shared_ptr<const ToolSchemas> tools,
                                                uint64_t id_seed) {
-  if (format.tool_calls == ToolCallFormat::harmony)
-    return make_harmony_parser(format.reads_calls, id_seed);
+  if (format.tool_calls == ToolCallFormat::harmony) return make_harmony_parser(format, id_seed);
   return std::make_unique<AnswerParser>(format, std::move(tools), id_seed);
 }
 

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "hasten/chat.h"
+#include "text/tokenizer.h"
 #include "text/tool_schemas.h"
 
 namespace hasten::text {
@@ -52,10 +55,16 @@ struct AnswerFormat {
   bool reasoning = false;   // what stands in its marks is reasoning, not content
   ReasoningFormat reasoning_format = ReasoningFormat::think;
   bool starts_in_reasoning = false;  // the prompt already ends with the opening mark
+  // Names of control tokens in the marks: text that spells one is no mark, only the token is.
+  std::vector<std::string> control_tokens = {};
 };
 
 /// The format that a template's source teaches its model.
 AnswerFormat detect_answer_format(std::string_view template_source);
+
+/// Which control tokens of a vocabulary are marks of `format`, or stand in one. Looks at every
+/// token.
+std::vector<std::string> mark_tokens(const AnswerFormat& format, const Tokenizer& tokenizer);
 
 /// Whether a prompt ends with the opening mark of reasoning.
 bool ends_in_reasoning(std::string_view prompt);

@@ -15,13 +15,13 @@
 namespace {
 
 using hasten::ChatEvent;
-using hasten::HiddenToken;
+using hasten::SpecialToken;
 using namespace hasten::text;
 
 /// Text with special tokens left out of it: in the fuzzed bytes each stands between 02 and 03.
 struct Answer {
   std::string text;
-  std::vector<HiddenToken> hidden;
+  std::vector<SpecialToken> hidden;
 };
 
 Answer read_answer(std::string_view bytes) {
@@ -71,7 +71,7 @@ std::string parsed(const AnswerFormat& format, const Answer& answer, size_t chun
   for (size_t at = 0; at < answer.text.size() || next != answer.hidden.end(); at += chunk) {
     const std::string_view piece = std::string_view(answer.text).substr(at, chunk);
     const auto begin = static_cast<int64_t>(at), end = begin + static_cast<int64_t>(piece.size());
-    std::vector<HiddenToken> hidden;
+    std::vector<SpecialToken> hidden;
     for (; next != answer.hidden.end() && next->offset <= end; ++next)
       hidden.push_back({next->offset - begin, next->name});
     take(parser->push(piece, hidden));

@@ -28,12 +28,12 @@ constexpr size_t kMaxHead = 1024;
 
 class HarmonyParser final : public ChatParser {
  public:
-  HarmonyParser(bool reads_calls, uint64_t id_seed)
-      : reads_calls_(reads_calls), id_seed_(id_seed) {}
+  HarmonyParser(const AnswerFormat& format, uint64_t id_seed)
+      : reads_calls_(format.reads_calls), finder_(format.control_tokens), id_seed_(id_seed) {}
 
   std::vector<ChatEvent> push(std::string_view text,
-                              const std::vector<HiddenToken>& hidden) override {
-    append_answer(text, hidden, kMarks, pending_);
+                              const std::vector<SpecialToken>& special) override {
+    append_answer(text, special, kMarks, pending_);
     while (step()) {
     }
     return std::exchange(events_, {});
@@ -72,11 +72,11 @@ class HarmonyParser final : public ChatParser {
     if (pending_.empty()) return false;
     bool may = false;
     for (const std::string_view begin : kBegins) {
-      if (pending().starts_with(begin)) {
+      if (finder_.is_at(pending_, 0, begin)) {
         mode_ = Mode::head;
         return true;
       }
-      may = may || (!ended_ && begin.starts_with(pending()));
+      may = may || (!ended_ && finder_.may_become(pending_, 0, begin));
     }
     if (may) return false;
     kind_ = ChatEvent::Kind::content;
@@ -85,27 +85,26 @@ class HarmonyParser final : public ChatParser {
   }
 
   bool head() {
-    const size_t longest = kMaxHead + kMessage.size();
-    const size_t end = pending().substr(0, longest).find(kMessage);
+    constexpr size_t kLongest = kMaxHead + kMessage.size();
+    const size_t end = finder_.find(pending_, kMessage, 0, kLongest);
     if (end == std::string_view::npos) {
-      if (pending_.size() < longest) return false;
+      if (pending_.size() < kLongest) return false;
       kind_ = ChatEvent::Kind::content;
       mode_ = Mode::body;
       for (const std::string_view mark : {kEnds[3], kEnds[4]}) {  // it opens nothing after all
-        if (pending().starts_with(mark)) emit_front(mark.size());
+        if (finder_.is_at(pending_, 0, mark)) emit_front(mark.size());
       }
       return true;
     }
     const MarkedText head = pending_.take_front(end);
     pending_.take_front(kMessage.size());
-    const std::string_view text = head.text();
     constexpr std::string_view kPrefix = "functions.";
-    std::string_view recipient = word_after(text, "to=");
+    std::string_view recipient = word_after(head, "to=");
     if (recipient.starts_with(kPrefix)) recipient.remove_prefix(kPrefix.size());
     if (reads_calls_ && !recipient.empty() && recipient != "assistant" && recipient != "user") {
       begin_call(recipient);
     } else {
-      kind_ = word_after(text, "<|channel|>") == "analysis" ? ChatEvent::Kind::reasoning
+      kind_ = word_after(head, "<|channel|>") == "analysis" ? ChatEvent::Kind::reasoning
                                                             : ChatEvent::Kind::content;
     }
     mode_ = Mode::body;
@@ -113,10 +112,13 @@ class HarmonyParser final : public ChatParser {
   }
 
   /// The word behind the last `mark`.
-  static std::string_view word_after(std::string_view text, std::string_view mark) {
-    const size_t at = text.rfind(mark);
-    if (at == std::string_view::npos) return {};
-    text.remove_prefix(at + mark.size());
+  std::string_view word_after(const MarkedText& head, std::string_view mark) const {
+    size_t last = std::string_view::npos;
+    for (size_t at = finder_.find(head, mark); at != std::string_view::npos;
+         at = finder_.find(head, mark, at + 1))
+      last = at;
+    if (last == std::string_view::npos) return {};
+    const std::string_view text = std::string_view(head.text()).substr(last + mark.size());
     return text.substr(0, text.find_first_of(" \t\r\n<"));
   }
 
@@ -135,7 +137,7 @@ class HarmonyParser final : public ChatParser {
     size_t end = std::string_view::npos;
     std::string_view mark;
     for (const std::string_view candidate : kEnds) {
-      const size_t at = pending().find(candidate);
+      const size_t at = finder_.find(pending_, candidate);
       if (at < end) {
         end = at;
         mark = candidate;
@@ -144,7 +146,7 @@ class HarmonyParser final : public ChatParser {
     if (end == std::string_view::npos) {
       size_t held = 0;
       for (const std::string_view candidate : kEnds)
-        held = std::max(held, ended_ ? 0 : partial_suffix(pending(), candidate));
+        held = std::max(held, ended_ ? 0 : finder_.partial_suffix(pending_, candidate));
       emit_front(pending_.size() - held);
       return false;
     }
@@ -177,6 +179,7 @@ class HarmonyParser final : public ChatParser {
   }
 
   const bool reads_calls_;
+  const MarkFinder finder_;
   const uint64_t id_seed_;
   Mode mode_ = Mode::start;
   ChatEvent::Kind kind_ = ChatEvent::Kind::content;  // of the message's body
@@ -189,8 +192,10 @@ class HarmonyParser final : public ChatParser {
 
 }  // namespace
 
-std::unique_ptr<ChatParser> make_harmony_parser(bool reads_calls, uint64_t id_seed) {
-  return std::make_unique<HarmonyParser>(reads_calls, id_seed);
+std::unique_ptr<ChatParser> make_harmony_parser(const AnswerFormat& format, uint64_t id_seed) {
+  return std::make_unique<HarmonyParser>(format, id_seed);
 }
+
+std::span<const std::string_view> harmony_marks() { return kMarks; }
 
 }  // namespace hasten::text

@@ -71,7 +71,7 @@ Script make_script(const std::string& prompt) {
 
 class FakeParser : public ChatParser {
  public:
-  std::vector<ChatEvent> push(std::string_view text, const std::vector<HiddenToken>&) override {
+  std::vector<ChatEvent> push(std::string_view text, const std::vector<SpecialToken>&) override {
     if (text.empty()) return {};
     using Kind = ChatEvent::Kind;
     const std::string rest(text.substr(1));
