@@ -110,8 +110,12 @@ class AnswerParser final : public ChatParser {
   }
 
   bool start() {
-    const size_t blanks = num_blanks(pending());
-    if (blanks == pending_.size()) return false;
+    const size_t known = std::exchange(num_blanks_, 0);
+    const size_t blanks = known + num_blanks(pending().substr(known));
+    if (blanks == pending_.size()) {
+      num_blanks_ = blanks;
+      return false;
+    }
     if (format_.reasoning && !reasoned_) {
       if (is_at(blanks, reasoning_.open)) {
         consume(blanks + reasoning_.open.size());
@@ -137,15 +141,20 @@ class AnswerParser final : public ChatParser {
       if (pending_.empty()) return false;
       reasoned_ = true;
     }
-    const size_t end = finder_.find(pending_, reasoning_.close);
+    const size_t known = std::exchange(num_blanks_, 0);
+    const size_t end = finder_.find(pending_, reasoning_.close, known);
     const bool is_closed = end != std::string_view::npos;
     const size_t held =
         is_closed || ended_ ? 0 : finder_.partial_suffix(pending_, reasoning_.close);
     const size_t ready = is_closed ? end : pending_.size() - held;
     // Blanks may precede the closing mark.
-    const size_t said = pending().substr(0, ready).find_last_not_of(kBlanks) + 1;
+    const size_t last = pending().substr(known, ready - known).find_last_not_of(kBlanks);
+    const size_t said = last == std::string_view::npos ? 0 : known + last + 1;
     emit_front(ChatEvent::Kind::reasoning, said);
-    if (!is_closed) return false;
+    if (!is_closed) {
+      num_blanks_ = ready - said;
+      return false;
+    }
     consume(end - said + reasoning_.close.size());
     mode_ = Mode::start;
     return true;
@@ -288,6 +297,7 @@ class AnswerParser final : public ChatParser {
   const uint64_t id_seed_;
   Mode mode_;
   MarkedText pending_;                  // not yet decided upon
+  size_t num_blanks_ = 0;               // that it is known to begin with
   MarkedText raw_;                      // the call so far, in case that it is none
   std::unique_ptr<CallReader> reader_;  // null: before the call's first character
   std::vector<ChatEvent> events_;

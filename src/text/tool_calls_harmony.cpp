@@ -134,14 +134,11 @@ class HarmonyParser final : public ChatParser {
   }
 
   bool body() {
-    size_t end = std::string_view::npos;
     std::string_view mark;
-    for (const std::string_view candidate : kEnds) {
-      const size_t at = finder_.find(pending_, candidate);
-      if (at < end) {
-        end = at;
-        mark = candidate;
-      }
+    size_t end = pending().find('<');
+    for (; end != std::string_view::npos; end = pending().find('<', end + 1)) {
+      mark = end_at(end);
+      if (!mark.empty()) break;
     }
     if (end == std::string_view::npos) {
       size_t held = 0;
@@ -156,6 +153,13 @@ class HarmonyParser final : public ChatParser {
     if (!begins_head) pending_.take_front(mark.size());
     mode_ = Mode::head;
     return true;
+  }
+
+  /// The mark at a place that ends a body, or nothing.
+  std::string_view end_at(size_t place) const {
+    for (const std::string_view mark : kEnds)
+      if (finder_.is_at(pending_, place, mark)) return mark;
+    return {};
   }
 
   /// A message has ended.

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -602,6 +605,39 @@ TEST(AnswerParser, Reasoning) {
   EXPECT_TRUE(ends_in_reasoning("<|im_start|>assistant\n<think>\n"));
   EXPECT_FALSE(ends_in_reasoning("<think>\n\n</think>\n\n"));
   EXPECT_FALSE(ends_in_reasoning(""));
+}
+
+/// How much longer eight times as many pieces take, in processor time: about 8 where time is
+/// linear.
+double growth(const AnswerFormat& format, const std::string& begin, const std::string& piece,
+              bool at_once) {
+  const auto time_of = [&](int count) {
+    std::clock_t best = std::numeric_limits<std::clock_t>::max();
+    for (int run = 0; run < 3; ++run) {
+      std::string text = begin;
+      for (int i = 0; at_once && i < count; ++i) text += piece;
+      const std::clock_t start = std::clock();
+      const auto parser = make_answer_parser(format, nullptr, 1);
+      parser->push(text);
+      for (int i = 0; !at_once && i < count; ++i) parser->push(piece);
+      parser->finish();
+      best = std::min(best, std::clock() - start);
+    }
+    return static_cast<double>(std::max<std::clock_t>(best, 1));
+  };
+  constexpr int kCount = 5000;
+  return time_of(8 * kCount) / time_of(kCount);
+}
+
+TEST(AnswerParser, TimeIsLinear) {
+  constexpr double kLimit = 24;  // 64 where it is quadratic
+  AnswerFormat thinking = kHermes;
+  thinking.starts_in_reasoning = true;
+  EXPECT_LT(growth(thinking, "So", "\n", false), kLimit);
+  EXPECT_LT(growth(kHermes, "", "\n", false), kLimit);
+  EXPECT_LT(growth(kHermes, "", "<tool_call>{\"name\":\"f\"}</tool_call>", true), kLimit);
+  const AnswerFormat harmony = calls(ToolCallFormat::harmony);
+  EXPECT_LT(growth(harmony, "", "<|start|>a to=f<|message|>{}<|call|>", true), kLimit);
 }
 
 TEST(AnswerParser, ContentIsNotHeldBack) {
