@@ -15,13 +15,16 @@ AnswerText::AnswerText(const text::Tokenizer& tokenizer, bool show_special, cons
       matcher_(stop) {}
 
 bool AnswerText::append(int32_t token, bool may_stop, Chunk& chunk) {
-  const std::string text = detokenizer_.append(token);
-  if (tokenizer_.is_special(token)) {
-    const std::string_view name = tokenizer_.token_bytes(token);
-    // A character that was not whole stands in the text before a shown token.
-    const int64_t before = show_special_ ? std::ssize(text) - std::ssize(name) : 0;
-    if (before >= 0 && !name.empty())
-      special_.push_back({num_written_ + before, std::string(name), show_special_});
+  const bool is_special = tokenizer_.is_special(token);
+  std::string text;
+  if (is_special) text = detokenizer_.flush();  // a character ends here, whole or not
+  const size_t place = text.size();
+  detokenizer_.append(token, text);
+  if (is_special) {
+    std::string name =
+        show_special_ ? text.substr(place) : std::string(tokenizer_.token_bytes(token));
+    special_.push_back(
+        {num_written_ + static_cast<int64_t>(place), std::move(name), show_special_});
   }
   num_written_ += std::ssize(text);
   return take(matcher_.append(text, may_stop), chunk);

@@ -56,8 +56,8 @@ TEST_F(AnswerTextTest, TellsWhereSpecialTokensStood) {
   EXPECT_EQ(written({kBegin, kA, kBegin, kBegin, kB}, {}), "[<begin>]|a|[<begin>]|[<begin>]|b|");
   EXPECT_EQ(written({kBegin, kA}, {}, /*show_special=*/true), "{<begin>}|a|");
   EXPECT_EQ(written({kC3, kBegin}, {}, /*show_special=*/true), "|\xEF\xBF\xBD{<begin>}|");
-  // A character that is not whole yet comes after them.
-  EXPECT_EQ(written({kC3, kBegin}, {}), "|[<begin>]|\xEF\xBF\xBD");
+  // A character that is not whole ends before them.
+  EXPECT_EQ(written({kC3, kBegin, kA}, {}), "|\xEF\xBF\xBD[<begin>]|a|");
 }
 
 TEST_F(AnswerTextTest, TheyWaitForTheTextBeforeThem) {
