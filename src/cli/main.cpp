@@ -146,6 +146,7 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
       return fmt::format("{}; the nearest is {}; see 'hasten --help'", wrong, nearest);
   }
   std::vector<std::string> names;
+  names.reserve(commands.size());
   for (const CLI::App* command : commands) names.push_back(command->get_name());
   return fmt::format("{}; the commands are {}; see 'hasten --help'", wrong, fmt::join(names, " "));
 }

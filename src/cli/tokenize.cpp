@@ -34,6 +34,7 @@ struct TokenizeOptions {
 int tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   const std::vector<MappedFile> files(options.files.begin(), options.files.end());
   std::vector<std::string_view> texts;
+  texts.reserve(files.size());
   for (const MappedFile& file : files) {
     texts.emplace_back(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   }

@@ -35,7 +35,7 @@ void AnswerText::finish(Chunk& chunk) {
   take({.text = matcher_.flush()}, chunk);
 }
 
-bool AnswerText::take(StopMatcher::Piece piece, Chunk& chunk) {
+bool AnswerText::take(const StopMatcher::Piece& piece, Chunk& chunk) {
   const int64_t chunk_begin = num_certain_ - std::ssize(chunk.text);
   num_certain_ += std::ssize(piece.text);
   chunk.text += piece.text;

@@ -26,7 +26,7 @@ class AnswerText {
 
  private:
   /// What `append` returns of `piece`.
-  bool take(StopMatcher::Piece piece, Chunk& chunk);
+  bool take(const StopMatcher::Piece& piece, Chunk& chunk);
   /// Moves the special tokens whose place is certain to `chunk`, whose text is at `chunk_begin`.
   void take_special(int64_t chunk_begin, Chunk& chunk);
 

@@ -92,8 +92,8 @@ class ByteLevelBpe final : public SegmentEncoder {
   std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
     if (scanner_) {
       return split_at_steps(segment.text, num_parts, [this]() -> EncodeStep {
-        const auto work = std::make_shared<Work>(cache_of(id_), std::vector<int32_t>(),
-                                                 MergeTable::Scratch(), nullptr);
+        const auto work = std::make_shared<Work>(
+            Work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = nullptr});
         return [this, work](std::string_view text, size_t at, size_t limit,
                             std::vector<int32_t>& out) {
           work->out = &out;

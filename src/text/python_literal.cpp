@@ -159,7 +159,7 @@ class LiteralReader {
   }
 
   /// 0x1F, 0o17, 0b11, of 64 bits at most.
-  std::optional<std::string> read_based_number(std::string sign) {
+  std::optional<std::string> read_based_number(const std::string& sign) {
     const char letter = static_cast<char>(peek(1) | 0x20);
     const int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
     if (base == 0) return std::nullopt;
