@@ -126,7 +126,7 @@ class LiteralReader {
     skip_blanks();
     if (peek() == '0' && is_word(peek(1)) && !is_digit(peek(1)) && peek(1) != 'e' &&
         peek(1) != 'E' && peek(1) != '_') {
-      return read_based_number(std::move(out));
+      return read_based_number(out);
     }
     std::string whole;
     const bool has_whole = take_digits(whole);
