@@ -212,8 +212,7 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
     const auto kind = cpu_weight(params).layout().packed;
     if (!kind) continue;
     const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
-    if (quantized == nullptr || quantized->activation_columns != format.activation_columns ||
-        quantized->offsets != format.offsets || quantized->zero_point != format.zero_point) {
+    if (quantized == nullptr || !take_same_activations(*quantized, format)) {
       if (quantized != nullptr) {
         multiply(group.subspan(begin, i - begin), rows);
         begin = i;

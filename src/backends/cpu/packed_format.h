@@ -55,11 +55,17 @@ struct PackedFormat {
   int scales_per_block;  // 1, or 2: one per 16 columns
   bool offsets;          // the blocks have offsets (then zero_point is 0)
   int zero_point;
-  // Columns of an activation row that share one int8 scale: 32 or 16. 16 costs nothing
-  // where the weight has as many scales; Q5_K and IQ4_XS pay for it to be within 2e-2 of float64
+  // Columns of an activation row that share one int8 scale: 32 or 16. 16 costs nothing where the
+  // weight has as many scales; Q5_K and IQ4_XS pay for it to be within 2e-2 of float64
   // (docs/performance.md).
   int activation_columns;
 };
+
+/// Whether what was quantised for one serves the other.
+constexpr bool take_same_activations(const PackedFormat& a, const PackedFormat& b) {
+  return a.activation_columns == b.activation_columns && a.offsets == b.offsets &&
+         a.zero_point == b.zero_point;
+}
 
 inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32};
 inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0, 32};

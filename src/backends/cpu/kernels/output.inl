@@ -2,10 +2,15 @@
 // How the 16 lanes of a finished sum become 16 outputs of one row.
 #pragma once
 
+#include "backends/cpu/kernels/unroll.inl"
 #include "backends/cpu/packed_format.h"
 
 namespace hasten::cpu {
 namespace {
+
+/// Of a line that will be written. Inlined by force: as a call, GCC 12 takes it for one without
+/// effect and drops it.
+HASTEN_INLINE inline void prefetch_output(const float* out) { __builtin_prefetch(out, 1); }
 
 /// Writes the lanes of a total that are rows of the matrix.
 inline void store_output(F32x16 total, const float* bias, float* out_row, int64_t first_feature,

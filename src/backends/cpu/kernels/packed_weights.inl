@@ -36,8 +36,15 @@ HASTEN_INLINE inline U8x64 unpack_codes(const uint8_t* block) {
   }
 }
 
-/// The base of scaled(): exact, since no scale of any format has more than 19 significant bits.
-HASTEN_INLINE inline F32x16 scale_of_base(F32x16 scale) { return mul(scale, set1(-kFloatBase)); }
+/// What scaled() takes off again; exact, since no scale of any format has more than 19 significant
+/// bits.
+HASTEN_INLINE inline F32x16 base_of(F32x16 scale) { return mul(scale, set1(-kFloatBase)); }
+
+/// n * scale, rounded once; `biased` holds the bits kFloatBits + n, `base` is base_of(scale).
+HASTEN_INLINE inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 base) {
+  if constexpr (kFmaRoundsOnce) return fma(as_float(biased), scale, base);
+  return mul(sub(as_float(biased), set1(kFloatBase)), scale);
+}
 
 /// A packed group, as a source of weights for accumulate().
 template <const PackedFormat& kFormat>
@@ -80,9 +87,7 @@ struct PackedGroup {
     }
   }
 
-  HASTEN_INLINE F32x16 base(int64_t block, int part) const {
-    return scale_of_base(scale(block, part));
-  }
+  HASTEN_INLINE F32x16 base(int64_t block, int part) const { return base_of(scale(block, part)); }
 
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
     if constexpr (!kFormat.super_scales) {
@@ -159,7 +164,7 @@ inline void unpack(const Source& source, int64_t first_block, int64_t num_blocks
       const int64_t at = (b * Source::kScalesPerBlock + part) * kGroupRows;
       const F32x16 scale = source.scale(first_block + b, part);
       store(panel.scales + at, scale);
-      store(panel.bases + at, scale_of_base(scale));
+      store(panel.bases + at, base_of(scale));
       if constexpr (Source::kOffsets) {
         store(panel.offsets + at, source.offset(first_block + b, part));
       }

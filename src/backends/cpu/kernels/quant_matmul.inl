@@ -82,11 +82,11 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
 
 /// Groups [tile, tile + kGroups) of the task, straight from the packed weights.
 template <class Source, int kGroups, int kRows>
-inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t tile) {
+inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group) {
   Source sources[kGroups];
   F32x16 total[kGroups][kRows];
   for (int g = 0; g < kGroups; ++g) {
-    sources[g] = Source(task.groups + (tile + g) * task.layout.group_bytes, task.layout);
+    sources[g] = Source(task.groups + (begin_group + g) * task.layout.group_bytes, task.layout);
     for (int r = 0; r < kRows; ++r) total[g][r] = zero();
   }
   accumulate<kGroups, kRows>(sources, 0, task.x.columns / kBlockColumns, task.x.tiles, total,
@@ -98,7 +98,7 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t tile) {
   for (int g = 0; g < kGroups; ++g) {
     for (int r = 0; r < kRows; ++r) {
       store_output(total[g][r], task.bias, task.out + r * task.out_features,
-                   (task.first_group + tile + g) * kGroupRows, task.out_features);
+                   (task.first_group + begin_group + g) * kGroupRows, task.out_features);
     }
   }
 }
@@ -110,11 +110,12 @@ inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
   with_constant<kQuantDirectRows>(task.x.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
     constexpr int kGroups = direct_groups(kRows);
-    int64_t tile = 0;
-    for (; tile + kGroups <= task.num_groups; tile += kGroups) {
-      quant_matmul_direct<Source, kGroups, kRows>(task, tile);
+    int64_t begin_group = 0;
+    for (; begin_group + kGroups <= task.num_groups; begin_group += kGroups) {
+      quant_matmul_direct<Source, kGroups, kRows>(task, begin_group);
     }
-    for (; tile < task.num_groups; ++tile) quant_matmul_direct<Source, 1, kRows>(task, tile);
+    for (; begin_group < task.num_groups; ++begin_group)
+      quant_matmul_direct<Source, 1, kRows>(task, begin_group);
   });
 }
 
@@ -174,20 +175,20 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t 
 /// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
 /// panel.
 template <class Source, class PanelType>
-inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, const RowTiles& tiles,
-                              int64_t first_tile, int64_t end_tile) {
+inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
+                              const RowTiles& tiles, int64_t first_tile, int64_t end_tile) {
   constexpr int64_t kPanelBytes = kPanelBlocks * (512 + 3 * 2 * kGroupRows * 4);
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
   const int64_t blocks = task.x.columns / kBlockColumns;
   const int64_t first_row = tiles.first_row(first_tile);
   const int64_t end_row = tiles.first_row(end_tile);
-  const int64_t left_groups = task.num_groups - tile;
+  const int64_t left_groups = task.num_groups - begin_group;
   const int64_t num_groups = left_groups < kQuantGroups ? left_groups : kQuantGroups;
   Source sources[kQuantGroups];
   PanelType panels[kQuantGroups];
   for (int g = 0; g < kQuantGroups; ++g) {
     // The last tile may have groups too few; it repeats its last one and does not store it.
-    const int64_t group = tile + (g < num_groups ? g : num_groups - 1);
+    const int64_t group = begin_group + (g < num_groups ? g : num_groups - 1);
     sources[g] = Source(task.groups + group * task.layout.group_bytes, task.layout);
     panels[g].code_bytes = task.scratch + g * kPanelBytes;
     panels[g].scales = reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * 512);
@@ -212,7 +213,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, const R
         sources[g].prefetch_later(first + count, kPanelBlocks, prefetcher);
       }
     } else if (left_groups > kQuantGroups) {
-      const uint8_t* group = task.groups + (tile + kQuantGroups) * task.layout.group_bytes;
+      const uint8_t* group = task.groups + (begin_group + kQuantGroups) * task.layout.group_bytes;
       const int64_t more = left_groups - kQuantGroups;
       for (int64_t g = 0; g < (more < kQuantGroups ? more : kQuantGroups); ++g) {
         Source(group + g * task.layout.group_bytes, task.layout)
@@ -224,11 +225,12 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, const R
     for (int64_t t = first_tile; t < end_tile; ++t) {
       const int64_t end = tiles.first_row(t + 1);
       float* tile_sums = sums + (row - first_row) * kRowSums;
-      float* out = task.out + row * task.out_features + (task.first_group + tile) * kGroupRows;
+      float* out =
+          task.out + row * task.out_features + (task.first_group + begin_group) * kGroupRows;
       if (last) {
         for (int64_t r = 0; r < end - row; ++r) {
           for (int64_t g = 0; g < num_groups; ++g) {
-            prefetch_to_write(out + r * task.out_features + g * kGroupRows);
+            prefetch_output(out + r * task.out_features + g * kGroupRows);
           }
         }
       }
@@ -243,7 +245,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t tile, const R
           for (int64_t g = 0; g < num_groups; ++g) {
             store_output(load(tile_sums + r * kRowSums + g * kGroupRows), task.bias,
                          task.out + (row + r) * task.out_features,
-                         (task.first_group + tile + g) * kGroupRows, task.out_features);
+                         (task.first_group + begin_group + g) * kGroupRows, task.out_features);
           }
         }
       }
@@ -264,8 +266,8 @@ inline void quant_matmul(const QuantMatmulTask& task) {
   for (int64_t pass = 0; pass < passes; ++pass) {
     const int64_t first = pass * tiles.count / passes;
     const int64_t end = (pass + 1) * tiles.count / passes;
-    for (int64_t tile = 0; tile < task.num_groups; tile += kQuantGroups) {
-      quant_matmul_pass<Source, PanelType>(task, tile, tiles, first, end);
+    for (int64_t begin_group = 0; begin_group < task.num_groups; begin_group += kQuantGroups) {
+      quant_matmul_pass<Source, PanelType>(task, begin_group, tiles, first, end);
     }
   }
 }

@@ -26,6 +26,7 @@ constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a 
 constexpr int direct_groups(int /*rows*/) { return 2; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
+constexpr bool kFmaRoundsOnce = true;
 constexpr bool kWideDotDiffers = true;
 
 inline F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -105,11 +106,6 @@ inline F32x16 to_float(I32x16 v) { return {_mm256_cvtepi32_ps(v.low), _mm256_cvt
 /// The same bits.
 inline F32x16 as_float(I32x16 v) {
   return {_mm256_castsi256_ps(v.low), _mm256_castsi256_ps(v.high)};
-}
-/// (kFloatBase + n) * scale, less kFloatBase * scale = -base, rounded once: `biased` holds the bits
-/// kFloatBits + n.
-inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 base) {
-  return fma(as_float(biased), scale, base);
 }
 /// To nearest, ties to even; |v| < 2^22.
 inline I32x16 to_int(F32x16 v) { return {_mm256_cvtps_epi32(v.low), _mm256_cvtps_epi32(v.high)}; }
@@ -261,10 +257,6 @@ inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) {
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-}
-/// Of a line that will be written.
-__attribute__((always_inline)) inline void prefetch_to_write(const float* p) {
-  __builtin_prefetch(p, 1);
 }
 
 }  // namespace

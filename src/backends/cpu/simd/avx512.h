@@ -20,6 +20,7 @@ constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a
 constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;
+constexpr bool kFmaRoundsOnce = true;
 constexpr bool kWideDotDiffers = false;
 
 inline F32x16 zero() { return _mm512_setzero_ps(); }
@@ -58,11 +59,6 @@ inline int32_t reduce_add_i32(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 inline F32x16 to_float(I32x16 v) { return _mm512_cvtepi32_ps(v); }
 /// The same bits.
 inline F32x16 as_float(I32x16 v) { return _mm512_castsi512_ps(v); }
-/// (kFloatBase + n) * scale, less kFloatBase * scale = -base, rounded once: `biased` holds the bits
-/// kFloatBits + n.
-inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 base) {
-  return fma(as_float(biased), scale, base);
-}
 /// To nearest, ties to even; |v| < 2^22.
 inline I32x16 to_int(F32x16 v) { return _mm512_cvtps_epi32(v); }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
@@ -151,10 +147,6 @@ inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-}
-/// Of a line that will be written.
-__attribute__((always_inline)) inline void prefetch_to_write(const float* p) {
-  __builtin_prefetch(p, 1);
 }
 
 }  // namespace

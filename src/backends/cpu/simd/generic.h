@@ -4,8 +4,6 @@
 
 #include <stdint.h>
 
-#include "backends/cpu/kernel_table.h"
-
 namespace hasten::cpu {
 namespace {
 
@@ -22,6 +20,7 @@ constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a 
 constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
+constexpr bool kFmaRoundsOnce = false;
 constexpr bool kWideDotDiffers = false;
 
 inline F32x16 set1(float x) { return x - F32x16{}; }
@@ -79,11 +78,6 @@ inline int32_t reduce_add_i32(I32x16 v) {
 inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
 /// The same bits.
 inline F32x16 as_float(I32x16 v) { return reinterpret_cast<F32x16>(v); }
-/// n * scale, rounded once, where `biased` holds the bits kFloatBits + n. fma() here rounds twice,
-/// so that the base cannot be taken off behind the product as elsewhere.
-inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 /*base*/) {
-  return (as_float(biased) - kFloatBase) * scale;
-}
 /// To nearest, ties to even; |v| < 2^22. Adding 1.5 * 2^23 leaves the integer in the low bits.
 inline I32x16 to_int(F32x16 v) { return reinterpret_cast<I32x16>(v + 0x1.8p23F) - 0x4b400000; }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
@@ -210,10 +204,6 @@ inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum
 
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
-/// Of a line that will be written.
-__attribute__((always_inline)) inline void prefetch_to_write(const float* p) {
-  __builtin_prefetch(p, 1);
-}
 
 }  // namespace
 }  // namespace hasten::cpu
