@@ -23,18 +23,10 @@ using ::testing::HasSubstr;
 using Ids = std::vector<int32_t>;
 using Strings = std::vector<std::string>;
 
-/// A GGUF file of nothing but a tokenizer.
-class GgufTokenizer : public ::testing::Test {
+/// A tokenizer in files of a temporary folder.
+class TokenizerFiles : public ::testing::Test {
  protected:
-  Tokenizer open() {
-    writer_.finish();
-    return Tokenizer(path_);
-  }
-  void set_tokens(const char* model, const Strings& tokens, const std::vector<int32_t>& types) {
-    writer_.set_string("tokenizer.ggml.model", model);
-    writer_.set_strings("tokenizer.ggml.tokens", tokens);
-    writer_.set_i32s("tokenizer.ggml.token_type", types);
-  }
+  virtual Tokenizer open() = 0;
   void expect_refusal(ErrorCode code, const std::string& words) {
     try {
       (void)open();
@@ -46,6 +38,21 @@ class GgufTokenizer : public ::testing::Test {
   }
 
   weights::TemporaryFolder folder_;
+};
+
+/// A GGUF file of nothing but a tokenizer.
+class GgufTokenizer : public TokenizerFiles {
+ protected:
+  Tokenizer open() override {
+    writer_.finish();
+    return Tokenizer(path_);
+  }
+  void set_tokens(const char* model, const Strings& tokens, const std::vector<int32_t>& types) {
+    writer_.set_string("tokenizer.ggml.model", model);
+    writer_.set_strings("tokenizer.ggml.tokens", tokens);
+    writer_.set_i32s("tokenizer.ggml.token_type", types);
+  }
+
   std::filesystem::path path_ = folder_.path() / "vocabulary.gguf";
   weights::GgufWriter writer_{path_};
 };
@@ -144,23 +151,12 @@ TEST_F(GgufTokenizer, NamesTheOnesItKnows) {
                  "bert, rwkv");
 }
 
-class TokenizerFolder : public ::testing::Test {
+class TokenizerFolder : public TokenizerFiles {
  protected:
   void write(const std::string& name, const std::string& text) {
     std::ofstream(folder_.path() / name, std::ios::binary) << text;
   }
-  Tokenizer open() { return Tokenizer(folder_.path()); }
-  void expect_refusal(ErrorCode code, const std::string& words) {
-    try {
-      (void)open();
-      FAIL() << "nothing was thrown: " << words;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code) << error.what();
-      EXPECT_THAT(error.what(), HasSubstr(words));
-    }
-  }
-
-  weights::TemporaryFolder folder_;
+  Tokenizer open() override { return Tokenizer(folder_.path()); }
 };
 
 const std::string kVocabulary = R"({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "<|endoftext|>": 4})";

@@ -26,6 +26,7 @@ std::optional<std::string> decode_base64(std::string_view encoded) {
   if (encoded.empty() || encoded.size() % 4 != 0) return std::nullopt;
   const size_t padding = encoded.ends_with("==") ? 2 : encoded.ends_with('=') ? 1 : 0;
   std::string bytes;
+  bytes.reserve(encoded.size() / 4 * 3);
   uint32_t bits = 0;
   for (size_t i = 0; i < encoded.size(); ++i) {
     const int8_t value = kBase64Values[static_cast<uint8_t>(encoded[i])];

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // BPE over characters (Sennrich et al. 2016, arXiv:1508.07909), with marks inside and at the end of
 // words: what tokenizer.json's BPE is where it is neither byte-level nor SentencePiece's.
-#include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/printable.h"
 #include "text/merge_table.h"
-#include "text/pre_tokenizer_chain.h"
-#include "text/segment_encoder.h"
 #include "text/unknown_fallback.h"
 #include "text/utf8.h"
+#include "text/wordwise_encoder.h"
 
 namespace hasten::text {
 namespace {
@@ -46,10 +44,12 @@ MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
   return table;
 }
 
-class CharacterBpe final : public SegmentEncoder {
+class CharacterBpe final : public WordwiseEncoder {
  public:
   CharacterBpe(const TokenizerSpec& spec, const Vocabulary& vocabulary)
-      : vocabulary_(vocabulary),
+      : WordwiseEncoder(spec.pre_steps.value_or(PreTokenizerSteps())),
+        vocabulary_(vocabulary),
+        has_words_(spec.pre_steps && !spec.pre_steps->empty()),
         continuing_prefix_(spec.continuing_subword_prefix),
         end_suffix_(spec.end_of_word_suffix),
         in_gpt2_alphabet_(spec.words_in_gpt2_alphabet),
@@ -57,26 +57,18 @@ class CharacterBpe final : public SegmentEncoder {
         ignore_merges_(spec.ignore_merges.value_or(false)),
         unk_(spec.unk),
         fuse_unk_(spec.fuse_unk.value_or(false)),
-        merges_(make_merges(spec, vocabulary)) {
-    if (spec.pre_steps && !spec.pre_steps->empty()) words_.emplace(*spec.pre_steps);
-  }
+        merges_(make_merges(spec, vocabulary)) {}
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    if (!words_) {
+    if (!has_words_) {
       Work work{.symbols = {}, .scratch = {}, .spelled = {}, .out = out};
       return encode_word(segment.text, work);
     }
-    PreTokenizerChain::Words cut;
-    words_->cut(segment.text, segment.starts_text, cut);
-    encode_words(cut, 0, cut.words.size(), out);
+    WordwiseEncoder::encode(segment, out);
   }
 
   std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
-    if (!words_) return nullptr;
-    return split_at_words(*words_, segment.text, segment.starts_text, num_parts,
-                          [this](const auto& words, size_t first, size_t last, auto& out) {
-                            encode_words(words, first, last, out);
-                          });
+    return has_words_ ? WordwiseEncoder::split(segment, num_parts) : nullptr;
   }
 
  private:
@@ -88,7 +80,7 @@ class CharacterBpe final : public SegmentEncoder {
   };
 
   void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
-                    std::vector<int32_t>& out) const {
+                    std::vector<int32_t>& out) const override {
     Work work{.symbols = {}, .scratch = {}, .spelled = {}, .out = out};
     for (size_t i = first; i < last; ++i) encode_word(cut.word(i), work);
   }
@@ -127,7 +119,7 @@ class CharacterBpe final : public SegmentEncoder {
   }
 
   const Vocabulary& vocabulary_;
-  std::optional<PreTokenizerChain> words_;  // none: the text is one word
+  bool has_words_;  // or the text is one
   std::string continuing_prefix_;
   std::string end_suffix_;
   bool in_gpt2_alphabet_;

@@ -4,16 +4,14 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
-#include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "text/piece_trie.h"
-#include "text/pre_tokenizer_chain.h"
-#include "text/segment_encoder.h"
 #include "text/sentencepiece_normalizer.h"
 #include "text/unknown_fallback.h"
 #include "text/utf8.h"
+#include "text/wordwise_encoder.h"
 
 namespace hasten::text {
 namespace {
@@ -39,16 +37,17 @@ PieceTrie make_trie(const Vocabulary& vocabulary) {
   return PieceTrie(std::move(entries));
 }
 
-class SentencePieceUnigram final : public SegmentEncoder {
+class SentencePieceUnigram final : public WordwiseEncoder {
  public:
   SentencePieceUnigram(const TokenizerSpec& spec, const Vocabulary& vocabulary)
-      : vocabulary_(vocabulary),
+      : WordwiseEncoder(spec.pre_steps.value_or(PreTokenizerSteps())),
+        vocabulary_(vocabulary),
         normalizer_(spec),
+        has_words_(spec.pre_steps.has_value()),
         unk_(spec.unk),
         fuse_unk_(spec.fuse_unk.value_or(true)),
         trie_(make_trie(vocabulary)) {
     check_scores(spec);
-    if (spec.pre_steps) words_.emplace(*spec.pre_steps);
     float max_score = FLT_MIN;
     for (int32_t id = 0; id < vocabulary.size(); ++id) {
       if (vocabulary.type(id) != TokenType::normal) continue;
@@ -70,24 +69,18 @@ class SentencePieceUnigram final : public SegmentEncoder {
   }
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    if (!words_) {
+    if (!has_words_) {
       Lattice lattice;
       UnknownFallback tokens(vocabulary_, unk_, fuse_unk_, out);
       encode_run(normalizer_.apply(segment), lattice, tokens);
       return;
     }
-    PreTokenizerChain::Words cut;
-    words_->cut(segment.text, segment.starts_text, cut);
-    encode_words(cut, 0, cut.words.size(), out);
+    WordwiseEncoder::encode(segment, out);
   }
 
   std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
     // Without words, the rounding of all scores before a piece can decide which one it is.
-    if (!words_) return nullptr;
-    return split_at_words(*words_, segment.text, segment.starts_text, num_parts,
-                          [this](const auto& words, size_t first, size_t last, auto& out) {
-                            encode_words(words, first, last, out);
-                          });
+    return has_words_ ? WordwiseEncoder::split(segment, num_parts) : nullptr;
   }
 
  private:
@@ -115,7 +108,7 @@ class SentencePieceUnigram final : public SegmentEncoder {
   };
 
   void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
-                    std::vector<int32_t>& out) const {
+                    std::vector<int32_t>& out) const override {
     Lattice lattice;
     for (size_t i = first; i < last; ++i) {
       UnknownFallback tokens(vocabulary_, unk_, fuse_unk_, out);
@@ -185,7 +178,7 @@ class SentencePieceUnigram final : public SegmentEncoder {
 
   const Vocabulary& vocabulary_;
   SentencePieceNormalizer normalizer_;
-  std::optional<PreTokenizerChain> words_;
+  bool has_words_;
   int32_t unk_;
   bool fuse_unk_;
   PieceTrie trie_;

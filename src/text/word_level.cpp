@@ -2,35 +2,21 @@
 // WordLevel: every word of the text is a token, or unknown.
 #include <string>
 
-#include "text/pre_tokenizer_chain.h"
-#include "text/segment_encoder.h"
+#include "text/wordwise_encoder.h"
 
 namespace hasten::text {
 namespace {
 
-class WordLevel final : public SegmentEncoder {
+class WordLevel final : public WordwiseEncoder {
  public:
   WordLevel(const TokenizerSpec& spec, const Vocabulary& vocabulary)
-      : vocabulary_(vocabulary),
-        words_(spec.pre_steps.value_or(PreTokenizerSteps())),
+      : WordwiseEncoder(spec.pre_steps.value_or(PreTokenizerSteps())),
+        vocabulary_(vocabulary),
         unk_(spec.unk) {}
-
-  void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    PreTokenizerChain::Words cut;
-    words_.cut(segment.text, segment.starts_text, cut);
-    encode_words(cut, 0, cut.words.size(), out);
-  }
-
-  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
-    return split_at_words(words_, segment.text, segment.starts_text, num_parts,
-                          [this](const auto& words, size_t first, size_t last, auto& out) {
-                            encode_words(words, first, last, out);
-                          });
-  }
 
  private:
   void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
-                    std::vector<int32_t>& out) const {
+                    std::vector<int32_t>& out) const override {
     std::string spelled;
     for (size_t i = first; i < last; ++i) {
       spelled.assign(1, ' ').append(cut.word(i));
@@ -41,7 +27,6 @@ class WordLevel final : public SegmentEncoder {
   }
 
   const Vocabulary& vocabulary_;
-  PreTokenizerChain words_;
   int32_t unk_;
 };
 

@@ -4,9 +4,8 @@
 #include <string>
 
 #include "text/piece_trie.h"
-#include "text/pre_tokenizer_chain.h"
-#include "text/segment_encoder.h"
 #include "text/utf8.h"
+#include "text/wordwise_encoder.h"
 
 namespace hasten::text {
 namespace {
@@ -22,27 +21,14 @@ PieceTrie make_trie(const Vocabulary& vocabulary, bool begins_word) {
   return PieceTrie(std::move(entries));
 }
 
-class WordPiece final : public SegmentEncoder {
+class WordPiece final : public WordwiseEncoder {
  public:
   WordPiece(const TokenizerSpec& spec, const Vocabulary& vocabulary)
-      : words_(spec.pre_steps.value_or(bert_steps())),
+      : WordwiseEncoder(spec.pre_steps.value_or(bert_steps())),
         begins_(make_trie(vocabulary, true)),
         continues_(make_trie(vocabulary, false)),
         unk_(spec.unk),
         max_characters_(spec.max_input_chars_per_word) {}
-
-  void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    PreTokenizerChain::Words cut;
-    words_.cut(segment.text, segment.starts_text, cut);
-    encode_words(cut, 0, cut.words.size(), out);
-  }
-
-  std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
-    return split_at_words(words_, segment.text, segment.starts_text, num_parts,
-                          [this](const auto& words, size_t first, size_t last, auto& out) {
-                            encode_words(words, first, last, out);
-                          });
-  }
 
  private:
   struct Longest {
@@ -61,7 +47,7 @@ class WordPiece final : public SegmentEncoder {
   }
 
   void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
-                    std::vector<int32_t>& out) const {
+                    std::vector<int32_t>& out) const override {
     for (size_t i = first; i < last; ++i) encode_word(cut.word(i), out);
   }
 
@@ -90,7 +76,6 @@ class WordPiece final : public SegmentEncoder {
     return count > max_characters_;
   }
 
-  PreTokenizerChain words_;
   PieceTrie begins_;
   PieceTrie continues_;
   int32_t unk_;
