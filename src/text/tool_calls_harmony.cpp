@@ -45,6 +45,10 @@ class HarmonyParser final : public ChatParser {
     }
     if (mode_ == Mode::start) emit(pending_.visible());
     if (mode_ == Mode::body) close();
+    if (mode_ == Mode::head && !begins_message()) {
+      kind_ = ChatEvent::Kind::content;
+      emit(pending_.visible());
+    }
     pending_.clear();
     return std::exchange(events_, {});
   }
@@ -72,16 +76,21 @@ class HarmonyParser final : public ChatParser {
     if (pending_.empty()) return false;
     bool may = false;
     for (const std::string_view begin : kBegins) {
-      if (finder_.is_at(pending_, 0, begin)) {
-        mode_ = Mode::head;
-        return true;
-      }
       may = may || (!ended_ && finder_.may_become(pending_, 0, begin));
+    }
+    if (begins_message()) {
+      mode_ = Mode::head;
+      return true;
     }
     if (may) return false;
     kind_ = ChatEvent::Kind::content;
     mode_ = Mode::body;
     return true;
+  }
+
+  bool begins_message() const {
+    return std::any_of(kBegins.begin(), kBegins.end(),
+                       [&](std::string_view begin) { return finder_.is_at(pending_, 0, begin); });
   }
 
   bool head() {

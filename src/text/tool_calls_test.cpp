@@ -333,6 +333,13 @@ TEST(AnswerParser, Harmony) {
 }
 
 // What the model says without a head is not lost; a head that was cut off is no text.
+TEST(AnswerParser, HarmonyTextWithoutAHead) {
+  const AnswerFormat format = calls(ToolCallFormat::harmony);
+  expect_parsed(format, "<|channel|>analysis<|message|>x<|end|>The answer is 4.",
+                "(x)The answer is 4.");
+  expect_parsed(format, "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|chan", "(x)");
+}
+
 TEST(AnswerParser, LeavesCallsAloneWithoutTools) {
   AnswerFormat format{.tool_calls = ToolCallFormat::mistral, .reads_calls = false};
   expect_parsed_hidden(format, "a⟦[TOOL_CALLS]⟧[{\"name\": \"f\"}]", "a[{\"name\": \"f\"}]");
