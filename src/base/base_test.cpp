@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/quantity.h"
+#include "base/siphash.h"
 #include "hasten_test/paths.h"
 
 namespace hasten {
@@ -99,6 +100,22 @@ TEST(Quantity, OneIsNoPlural) {
   EXPECT_EQ(counted(1, "token"), "1 token");
   EXPECT_EQ(counted(2, "token"), "2 tokens");
 }
+
+TEST(SipHash, GivesTheBytesOfOpenSsl) {
+  // head -c N <(printf '\000\001…') | openssl mac -macopt hexkey:000102…0f -macopt size:16 siphash
+  const Hash128 key = {.low = 0x0706050403020100, .high = 0x0f0e0d0c0b0a0908};
+  std::string bytes;
+  for (int i = 0; i < 64; ++i) bytes.push_back(static_cast<char>(i));
+  const auto hash = [&](size_t size) {
+    return siphash(std::string_view(bytes).substr(0, size), key);
+  };
+  EXPECT_EQ(hash(0), (Hash128{.low = 0xe6a825ba047f81a3, .high = 0x930255c71472f66d}));
+  EXPECT_EQ(hash(1), (Hash128{.low = 0x44af996bd8c187da, .high = 0x45fc229b11597634}));
+  EXPECT_EQ(hash(15), (Hash128{.low = 0x11a8b03399e99354, .high = 0xd9c3cf970fec087e}));
+  EXPECT_EQ(hash(64), (Hash128{.low = 0x3fcdd4c07d07af1e, .high = 0x4ba75836384dad8c}));
+}
+
+TEST(SipHash, EveryProcessHasItsOwnKey) { EXPECT_NE(random_key(), random_key()); }
 
 }  // namespace
 }  // namespace hasten

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -38,8 +39,10 @@ class BlockRef {
 };
 
 /// Which blocks of a cache group are free and how often each of the others is referenced. Holds no
-/// tensor. Invariant: a block is on the free list exactly when its count is zero. Every operation
-/// takes constant time and allocates nothing. One thread.
+/// tensor. A free block whose contents are kept may be taken up again with them, until it is
+/// evicted to be used for something else. Invariant: a block is free exactly when its count is
+/// zero, and then it is on the free list, or, if its contents are kept, on the list of those. Every
+/// operation takes constant time and allocates nothing. One thread.
 class BlockPool {
  public:
   /// All of `num_blocks` blocks, with ids from 0, are free.
@@ -47,19 +50,46 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// A block that nobody else references, or an empty reference when none is free.
+  /// A block that nobody else references, or an empty reference when none is free. Evicts only when
+  /// the contents of all free blocks are kept.
   [[nodiscard]] BlockRef allocate();
 
+  /// Keeps the contents of a referenced block when its last reference goes.
+  void keep(int32_t id);
+  bool is_kept(int32_t id) const { return kept_[static_cast<size_t>(id)] != 0; }
+  /// A reference to a block whose contents are kept.
+  [[nodiscard]] BlockRef share(int32_t id);
+  /// Frees of its contents the block that has been without a reference for longest. False when
+  /// every free block is so already.
+  bool evict();
+  /// Called with the id of each block whose contents are no longer kept.
+  void on_evict(std::function<void(int32_t)> listener) { on_evict_ = std::move(listener); }
+
   int64_t num_blocks() const { return static_cast<int64_t>(ref_counts_.size()); }
-  int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
+  int64_t num_free() const { return static_cast<int64_t>(free_.size()) + num_idle_; }
+  /// Those of the free blocks whose contents are kept.
+  int64_t num_idle() const { return num_idle_; }
   int32_t ref_count(int32_t id) const { return ref_counts_[static_cast<size_t>(id)]; }
 
  private:
   friend class BlockRef;
+  struct Link {
+    int32_t previous = 0;
+    int32_t next = 0;
+  };
+
   void release(int32_t id);
+  void unlink(int32_t id);
+  Link& link(int32_t id) { return links_[static_cast<size_t>(id)]; }
 
   std::vector<int32_t> free_;        // ids; the last one goes next
   std::vector<int32_t> ref_counts_;  // by id
+  std::vector<uint8_t> kept_;        // by id; bool
+  // The free blocks whose contents are kept, as a ring that begins and ends at an entry more: the
+  // next one after that has been free for longest (least recently used).
+  std::vector<Link> links_;
+  int64_t num_idle_ = 0;
+  std::function<void(int32_t)> on_evict_;
 };
 
 }  // namespace hasten::engine

@@ -9,15 +9,42 @@
 
 namespace hasten::engine {
 
+BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
+  if (this == &other) return *this;
+  clear();
+  pool_ = other.pool_;
+  block_size_ = other.block_size_;
+  blocks_ = std::move(other.blocks_);
+  ids_ = std::move(other.ids_);
+  num_held_ = std::exchange(other.num_held_, 0);
+  num_released_ = std::exchange(other.num_released_, 0);
+  return *this;
+}
+
+void BlockTable::clear() {
+  while (!blocks_.empty()) blocks_.pop_back();
+  ids_.clear();
+  num_held_ = num_released_ = 0;
+}
+
 bool BlockTable::extend(int64_t num_tokens) {
   const int64_t missing = ceil_div(num_tokens, block_size_) - static_cast<int64_t>(ids_.size());
   if (missing > pool_->num_free()) return false;
-  for (int64_t i = 0; i < missing; ++i) {
-    blocks_.push_back(pool_->allocate());
-    ids_.push_back(blocks_.back().id());
-    ++num_held_;
-  }
+  for (int64_t i = 0; i < missing; ++i) append(pool_->allocate());
   return true;
+}
+
+void BlockTable::append(BlockRef block) {
+  ids_.push_back(block.id());
+  if (block) ++num_held_;
+  blocks_.push_back(std::move(block));
+}
+
+void BlockTable::replace(int64_t index, BlockRef block) {
+  const auto entry = static_cast<size_t>(index);
+  HASTEN_CHECK(ids_[entry] >= 0 && block);
+  ids_[entry] = block.id();
+  blocks_[entry] = std::move(block);  // the argument takes the old one with it
 }
 
 void BlockTable::release_before(int64_t position) {
@@ -36,11 +63,7 @@ std::optional<std::pair<int32_t, int32_t>> BlockTable::share_prefix(const BlockT
   HASTEN_CHECK(ids_.empty() && source.pool_ == pool_);
   const auto num_whole = static_cast<size_t>(num_tokens / block_size_);
   HASTEN_CHECK(ceil_div(num_tokens, block_size_) <= static_cast<int64_t>(source.ids_.size()));
-  for (size_t i = 0; i < num_whole; ++i) {
-    blocks_.push_back(source.blocks_[i].share());
-    ids_.push_back(blocks_.back().id());
-    if (blocks_.back()) ++num_held_;
-  }
+  for (size_t i = 0; i < num_whole; ++i) append(source.blocks_[i].share());
   if (num_tokens % block_size_ == 0) return std::nullopt;
   HASTEN_CHECK(extend(num_tokens));
   return std::pair(source.ids_[num_whole], ids_.back());

@@ -14,17 +14,28 @@
 namespace hasten::engine {
 
 /// Entry i holds positions [i * block_size, (i + 1) * block_size); -1 where the block has left the
-/// window and was given back. Clearing or destroying the table gives all blocks back. One thread.
+/// window and was given back. Clearing or destroying the table gives all blocks back, the last one
+/// first, so that of contents that are kept those are evicted first that build on others.
+/// One thread.
 class BlockTable {
  public:
   /// `pool` must outlive the table.
   BlockTable(BlockPool& pool, int64_t block_size) : pool_(&pool), block_size_(block_size) {}
+  BlockTable(BlockTable&& other) noexcept = default;
+  BlockTable& operator=(BlockTable&& other) noexcept;
+  ~BlockTable() { clear(); }
 
   /// Grows the table until positions [0, num_tokens) have an entry. False, and nothing is changed,
   /// when the pool has not enough free blocks.
   [[nodiscard]] bool extend(int64_t num_tokens);
+  /// Adds one entry; without a block where that is not in the window.
+  void append(BlockRef block);
+  /// Gives back the block of an entry for another one.
+  void replace(int64_t index, BlockRef block);
   /// Gives back the blocks that lie wholly before `position`.
   void release_before(int64_t position);
+  /// Gives back all blocks.
+  void clear();
   /// Makes this empty table begin with positions [0, num_tokens) of `source`: whole blocks by
   /// reference; the last one, if only a part of it counts, as a new block to copy into, returned
   /// as (from, to). The pool must have a free block for that.

@@ -49,6 +49,56 @@ TEST(BlockPool, FreesASharedBlockWithItsLastReference) {
   EXPECT_EQ(pool.num_free(), 1);
 }
 
+TEST(BlockPool, EvictsKeptBlocksLastAndTheLongestFreeOneFirst) {
+  BlockPool pool(4);
+  std::vector<int32_t> evicted;
+  pool.on_evict([&](int32_t id) { evicted.push_back(id); });
+  std::vector<BlockRef> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate());
+  for (const int32_t id : {0, 1, 2}) pool.keep(id);
+  for (const size_t i : {2, 0, 1, 3}) blocks[i] = BlockRef();
+  EXPECT_EQ(pool.num_free(), 4);
+  EXPECT_EQ(pool.num_idle(), 3);
+
+  blocks[0] = pool.share(0);  // taken up again, so used last when given back
+  EXPECT_EQ(pool.num_free(), 3);
+  blocks[0] = BlockRef();
+  for (size_t i = 0; i < 4; ++i) blocks[i] = pool.allocate();
+  EXPECT_EQ(blocks[0].id(), 3);  // nothing was lost with it
+  EXPECT_THAT(evicted, ElementsAre(2, 1, 0));
+  EXPECT_FALSE(pool.allocate());
+  EXPECT_FALSE(pool.evict());
+  EXPECT_FALSE(pool.is_kept(1));
+}
+
+TEST(BlockTable, GivesItsLastBlockBackFirst) {
+  BlockPool pool(6);
+  std::vector<int32_t> evicted;
+  pool.on_evict([&](int32_t id) { evicted.push_back(id); });
+  BlockTable first(pool, 4);
+  BlockTable second(pool, 4);
+  ASSERT_TRUE(first.extend(12));
+  ASSERT_TRUE(second.extend(12));
+  for (int32_t id = 0; id < 6; ++id) pool.keep(id);
+  first.clear();
+  second = BlockTable(pool, 4);
+  while (pool.evict()) {
+  }
+  EXPECT_THAT(evicted, ElementsAre(2, 1, 0, 5, 4, 3));
+}
+
+TEST(BlockTable, AnEntryMayGetAnotherBlock) {
+  BlockPool pool(3);
+  BlockTable table(pool, 4);
+  ASSERT_TRUE(table.extend(8));
+  table.replace(0, pool.allocate());
+  EXPECT_THAT(ids(table), ElementsAre(2, 1));
+  EXPECT_EQ(pool.ref_count(0), 0);
+  table.append(BlockRef());
+  EXPECT_THAT(ids(table), ElementsAre(2, 1, -1));
+  EXPECT_EQ(table.num_held(), 2);
+}
+
 TEST(BlockTable, ExtendsByWholeBlocksAndAllOrNothing) {
   BlockPool pool(3);
   BlockTable table(pool, 4);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/siphash.h"
+
 namespace hasten::engine {
 
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
@@ -18,6 +20,7 @@ struct Sequence {
   int32_t choice = 0;               // which of the request's n answers
   int32_t priority = 0;             // larger is more urgent
   std::string_view tenant;          // whose request it is
+  Hash128 cache_domain;             // those with the same one share cached prefixes
   std::span<const int32_t> prompt;  // token ids, at least one
   std::vector<int32_t> generated;   // token ids drawn so far
   int64_t max_generated = 0;        // generated.size() at the end, at most; at least 1

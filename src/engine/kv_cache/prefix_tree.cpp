@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walking, growing and pruning the tree of cached prefixes.
+#include "engine/kv_cache/prefix_tree.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace hasten::engine {
+namespace {
+
+// Where prompts part in more ways than this, the newest ones are looked at for common tokens. At
+// most one block of tokens is to be gained, and a look costs some nanoseconds.
+constexpr int kMaxBranches = 64;
+
+// Every node has a block where a group keeps all of them. Where all groups have a window, most
+// nodes of a long sequence only lead to those that have; a sequence that is longer still is cached
+// in part.
+constexpr size_t kNodesPerWindowBlock = 8;
+
+int64_t num_common(std::span<const int32_t> a, std::span<const int32_t> b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
+}
+
+}  // namespace
+
+PrefixCursor::PrefixCursor(PrefixTree& tree, int32_t node, int64_t depth)
+    : tree_(&tree), node_(node), depth_(depth) {
+  if (node >= 0) ++tree.at(node).num_cursors;
+}
+
+PrefixCursor::~PrefixCursor() {
+  if (tree_ != nullptr) tree_->unpin(node_);
+}
+
+PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
+    : block_size_(block_size), block_(static_cast<size_t>(block_size)) {
+  size_t num_nodes = 0;
+  bool all_windows = true;
+  for (const PrefixGroup& group : groups) {
+    const auto num_blocks = static_cast<size_t>(group.pool->num_blocks());
+    groups_.push_back({.pool = group.pool,
+                       .window = group.window,
+                       .node_of = std::vector<int32_t>(num_blocks, -1)});
+    group.pool->on_evict([this, g = groups_.size() - 1](int32_t id) { lose(g, id); });
+    num_nodes += num_blocks;
+    all_windows = all_windows && group.window > 0;
+  }
+  if (all_windows) num_nodes *= kNodesPerWindowBlock;
+  nodes_.resize(num_nodes);
+  tokens_.resize(num_nodes * block_.size());
+  blocks_.resize(num_nodes * groups_.size(), -1);
+  for (size_t i = num_nodes; i-- > 0;) free_nodes_.push_back(static_cast<int32_t>(i));
+  buckets_.resize(std::bit_ceil(num_nodes + 1), -1);
+  tops_.resize(buckets_.size(), -1);
+}
+
+PrefixTree::~PrefixTree() {
+  for (const Group& group : groups_) group.pool->on_evict(nullptr);
+}
+
+void PrefixTree::match(const Sequence& sequence, int64_t limit, PrefixMatch& found) {
+  found.nodes.clear();
+  found.partial = -1;
+  for (Group& group : groups_) group.run = 0;
+  size_t num_usable = 0;
+  for (int64_t end = block_size_; end <= limit; end += block_size_) {
+    const int32_t parent = found.nodes.empty() ? -1 : found.nodes.back();
+    read(sequence, end - block_size_, block_size_);
+    const int32_t node = find({.parent = parent,
+                               .domain = sequence.cache_domain,
+                               .hash = chain(parent, sequence.cache_domain)});
+    if (node < 0) break;
+    found.nodes.push_back(node);
+    bool usable = true;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      Group& group = groups_[g];
+      group.run = block(node, g) >= 0 ? group.run + 1 : 0;
+      usable = usable && std::ssize(found.nodes) - group.run <= first_block(group, end);
+    }
+    if (usable) num_usable = found.nodes.size();
+  }
+  found.nodes.resize(num_usable);
+  found.num_tokens = static_cast<int64_t>(num_usable) * block_size_;
+  int64_t common = 0;
+  found.partial = find_partial(sequence, found, limit, common);
+  found.num_tokens += common;
+}
+
+/// A child of the match's last node whose block begins with tokens that the sequence goes on with.
+int32_t PrefixTree::find_partial(const Sequence& sequence, const PrefixMatch& found, int64_t limit,
+                                 int64_t& num_common_tokens) {
+  const auto next =
+      read(sequence, found.num_tokens, std::min(block_size_ - 1, limit - found.num_tokens));
+  if (next.empty()) return -1;
+  int32_t best = -1;
+  const int32_t parent = found.nodes.empty() ? -1 : found.nodes.back();
+  int32_t child = first_child(parent, sequence.cache_domain);
+  for (int i = 0; child >= 0 && i < kMaxBranches; ++i, child = at(child).next_sibling) {
+    if (at(child).domain != sequence.cache_domain || !has_all_blocks(child)) continue;
+    const int64_t common = num_common(next, tokens(child).first(next.size()));
+    if (common <= num_common_tokens) continue;
+    num_common_tokens = common;
+    best = child;
+  }
+  return best;
+}
+
+int64_t PrefixTree::num_saved(const PrefixMatch& found, size_t g) const {
+  const Group& group = groups_[g];
+  const auto is_used = [&](int32_t node) { return group.pool->ref_count(block(node, g)) > 0; };
+  const auto first = static_cast<std::ptrdiff_t>(
+      std::min(first_block(group, found.num_tokens), std::ssize(found.nodes)));
+  const int64_t shared = std::count_if(found.nodes.begin() + first, found.nodes.end(), is_used);
+  return shared - (found.partial >= 0 && !is_used(found.partial) ? 1 : 0);
+}
+
+PrefixCursor PrefixTree::begin(const PrefixMatch& found, std::span<BlockTable> tables,
+                               std::vector<BlockCopy>& copies, std::vector<BlockRef>& sources) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
+    const int64_t first = first_block(group, found.num_tokens);
+    for (int64_t i = 0; i < std::ssize(found.nodes); ++i)
+      tables[g].append(i < first
+                           ? BlockRef()
+                           : group.pool->share(block(found.nodes[static_cast<size_t>(i)], g)));
+  }
+  const auto depth = std::ssize(found.nodes);
+  PrefixCursor cursor(*this, depth > 0 ? found.nodes.back() : -1, depth);
+  if (found.partial < 0) return cursor;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    sources.push_back(groups_[g].pool->share(block(found.partial, g)));
+  // Only now, as this may evict what is not referenced.
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    HASTEN_CHECK(tables[g].extend(found.num_tokens));
+    copies.push_back({.group = static_cast<int32_t>(g),
+                      .from = sources[sources.size() - groups_.size() + g].id(),
+                      .to = tables[g].ids().back()});
+  }
+  return cursor;
+}
+
+PrefixCursor PrefixTree::begin(const PrefixCursor& other, int64_t num_blocks) {
+  if (other.tree_ == nullptr) return {};
+  int32_t node = other.node_;
+  for (int64_t depth = other.depth_; depth > num_blocks; --depth) node = at(node).parent;
+  return {*this, node, std::min(other.depth_, num_blocks)};
+}
+
+void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
+                        std::span<BlockTable> tables) {
+  while (cursor.tree_ != nullptr && (cursor.depth_ + 1) * block_size_ <= sequence.num_computed) {
+    read(sequence, cursor.depth_ * block_size_, block_size_);
+    const Key key = {.parent = cursor.node_,
+                     .domain = sequence.cache_domain,
+                     .hash = chain(cursor.node_, sequence.cache_domain)};
+    int32_t node = find(key);
+    if (node < 0) node = add(key);
+    if (node < 0) {
+      cursor = PrefixCursor();
+      return;
+    }
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      BlockPool& pool = *groups_[g].pool;
+      const int32_t own = tables[g].ids()[static_cast<size_t>(cursor.depth_)];
+      int32_t& known = block(node, g);
+      if (own < 0 || own == known) continue;  // out of the window, or shared
+      if (known >= 0) {
+        tables[g].replace(cursor.depth_, pool.share(known));
+      } else {
+        known = own;
+        groups_[g].node_of[static_cast<size_t>(own)] = node;
+        pool.keep(own);
+      }
+    }
+    cursor = PrefixCursor(*this, node, cursor.depth_ + 1);
+  }
+}
+
+/// Reads tokens into block_.
+std::span<const int32_t> PrefixTree::read(const Sequence& sequence, int64_t begin, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) block_[static_cast<size_t>(i)] = sequence.token(begin + i);
+  return std::span(block_).first(static_cast<size_t>(std::max<int64_t>(0, count)));
+}
+
+/// The hash of a child of `parent` with the tokens of block_. It begins with the domain, which is
+/// secret, so that nobody can fill one bucket.
+uint64_t PrefixTree::chain(int32_t parent, const Hash128& domain) const {
+  uint64_t hash = parent < 0 ? domain.high : at(parent).hash;
+  const std::span<const int32_t> left(block_);
+  for (size_t i = 0; i < left.size(); i += 2) {
+    uint64_t word = 0;
+    std::memcpy(&word, &left[i], std::min<size_t>(2, left.size() - i) * sizeof(int32_t));
+    hash = mix64(hash ^ word);
+  }
+  return hash;
+}
+
+int32_t PrefixTree::find(const Key& key) const {
+  int32_t node = buckets_[key.hash & (buckets_.size() - 1)];
+  for (; node >= 0; node = at(node).next_in_bucket)
+    if (at(node).hash == key.hash && at(node).parent == key.parent &&
+        at(node).domain == key.domain && std::ranges::equal(tokens(node), block_))
+      return node;
+  return -1;
+}
+
+/// A new node without blocks. -1 when there is none, not even by eviction.
+int32_t PrefixTree::add(const Key& key) {
+  while (free_nodes_.empty()) {
+    bool evicted = false;
+    for (const Group& group : groups_) evicted = group.pool->evict() || evicted;
+    if (!evicted) return -1;
+  }
+  const int32_t id = free_nodes_.back();
+  free_nodes_.pop_back();
+  int32_t& head = first_child(key.parent, key.domain);
+  at(id) = {.domain = key.domain,
+            .hash = key.hash,
+            .parent = key.parent,
+            .next_sibling = head,
+            .next_in_bucket = bucket(key.hash)};
+  if (head >= 0) at(head).previous_sibling = id;
+  head = id;
+  bucket(key.hash) = id;
+  std::ranges::copy(block_, tokens_.begin() + static_cast<std::ptrdiff_t>(id) * block_size_);
+  return id;
+}
+
+void PrefixTree::unpin(int32_t node) {
+  if (node < 0) return;
+  --at(node).num_cursors;
+  prune(node);
+}
+
+/// Removes a node, and those above it, if it has become of no use to anybody.
+void PrefixTree::prune(int32_t node) {
+  while (node >= 0) {
+    const Node gone = at(node);
+    if (gone.num_cursors > 0 || gone.first_child >= 0) return;
+    for (size_t g = 0; g < groups_.size(); ++g)
+      if (block(node, g) >= 0) return;
+    if (gone.next_sibling >= 0) at(gone.next_sibling).previous_sibling = gone.previous_sibling;
+    if (gone.previous_sibling >= 0)
+      at(gone.previous_sibling).next_sibling = gone.next_sibling;
+    else
+      first_child(gone.parent, gone.domain) = gone.next_sibling;
+    int32_t* link = &bucket(gone.hash);
+    while (*link != node) link = &at(*link).next_in_bucket;
+    *link = gone.next_in_bucket;
+    free_nodes_.push_back(node);
+    node = gone.parent;
+  }
+}
+
+/// A pool has evicted a block.
+void PrefixTree::lose(size_t group, int32_t block_id) {
+  const int32_t node = std::exchange(groups_[group].node_of[static_cast<size_t>(block_id)], -1);
+  block(node, group) = -1;
+  prune(node);
+}
+
+/// The first block that the token behind `num_tokens` others sees.
+int64_t PrefixTree::first_block(const Group& group, int64_t num_tokens) const {
+  return group.window > 0 ? std::max<int64_t>(0, num_tokens - group.window + 1) / block_size_ : 0;
+}
+
+bool PrefixTree::has_all_blocks(int32_t node) const {
+  for (size_t g = 0; g < groups_.size(); ++g)
+    if (block(node, g) < 0) return false;
+  return true;
+}
+
+}  // namespace hasten::engine

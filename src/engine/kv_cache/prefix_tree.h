@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// PrefixTree: finds the cache blocks that already hold the keys and values of a prompt's beginning.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/siphash.h"
+#include "engine/kv_cache/block_pool.h"
+#include "engine/kv_cache/block_table.h"
+#include "engine/sequence/sequence.h"
+#include "engine/sequence/step.h"
+
+namespace hasten::engine {
+
+class PrefixTree;
+
+/// A cache group, as far as prefixes are concerned.
+struct PrefixGroup {
+  BlockPool* pool = nullptr;
+  int64_t window = 0;  // tokens that a query can see, itself included; 0: all
+};
+
+/// A beginning of a sequence that the cache has. Valid until the pools or the tree change.
+struct PrefixMatch {
+  int64_t num_tokens = 0;
+  std::vector<int32_t> nodes;  // of the whole blocks among them, in order
+  int32_t partial = -1;        // node whose block has the tokens beyond those, and others; -1: none
+};
+
+/// Where in the tree a sequence is whose blocks it takes in: the node of its last one there, which
+/// does not go while the cursor stands on it. Must not outlive its tree.
+class PrefixCursor {
+ public:
+  PrefixCursor() = default;
+  PrefixCursor(PrefixCursor&& other) noexcept
+      : tree_(std::exchange(other.tree_, nullptr)), node_(other.node_), depth_(other.depth_) {}
+  PrefixCursor& operator=(PrefixCursor&& other) noexcept {
+    std::swap(tree_, other.tree_);
+    std::swap(node_, other.node_);
+    std::swap(depth_, other.depth_);
+    return *this;
+  }
+  ~PrefixCursor();
+
+ private:
+  friend class PrefixTree;
+  PrefixCursor(PrefixTree& tree, int32_t node, int64_t depth);
+
+  PrefixTree* tree_ = nullptr;  // null: the sequence's blocks are not taken in
+  int32_t node_ = -1;           // -1: above the first block
+  int64_t depth_ = 0;           // blocks
+};
+
+/// A radix tree over full blocks of tokens (Zheng et al., SGLang, 2024): each node is a block's
+/// tokens below those before it, and names the block of every cache group that has their keys and
+/// values. Trees of different `Sequence::cache_domain` have nothing in common.
+///
+/// A node is found by a hash of all tokens up to its end, keyed with the domain, and compared token
+/// by token, so that two hashes that are equal by chance or by design do not lead to a wrong block.
+///
+/// The tree holds no reference: its blocks are free once no sequence has them, and the pools evict
+/// the one that has been free for longest. As sequences give back their last block first, leaves
+/// go before what they build on. A group with a window may lose early blocks and still serve
+/// later ones; what one group has lost the next sequence with these tokens brings back.
+///
+/// All memory is taken at construction, but for what a match returns. One thread.
+class PrefixTree {
+ public:
+  /// The pools must outlive the tree, which listens to their evictions, and the tree the cursors.
+  PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size);
+  ~PrefixTree();
+  PrefixTree(const PrefixTree&) = delete;
+  PrefixTree& operator=(const PrefixTree&) = delete;
+
+  /// The longest beginning of at most `limit` tokens that every group has all of that the next
+  /// token sees. Where the whole blocks end, a block of which only leading tokens agree counts,
+  /// too.
+  void match(const Sequence& sequence, int64_t limit, PrefixMatch& found);
+  /// How many free blocks of a group fewer a sequence takes that begins with a match: its blocks
+  /// that others have as well, less the one to be copied from.
+  int64_t num_saved(const PrefixMatch& found, size_t group) const;
+  /// Makes empty tables, one per group, begin with a match. The last block, if only a part of it
+  /// counts, is a new one to copy into: then adds to `copies`, and to `sources` what keeps the
+  /// original from being written before that is done. The pools must have a block for that.
+  [[nodiscard]] PrefixCursor begin(const PrefixMatch& found, std::span<BlockTable> tables,
+                                   std::vector<BlockCopy>& copies, std::vector<BlockRef>& sources);
+  /// A cursor for a sequence that begins with the first `num_blocks` blocks of another one.
+  [[nodiscard]] PrefixCursor begin(const PrefixCursor& other, int64_t num_blocks);
+
+  /// Takes in what has become full of the computed blocks of a sequence. Where the tree has the
+  /// same contents already, the table gets those instead.
+  void extend(PrefixCursor& cursor, const Sequence& sequence, std::span<BlockTable> tables);
+
+  int64_t num_nodes() const {
+    return static_cast<int64_t>(nodes_.size()) - static_cast<int64_t>(free_nodes_.size());
+  }
+
+ private:
+  friend class PrefixCursor;
+  struct Node {
+    Hash128 domain;
+    uint64_t hash = 0;  // of all tokens up to the end of this block
+    int32_t parent = -1;
+    int32_t first_child = -1;
+    int32_t previous_sibling = -1;
+    int32_t next_sibling = -1;
+    int32_t next_in_bucket = -1;
+    int32_t num_cursors = 0;
+  };
+  struct Group {
+    BlockPool* pool = nullptr;
+    int64_t window = 0;
+    std::vector<int32_t> node_of;  // by block id; -1: not in the tree
+    int64_t run = 0;               // nodes of a match up to its end that have a block of this group
+  };
+
+  /// What identifies a node: its parent, the domain, and its tokens, which lie in block_.
+  struct Key {
+    int32_t parent = -1;
+    Hash128 domain;
+    uint64_t hash = 0;
+  };
+
+  std::span<const int32_t> read(const Sequence& sequence, int64_t begin, int64_t count);
+  uint64_t chain(int32_t parent, const Hash128& domain) const;
+  int32_t find(const Key& key) const;
+  int32_t find_partial(const Sequence& sequence, const PrefixMatch& found, int64_t limit,
+                       int64_t& num_common);
+  int32_t add(const Key& key);
+  void unpin(int32_t node);
+  void prune(int32_t node);
+  void lose(size_t group, int32_t block);
+
+  int64_t first_block(const Group& group, int64_t num_tokens) const;
+  bool has_all_blocks(int32_t node) const;
+  Node& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
+  const Node& at(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
+  int32_t& block(int32_t node, size_t group) {
+    return blocks_[static_cast<size_t>(node) * groups_.size() + group];
+  }
+  int32_t block(int32_t node, size_t group) const {
+    return blocks_[static_cast<size_t>(node) * groups_.size() + group];
+  }
+  std::span<const int32_t> tokens(int32_t node) const {
+    return std::span(tokens_).subspan(static_cast<size_t>(node) * block_.size(), block_.size());
+  }
+  int32_t& bucket(uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
+  int32_t& first_child(int32_t parent, const Hash128& domain) {
+    return parent < 0 ? tops_[domain.low & (tops_.size() - 1)] : at(parent).first_child;
+  }
+
+  const int64_t block_size_;
+  std::vector<Group> groups_;
+  std::vector<Node> nodes_;
+  std::vector<int32_t> tokens_;      // [nodes, block_size]
+  std::vector<int32_t> blocks_;      // [nodes, groups]; -1: the group has none
+  std::vector<int32_t> free_nodes_;  // ids
+  std::vector<int32_t> buckets_;     // first node, by hash; -1: none
+  std::vector<int32_t> tops_;        // first node without a parent, by domain; -1: none
+  std::vector<int32_t> block_;       // the tokens just read
+};
+
+}  // namespace hasten::engine
