@@ -23,16 +23,26 @@ struct EngineOptions {
   std::string devices = "auto";      // "auto", "cpu", or "reference" (the slow, exact truth)
   int32_t threads = 0;               // CPU workers; 0: one per physical core
   int64_t context = 0;  // tokens that one sequence may reach; 0: the model's own, as memory allows
-  int64_t kv_cache_bytes = 0;    // for keys and values; 0: by arithmetic from free memory
-  std::string kv_type = "auto";  // f32, f16 or bf16; auto: bf16 (f32 for f32 models)
-  int32_t block_size = 16;       // tokens in a cache block; a power of two
-  int64_t step_tokens = 0;       // tokens in a step at most; 0: chosen for the device
-  int32_t max_batch = 0;         // sequences in a step at most; 0: chosen for the device
-  int64_t max_queue = 0;         // requests that may wait; 0: 4 * max_batch, at least 256
-  std::string policy = "fcfs";   // order of the queue
+  int64_t kv_cache_bytes = 0;     // for keys and values; 0: by arithmetic from free memory
+  std::string kv_type = "auto";   // f32, f16 or bf16; auto: bf16 (f32 for f32 models)
+  int32_t block_size = 16;        // tokens in a cache block; a power of two
+  int64_t step_tokens = 0;        // tokens in a step at most; 0: chosen for the device
+  int32_t max_batch = 0;          // sequences in a step at most; 0: chosen for the device
+  int64_t max_queue = 0;          // requests that may wait; 0: 4 * max_batch, at least 256
+  std::string policy = "fcfs";    // order of the queue, one of scheduling_policies()
+  int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
   std::function<void(std::string_view stage, double fraction)> progress =
       {};  // while loading; may be empty
 };
+
+/// A value that an option may have, and what it means in one line.
+struct NamedChoice {
+  std::string name;
+  std::string summary;
+};
+
+/// What EngineOptions::policy may be, the default first. Any thread.
+std::vector<NamedChoice> scheduling_policies();
 
 struct ModelInfo {
   std::string name;                   // what clients call it

@@ -81,6 +81,8 @@ int64_t kv_cache_bytes(const models::Model& model, const engine::CoreOptions& co
 
 }  // namespace
 
+std::vector<NamedChoice> scheduling_policies() { return engine::scheduling_policies(); }
+
 struct Engine::Impl {
   explicit Impl(const EngineOptions& options);
 
@@ -127,6 +129,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   }
   core.max_queue = options.max_queue;
   core.policy = options.policy;
+  core.aging_us = options.aging_us;
   core.kv_cache_bytes = kv_cache_bytes(*model, core);
   engine = std::make_unique<engine::Engine>(std::move(model), *backend, text, core);
 

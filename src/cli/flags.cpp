@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/command.h"
@@ -53,6 +54,14 @@ CLI::Validator byte_size() {
     return "";
   };
   return {read, ""};
+}
+
+/// One line of help for each choice.
+std::string list_choices(const std::vector<NamedChoice>& choices) {
+  std::string lines;
+  for (const NamedChoice& choice : choices)
+    lines += fmt::format("\n  {}: {}", choice.name, choice.summary);
+  return lines + "\n";
 }
 
 /// Whether a folder with this file may be a tokenizer's: one of those that reading it looks for.
@@ -172,9 +181,18 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                   "for the device)")
       ->check(whole_number(0))
       ->type_name("N");
-  command.add_option("--policy", options.policy, "Order of the queue: fcfs")
+  command
+      .add_option("--policy", options.policy,
+                  "Order of the queue:" + list_choices(scheduling_policies()))
       ->capture_default_str()
       ->type_name("NAME");
+  command
+      .add_option_function<int64_t>(
+          "--aging", [&options](int64_t seconds) { options.aging_us = seconds * 1'000'000; },
+          "Seconds of waiting that make a request one class more urgent, so that none waits for "
+          "ever (default: 60)")
+      ->check(whole_number(1, 1'000'000))
+      ->type_name("S");
 }
 
 void add_sampling_flags(CLI::App& command, Request& request) {

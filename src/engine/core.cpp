@@ -35,6 +35,8 @@ void check_options(const CoreOptions& options) {
                options.max_batch, options.step_tokens);
   if (options.max_queue < 0)
     fail_param("max_queue", "--max-queue is {}; it must not be negative", options.max_queue);
+  if (options.aging_us < 1)
+    fail_param("aging_us", "--aging is {} us; it must be at least 1", options.aging_us);
   if (options.context < 0)
     fail_param("context", "--ctx is {}; it must not be negative", options.context);
 }
@@ -96,7 +98,8 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                                                             .step_tokens = options.step_tokens,
                                                             .max_batch = options.max_batch,
                                                             .max_prompt_logits = max_prompt_logits,
-                                                            .policy = &policy},
+                                                            .policy = &policy,
+                                                            .aging_us = options.aging_us},
                                            groups);
   sampler_ = std::make_unique<Sampler>(vocab_size_);
   runner_ =
@@ -129,6 +132,7 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
     sequence.choice = choice;
     sequence.priority = asked.priority;
     sequence.tenant = asked.tenant;
+    sequence.arrival_us = submit_us;
     sequence.prompt = asked.prompt;
     sequence.max_generated = asked.max_tokens > 0 ? std::min(asked.max_tokens, room) : room;
     sequence.scores_prompt = choice == 0 && asked.prompt_logprobs >= 0;
@@ -140,7 +144,7 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
 
 bool Core::step() {
   end_cancelled();
-  const StepPlan& plan = scheduler_->plan();
+  const StepPlan& plan = scheduler_->plan(monotonic_us());
   if (plan.empty()) return false;
   execute(plan);
   commit(plan);

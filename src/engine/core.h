@@ -23,8 +23,7 @@ namespace hasten::engine {
 /// Bytes that steps of these sizes take beside keys and values: activations and logits.
 [[nodiscard]] int64_t step_bytes(const models::Model& model, const CoreOptions& options);
 
-/// One thread. Deterministic: the same requests added before the same steps give the same chunks
-/// but for their times.
+/// One thread. Each answer is the same whatever runs beside it, and under every policy.
 class Core {
  public:
   /// Throws as the constructor of Engine.

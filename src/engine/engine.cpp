@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/core.h"
+#include "engine/scheduler/policy.h"
 #include "engine/validate.h"
 
 namespace hasten::engine {
@@ -26,6 +27,13 @@ uint64_t fresh_seed() {
 }
 
 }  // namespace
+
+std::vector<NamedChoice> scheduling_policies() {
+  std::vector<NamedChoice> choices;
+  for (const Policy* policy : policies())
+    choices.push_back({std::string(policy->name), std::string(policy->summary)});
+  return choices;
+}
 
 Engine::Engine(std::unique_ptr<models::Model> model, ops::Backend& backend,
                std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)

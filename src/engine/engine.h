@@ -29,8 +29,12 @@ struct CoreOptions {
   int32_t max_batch = 32;                // sequences in a step at most; step_tokens at most
   int64_t max_queue = 0;                 // requests that may wait; 0: 4 * max_batch, at least 256
   std::string policy = "fcfs";           // order of the queue
+  int64_t aging_us = 60'000'000;         // of waiting, that moves a request up by one class
   int64_t stall_limit_us = 120'000'000;  // a step that takes longer makes `health` not ready
 };
+
+/// What CoreOptions::policy may be, the default first.
+std::vector<NamedChoice> scheduling_policies();
 
 /// What came of the options by arithmetic.
 struct Capacity {

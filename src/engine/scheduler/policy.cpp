@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of policies.
+// The table of policies, and the measures that several of them go by.
 #include "engine/scheduler/policy.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -9,14 +10,44 @@
 
 namespace hasten::engine {
 
+std::span<const Policy* const> policies() {
+  static constexpr std::array kPolicies = {&kFcfsPolicy, &kPriorityPolicy, &kSjfPolicy,
+                                           &kSrtfPolicy, &kMlfqPolicy};
+  return kPolicies;
+}
+
 const Policy& find_policy(std::string_view name) {
-  static constexpr std::array kPolicies = {&kFcfsPolicy};
   std::string known;
-  for (const Policy* policy : kPolicies) {
+  for (const Policy* policy : policies()) {
     if (policy->name == name) return *policy;
     known += (known.empty() ? "" : ", ") + std::string(policy->name);
   }
   fail_param("policy", "unknown policy '{}'; known: {}", name, known);
+}
+
+int64_t waited_us(const Sequence& sequence, const QueueView& view) {
+  const int64_t now = sequence.queued_us < 0 ? 0 : view.now_us - sequence.queued_us;
+  return sequence.waited_us + now;
+}
+
+double remaining_service(const Sequence& sequence, const QueueView& view) {
+  const auto num_generated = static_cast<int64_t>(sequence.generated.size());
+  int64_t length = sequence.max_generated;
+  if (sequence.predicted_generated > 0) {
+    int64_t predicted = sequence.predicted_generated;
+    while (predicted <= num_generated) predicted *= 2;
+    length = std::min(length, predicted);
+  }
+  const int64_t to_generate = std::max<int64_t>(1, length - num_generated);
+  const int64_t to_compute = sequence.num_tokens() - sequence.num_computed;
+  return view.weights.input * static_cast<double>(to_compute) +
+         view.weights.output * static_cast<double>(to_generate);
+}
+
+double aged_remaining_service(const Sequence& sequence, const QueueView& view) {
+  constexpr double kServiceOfAging = 256;
+  return static_cast<double>(sequence.arrival_us) / static_cast<double>(view.aging_us) +
+         remaining_service(sequence, view) / kServiceOfAging;
 }
 
 }  // namespace hasten::engine

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scheduling policy decides, as pure functions of a queue view.
+// What a scheduling policy decides, as pure functions of a sequence and a view of the queue.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -10,21 +10,59 @@
 
 namespace hasten::engine {
 
-/// Sequences that compete for something; never empty when a policy is asked.
-using QueueView = std::span<const Sequence* const>;
-
-/// Both functions return an index into the view and depend on nothing but what it shows, so that a
-/// run can be replayed and a simulator schedules like the engine.
-struct Policy {
-  std::string_view name;
-  size_t (*next)(QueueView waiting);    // who is admitted next
-  size_t (*victim)(QueueView running);  // who gives its blocks back; in order of admission
+/// What a token costs, in units of service. The defaults are those of the virtual token counter
+/// (Sheng et al., Fairness in serving large language models, 2024): an output token counts twice.
+struct ServiceWeights {
+  double input = 1.0;   // of a prompt's token
+  double output = 2.0;  // of a generated one
 };
 
-/// First come, first served; the latest admitted is the victim.
+/// What there is to know beside a sequence, when a policy is asked.
+struct QueueView {
+  int64_t now_us = 0;             // by the clock of Sequence::arrival_us
+  int64_t aging_us = 60'000'000;  // waiting that moves a sequence up by one class, see each policy
+  ServiceWeights weights{};
+};
+
+/// Who runs before whom. All functions are pure: they depend on nothing but their arguments, so
+/// that a run can be replayed and a simulator schedules like the engine.
+///
+/// Nothing starves: under each policy, all sequences that arrive from some time on rank behind one
+/// that waits already.
+struct Policy {
+  std::string_view name;
+  std::string_view summary;  // for users, one line
+
+  /// The sequence with the smallest rank is admitted first, and the one with the largest gives its
+  /// blocks back when they run out; equal ranks go by order of arrival.
+  double (*rank)(const Sequence& sequence, const QueueView& view);
+
+  /// Whether `waiting` takes the place of `running` when there is no room for both. Asked only when
+  /// `waiting` ranks first. Null: what runs is never displaced by what waits.
+  bool (*displaces)(const Sequence& waiting, const Sequence& running, const QueueView& view);
+};
+
 extern const Policy kFcfsPolicy;
+extern const Policy kPriorityPolicy;
+extern const Policy kSjfPolicy;
+extern const Policy kSrtfPolicy;
+extern const Policy kMlfqPolicy;
+
+/// Those that there are, the default first.
+std::span<const Policy* const> policies();
 
 /// The policy of that name. Throws Error{invalid_argument} that lists the known ones.
 const Policy& find_policy(std::string_view name);
+
+/// How long a sequence has waited in all, in microseconds.
+int64_t waited_us(const Sequence& sequence, const QueueView& view);
+
+/// The service that a sequence still needs: what it must compute (anew, if it was preempted) and
+/// what it is expected to generate. One that has outlived its prediction is taken to be half way,
+/// again and again, as lengths have heavy tails. At least one generated token.
+double remaining_service(const Sequence& sequence, const QueueView& view);
+
+/// A rank by remaining service, where waiting for `aging_us` makes up for 256 units of it.
+double aged_remaining_service(const Sequence& sequence, const QueueView& view);
 
 }  // namespace hasten::engine

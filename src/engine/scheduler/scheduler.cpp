@@ -12,13 +12,17 @@ namespace hasten::engine {
 Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlocks> groups)
     : options_(options) {
   HASTEN_CHECK(options.max_batch > 0 && options.max_batch <= options.step_tokens);
-  HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0);
+  HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0 && options.aging_us > 0);
+  view_.aging_us = options.aging_us;
   for (const GroupBlocks& group : groups) groups_.emplace_back(group);
   running_.reserve(2 * static_cast<size_t>(options.max_batch));  // the finished ones, too
   plan_.num_groups = static_cast<int64_t>(groups.size());
 }
 
-void Scheduler::add(Sequence& sequence) { waiting_.push_back(&sequence); }
+void Scheduler::add(Sequence& sequence) {
+  sequence.queued_us = sequence.arrival_us;
+  waiting_.push_back(&sequence);
+}
 
 void Scheduler::remove(const Sequence& sequence) {
   std::erase(waiting_, &sequence);
@@ -32,7 +36,9 @@ void Scheduler::finish(const Sequence& sequence) {
     if (running.sequence == &sequence) running.finished = true;
 }
 
-const StepPlan& Scheduler::plan() {
+const StepPlan& Scheduler::plan(int64_t now_us) {
+  view_.now_us = now_us;
+  num_displaced_ = 0;
   plan_.sequences.clear();
   plan_.block_tables.clear();
   plan_.copies.clear();
@@ -59,9 +65,7 @@ void Scheduler::advance() {
   }
 }
 
-int64_t Scheduler::num_running() const {
-  return std::ranges::count(running_, false, &Running::finished);
-}
+int64_t Scheduler::num_running() const { return std::ranges::count_if(running_, &Running::runs); }
 
 int64_t Scheduler::num_blocks() const {
   int64_t sum = 0;
@@ -125,12 +129,19 @@ void Scheduler::secure_blocks() {
       i = 0;
       continue;
     }
-    // Those before i have their blocks and run in this step.
-    view_.clear();
-    for (size_t j = i; j < running_.size(); ++j) view_.push_back(running_[j].sequence);
     HASTEN_CHECK(running_.size() > 1);  // alone, everything fits
-    preempt(i + options_.policy->victim(view_));
+    const size_t victim = last_of_running();
+    preempt(victim);
+    if (victim < i) --i;
   }
+}
+
+/// Whom the policy ranks last, the one admitted earliest left out.
+size_t Scheduler::last_of_running() const {
+  size_t last = 1;
+  for (size_t i = 2; i < running_.size(); ++i)
+    if (place(*running_[last].sequence) < place(*running_[i].sequence)) last = i;
+  return last;
 }
 
 /// Gives back what left the window and takes the blocks of this step's tokens. False when the
@@ -150,6 +161,7 @@ bool Scheduler::grow(Running& running) const {
 void Scheduler::preempt(size_t index) {
   Sequence& sequence = *running_[index].sequence;
   sequence.num_computed = 0;
+  sequence.queued_us = view_.now_us;
   waiting_.push_back(&sequence);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   ++plan_.num_preemptions;
@@ -161,27 +173,92 @@ bool Scheduler::drop_finished() {
 }
 
 void Scheduler::admit() {
+  const bool may_displace = options_.policy->displaces != nullptr;
   bool admitted = false;
-  while (num_running() < options_.max_batch && tokens_left_ > 0) {
-    view_.clear();
-    for (const Sequence* sequence : waiting_)
-      if (may_start(*sequence)) view_.push_back(sequence);
-    if (view_.empty()) return;
-
-    const Sequence* chosen = view_[options_.policy->next(view_)];
-    const Running* source = prompt_source(*chosen);
-    // Whoever is next waits for memory rather than being overtaken, or large requests would starve.
-    if (!fits(*chosen, source) || chunk(*chosen) == 0) {
+  while (may_displace || (num_running() < options_.max_batch && tokens_left_ > 0)) {
+    Sequence* const first = first_of_waiting();
+    if (first == nullptr) return;
+    // Whoever is first waits for room rather than being overtaken, or large requests would starve.
+    if (!has_room(*first, prompt_source(*first)) && !displace(*first, prompt_source(*first))) {
       // Once somebody was admitted, blocks of the finished may be about to be copied.
       if (admitted || !drop_finished()) return;
       continue;
     }
-    const auto at = std::ranges::find(waiting_, chosen);
-    Sequence& sequence = **at;
-    waiting_.erase(at);
-    start(sequence, source);
+    std::erase(waiting_, first);
+    start(*first, prompt_source(*first));
     admitted = true;
   }
+}
+
+Scheduler::Place Scheduler::place(const Sequence& sequence) const {
+  return {options_.policy->rank(sequence, view_), sequence.request_id, sequence.choice};
+}
+
+/// Who is admitted next: the first in place of those that may start. Null: nobody. What was
+/// displaced in this step does not come back in it.
+Sequence* Scheduler::first_of_waiting() const {
+  Sequence* first = nullptr;
+  Place best;
+  for (Sequence* sequence : std::span(waiting_).first(waiting_.size() - num_displaced_)) {
+    const Place candidate = place(*sequence);
+    if ((first != nullptr && best < candidate) || !may_start(*sequence)) continue;
+    first = sequence;
+    best = candidate;
+  }
+  return first;
+}
+
+/// Whether a place in the batch, a token of the budget and enough blocks are there.
+bool Scheduler::has_room(const Sequence& sequence, const Running* source) const {
+  return num_running() < options_.max_batch && chunk(sequence) > 0 && fits(sequence, source);
+}
+
+/// Makes room at the cost of sequences that `sequence` displaces, beginning with the last. False
+/// when that is not enough; then nobody has to go.
+bool Scheduler::displace(const Sequence& sequence, const Running* source) {
+  if (options_.policy->displaces == nullptr) return false;
+  const int64_t tokens_left = tokens_left_;
+  bool enough = false;
+  while (!enough) {
+    Running* const last = last_displaced_by(sequence);
+    if (last == nullptr) break;
+    last->leaving = true;
+    tokens_left_ += last->count;
+    enough = has_room(sequence, source);
+  }
+  if (!enough) {
+    tokens_left_ = tokens_left;
+    for (Running& running : running_) running.leaving = false;
+    return false;
+  }
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (!running_[i].leaving) continue;
+    preempt(i);
+    ++num_displaced_;
+  }
+  // Blocks that the displaced share with siblings have not become free.
+  return has_room(sequence, prompt_source(sequence));
+}
+
+/// Of the running sequences that `sequence` displaces the last in place, or null. Siblings are left
+/// alone: one may be the source of its prompt.
+Scheduler::Running* Scheduler::last_displaced_by(const Sequence& sequence) {
+  Running* last = nullptr;
+  const Place first = place(sequence);
+  Place worst;
+  for (Running& running : running_) {
+    const Sequence& other = *running.sequence;
+    if (!running.runs() || other.generated.size() == running.num_generated ||
+        other.request_id == sequence.request_id)
+      continue;
+    const Place candidate = place(other);
+    if (candidate < first || (last != nullptr && candidate < worst) ||
+        !options_.policy->displaces(sequence, other, view_))
+      continue;
+    last = &running;
+    worst = candidate;
+  }
+  return last;
 }
 
 /// Whether no running sibling is just computing the prompt that both share.
@@ -218,10 +295,13 @@ bool Scheduler::fits(const Sequence& sequence, const Running* source) const {
     int64_t needed = peak(sequence, groups_[g]) + num_running();
     if (source != nullptr)
       needed -= source->tables[g].num_held((sequence.num_prompt() - 1) / options_.block_size);
-    for (const Running& running : running_)
-      if (!running.finished)
-        needed += std::max<int64_t>(
-            0, peak(*running.sequence, groups_[g]) - running.tables[g].num_held());
+    for (const Running& running : running_) {
+      const int64_t held = running.tables[g].num_held();
+      if (running.runs())
+        needed += std::max<int64_t>(0, peak(*running.sequence, groups_[g]) - held);
+      else if (running.leaving)
+        needed -= held;
+    }
     if (needed > groups_[g].pool.num_free()) return false;
   }
   return true;
@@ -234,8 +314,11 @@ int64_t Scheduler::peak(const Sequence& sequence, const Group& group) const {
 }
 
 void Scheduler::start(Sequence& sequence, const Running* source) {
+  sequence.waited_us = waited_us(sequence, view_);
+  sequence.queued_us = -1;
   Running started;
   started.sequence = &sequence;
+  started.num_generated = sequence.generated.size();
   for (size_t g = 0; g < groups_.size(); ++g)
     started.tables.emplace_back(groups_[g].pool, options_.block_size);
   if (source != nullptr) {

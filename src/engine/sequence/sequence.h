@@ -13,8 +13,8 @@
 namespace hasten::engine {
 
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
-/// engine's thread touches it: the scheduler moves `num_computed` and `num_scored`, the commit adds
-/// to `generated`.
+/// engine's thread touches it: the scheduler moves `num_computed`, `num_scored`, `queued_us` and
+/// `waited_us`, the commit adds to `generated`.
 struct Sequence {
   int64_t request_id = 0;           // ascending in order of submission
   int32_t choice = 0;               // which of the request's n answers
@@ -24,9 +24,13 @@ struct Sequence {
   std::span<const int32_t> prompt;  // token ids, at least one
   std::vector<int32_t> generated;   // token ids drawn so far
   int64_t max_generated = 0;        // generated.size() at the end, at most; at least 1
+  int64_t predicted_generated = 0;  // generated.size() at the end, as expected; 0: max_generated
+  int64_t arrival_us = 0;           // when it was submitted, by the clock of the plans
   int64_t num_computed = 0;         // leading tokens whose keys and values lie in the cache
   bool scores_prompt = false;       // the log probabilities of the prompt's tokens are wanted
   int64_t num_scored = 0;           // leading prompt tokens whose logits have been read for that
+  int64_t queued_us = -1;           // since when it waits; -1: it runs
+  int64_t waited_us = 0;            // how long it had waited before that
 
   int64_t num_prompt() const { return static_cast<int64_t>(prompt.size()); }
   int64_t num_tokens() const { return num_prompt() + static_cast<int64_t>(generated.size()); }

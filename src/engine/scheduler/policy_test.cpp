@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each policy does with a queue: order, displacement, aging and its promise, in virtual time
+// and with no model.
+#include "engine/scheduler/policy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/scheduler/scheduler.h"
+#include "hasten/error.h"
+
+namespace hasten::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kStepUs = 1000;
+
+/// A sequence of one choice that arrives at a time.
+struct Job {
+  int64_t arrival_step = 0;
+  int64_t num_prompt = 1;
+  int64_t length = 1;  // generated tokens
+  int32_t priority = 0;
+  int64_t predicted = 0;  // 0: the length is known
+};
+
+/// Jobs under a policy; each step takes a millisecond of virtual time, whatever runs in it.
+class Line {
+ public:
+  Line(const Policy& policy, const SchedulerOptions& given, int64_t num_blocks = 100'000)
+      : scheduler_(with(policy, given), std::vector<GroupBlocks>{{.num_blocks = num_blocks}}) {}
+
+  /// Returns the job's index.
+  size_t add(const Job& job) {
+    Sequence& sequence = *sequences_.emplace_back(std::make_unique<Sequence>());
+    sequence.request_id = std::ssize(sequences_);
+    sequence.prompt = std::span(prompt_).first(static_cast<size_t>(job.num_prompt));
+    sequence.max_generated = job.length;
+    sequence.predicted_generated = job.predicted;
+    sequence.priority = job.priority;
+    sequence.arrival_us = std::max(job.arrival_step * kStepUs, now_us);
+    finished_step.push_back(-1);
+    scheduler_.add(sequence);
+    return sequences_.size() - 1;
+  }
+
+  /// False when there was nothing to run.
+  bool step() {
+    const StepPlan& plan = scheduler_.plan(now_us);
+    if (plan.empty()) return false;
+    now_us += kStepUs;
+    preemptions += plan.num_preemptions;
+    scheduler_.advance();
+    for (const PlannedSequence& planned : plan.sequences) {
+      if (!planned.samples) continue;
+      Sequence& sequence = *planned.sequence;
+      sequence.generated.push_back(7);
+      if (std::ssize(sequence.generated) < sequence.max_generated) continue;
+      finished_step[static_cast<size_t>(sequence.request_id - 1)] = now_us / kStepUs;
+      scheduler_.finish(sequence);
+    }
+    return true;
+  }
+  void steps(int count) {
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(step());
+  }
+  void run() {
+    for (int64_t i = 0; step(); ++i) ASSERT_LT(i, 1'000'000) << "no end";
+  }
+
+  int64_t num_generated(size_t job) const { return std::ssize(sequences_[job]->generated); }
+  bool runs(size_t job) const { return sequences_[job]->queued_us < 0 && finished_step[job] < 0; }
+
+  int64_t now_us = 0;
+  int64_t preemptions = 0;
+  std::vector<int64_t> finished_step;  // of each job; -1: not yet
+
+ private:
+  static SchedulerOptions with(const Policy& policy, SchedulerOptions options) {
+    options.policy = &policy;
+    return options;
+  }
+
+  const std::vector<int32_t> prompt_ = std::vector<int32_t>(4096, 1);
+  Scheduler scheduler_;
+  std::vector<std::unique_ptr<Sequence>> sequences_;
+};
+
+SchedulerOptions one_at_a_time() {
+  return {.block_size = 4, .step_tokens = 64, .max_batch = 1, .aging_us = 1'000'000'000};
+}
+
+/// Runs jobs that are sorted by arrival. Returns each one's latency in steps.
+std::vector<int64_t> latencies(const Policy& policy, const SchedulerOptions& options,
+                               const std::vector<Job>& jobs) {
+  Line line(policy, options);
+  size_t next = 0;
+  bool busy = true;
+  while (next < jobs.size() || busy) {
+    while (next < jobs.size() && jobs[next].arrival_step * kStepUs <= line.now_us)
+      line.add(jobs[next++]);
+    busy = line.step();
+    if (!busy) line.now_us += kStepUs;
+  }
+  std::vector<int64_t> result;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    EXPECT_GT(line.finished_step[i], 0) << "job " << i;
+    result.push_back(line.finished_step[i] - jobs[i].arrival_step);
+  }
+  return result;
+}
+
+double mean(const std::vector<int64_t>& values) {
+  return static_cast<double>(std::accumulate(values.begin(), values.end(), int64_t{0})) /
+         static_cast<double>(values.size());
+}
+
+/// Pareto lengths of mean about 24 and, for four places, arrivals at 1.2 times what can be served.
+std::vector<Job> heavy_tailed_overload(size_t count) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> uniform(1e-9, 1.0);
+  std::vector<Job> jobs;
+  double arrival = 0;
+  double total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double pareto = 5.0 / std::pow(uniform(random), 1.0 / 1.2);
+    jobs.push_back({.num_prompt = 1 + static_cast<int64_t>(random() % 60),
+                    .length = static_cast<int64_t>(std::min(pareto, 2000.0))});
+    total += static_cast<double>(jobs.back().length);
+  }
+  const double gap = total / static_cast<double>(count) / 4.0 / 1.2;
+  for (Job& job : jobs) {
+    job.arrival_step = static_cast<int64_t>(arrival);
+    arrival -= gap * std::log(uniform(random));
+  }
+  return jobs;
+}
+
+SchedulerOptions four_at_a_time() {
+  return {.block_size = 4, .step_tokens = 256, .max_batch = 4, .aging_us = 60'000'000};
+}
+
+TEST(Policy, UnknownNamesListTheKnownOnes) {
+  for (const Policy* policy : policies()) EXPECT_EQ(&find_policy(policy->name), policy);
+  try {
+    find_policy("best");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("'best'"));
+    EXPECT_THAT(error.what(), HasSubstr("fcfs, priority, sjf"));
+  }
+}
+
+TEST(Policy, WaitingCountsFromEachTimeThatASequenceBeganToWait) {
+  Sequence sequence;
+  sequence.queued_us = 300;
+  sequence.waited_us = 50;
+  EXPECT_EQ(waited_us(sequence, {.now_us = 1000}), 750);
+  sequence.queued_us = -1;
+  EXPECT_EQ(waited_us(sequence, {.now_us = 1000}), 50);
+}
+
+TEST(Policy, RemainingServiceIsWhatMustBeComputedAndGenerated) {
+  const std::vector<int32_t> prompt(100, 1);
+  Sequence sequence;
+  sequence.prompt = prompt;
+  sequence.max_generated = 50;
+  const QueueView view = {.weights = {.input = 1, .output = 3}};
+  EXPECT_EQ(remaining_service(sequence, view), 100 + 3 * 50);
+  sequence.predicted_generated = 10;
+  EXPECT_EQ(remaining_service(sequence, view), 100 + 3 * 10);
+  sequence.generated.assign(4, 7);
+  sequence.num_computed = 103;
+  EXPECT_EQ(remaining_service(sequence, view), 1 + 3 * 6);
+  // It outlives its prediction: twice that is expected, and so on, up to the limit.
+  sequence.generated.assign(10, 7);
+  sequence.num_computed = 109;
+  EXPECT_EQ(remaining_service(sequence, view), 1 + 3 * 10);
+  sequence.generated.assign(41, 7);
+  sequence.num_computed = 140;
+  EXPECT_EQ(remaining_service(sequence, view), 1 + 3 * 9);
+}
+
+TEST(PriorityPolicy, TheMoreUrgentClassDisplacesWhatRunsAndItsOwnDoesNot) {
+  Line line(kPriorityPolicy, one_at_a_time());
+  const size_t low = line.add({.length = 20, .priority = -1});
+  line.steps(3);
+  const size_t urgent = line.add({.length = 5, .priority = 4});
+  const size_t same = line.add({.length = 5, .priority = 4});
+  line.steps(1);
+  EXPECT_TRUE(line.runs(urgent));
+  EXPECT_FALSE(line.runs(low));
+  EXPECT_EQ(line.num_generated(low), 3);
+  line.run();
+  EXPECT_LT(line.finished_step[urgent], line.finished_step[same]);
+  EXPECT_LT(line.finished_step[same], line.finished_step[low]);
+  EXPECT_EQ(line.preemptions, 1);
+}
+
+TEST(PriorityPolicy, WaitingIsWorthClasses) {
+  SchedulerOptions options = one_at_a_time();
+  options.aging_us = 10 * kStepUs;
+  Line line(kPriorityPolicy, options);
+  line.add({.length = 35, .priority = 9});
+  const size_t old = line.add({.length = 1, .priority = 0});
+  line.steps(30);
+  const size_t urgent = line.add({.length = 1, .priority = 2});
+  const size_t most_urgent = line.add({.length = 1, .priority = 5});
+  line.run();
+  EXPECT_LT(line.finished_step[most_urgent], line.finished_step[old]);
+  EXPECT_LT(line.finished_step[old], line.finished_step[urgent]);
+}
+
+TEST(SjfPolicy, AdmitsTheShortestAndLetsItEnd) {
+  Line line(kSjfPolicy, one_at_a_time());
+  const size_t running = line.add({.length = 30});
+  line.steps(2);
+  const size_t longer = line.add({.length = 9});
+  const size_t shorter = line.add({.length = 3});
+  const size_t prompt = line.add({.num_prompt = 60, .length = 3});
+  line.run();
+  EXPECT_LT(line.finished_step[running], line.finished_step[shorter]);
+  EXPECT_LT(line.finished_step[shorter], line.finished_step[longer]);
+  EXPECT_LT(line.finished_step[longer], line.finished_step[prompt]);
+  EXPECT_EQ(line.preemptions, 0);
+}
+
+TEST(SrtfPolicy, HalfOfWhatRemainsDisplacesAndMoreDoesNot) {
+  Line line(kSrtfPolicy, one_at_a_time());
+  const size_t running = line.add({.length = 40});
+  line.steps(20);  // 1 to compute and 20 to generate remain: 41 units of service
+  const size_t close = line.add({.length = 10});
+  line.steps(1);
+  EXPECT_FALSE(line.runs(close));
+  EXPECT_TRUE(line.runs(running));
+  const size_t half = line.add({.length = 8});
+  line.steps(1);
+  EXPECT_TRUE(line.runs(half));
+  EXPECT_FALSE(line.runs(running));
+  line.run();
+  EXPECT_LT(line.finished_step[half], line.finished_step[close]);
+  EXPECT_LT(line.finished_step[close], line.finished_step[running]);
+  EXPECT_EQ(line.preemptions, 1);
+}
+
+TEST(SrtfPolicy, HalvesTheMeanLatencyOfAHeavyTailedOverload) {
+  const std::vector<Job> jobs = heavy_tailed_overload(600);
+  const double fcfs = mean(latencies(kFcfsPolicy, four_at_a_time(), jobs));
+  const double sjf = mean(latencies(kSjfPolicy, four_at_a_time(), jobs));
+  const double srtf = mean(latencies(kSrtfPolicy, four_at_a_time(), jobs));
+  const double mlfq = mean(latencies(kMlfqPolicy, four_at_a_time(), jobs));
+  std::printf("mean latency in steps: fcfs %.0f, sjf %.0f, srtf %.0f, mlfq %.0f\n", fcfs, sjf, srtf,
+              mlfq);
+  EXPECT_LT(srtf, fcfs / 2);
+  EXPECT_LT(srtf, sjf);
+  EXPECT_LT(mlfq, fcfs);
+}
+
+TEST(MlfqPolicy, AnAnswerSinksWhenItHasUsedUpItsQuantum) {
+  Line line(kMlfqPolicy, one_at_a_time());
+  const size_t running = line.add({.length = 200});
+  line.steps(31);
+  const size_t early = line.add({.length = 1});
+  line.steps(1);  // its 32nd token is the last of 64 units
+  EXPECT_FALSE(line.runs(early));
+  line.steps(1);
+  EXPECT_EQ(line.finished_step[early], 33);
+  line.run();
+  EXPECT_EQ(line.num_generated(running), 200);
+  EXPECT_EQ(line.preemptions, 1);
+}
+
+TEST(MlfqPolicy, ALongPromptJoinsALowerLevel) {
+  Line line(kMlfqPolicy, one_at_a_time());
+  line.add({.length = 4});
+  line.steps(1);
+  const size_t long_prompt = line.add({.num_prompt = 65, .length = 1});
+  const size_t short_prompt = line.add({.num_prompt = 64, .length = 1});
+  line.run();
+  EXPECT_LT(line.finished_step[short_prompt], line.finished_step[long_prompt]);
+}
+
+TEST(Policies, NothingStarvesBehindAnEndlessStreamOfTheFavoured) {
+  for (const Policy* policy : policies()) {
+    SchedulerOptions options = one_at_a_time();
+    options.aging_us = 50 * kStepUs;
+    Line line(*policy, options);
+    // The last by every policy: long, not urgent, and with a long prompt.
+    const size_t last = line.add({.num_prompt = 200, .length = 100, .priority = -3});
+    for (int64_t i = 0; line.finished_step[last] < 0; ++i) {
+      ASSERT_LT(i, 5000) << policy->name;
+      if (i % 2 == 0) line.add({.length = 3, .priority = 3});
+      ASSERT_TRUE(line.step());
+    }
+  }
+}
+
+TEST(Policies, WhatIsDisplacedHasMoved) {
+  // Newcomers that displace at every step: still each admission brings a token.
+  for (const Policy* policy : policies()) {
+    Line line(*policy, one_at_a_time());
+    std::vector<size_t> jobs;
+    for (int32_t i = 0; i < 40; ++i) {
+      jobs.push_back(
+          line.add({.num_prompt = 1 + 100 * (40 - i), .length = 2 * (41 - i), .priority = i}));
+      line.step();
+    }
+    line.run();
+    int64_t generated = 0;
+    for (const size_t job : jobs) generated += line.num_generated(job);
+    EXPECT_LE(line.preemptions, generated) << policy->name;
+    EXPECT_EQ(generated, 1720) << policy->name;
+  }
+}
+
+TEST(Policies, TheLastInPlaceGivesItsBlocksBack) {
+  SchedulerOptions options = one_at_a_time();
+  options.max_batch = 3;
+  Line line(kPriorityPolicy, options, 8);
+  const size_t eldest = line.add({.num_prompt = 4, .length = 12, .priority = 1});
+  const size_t last = line.add({.num_prompt = 4, .length = 12, .priority = 0});
+  line.steps(1);
+  const size_t first = line.add({.num_prompt = 4, .length = 12, .priority = 1});
+  while (line.preemptions == 0) ASSERT_TRUE(line.step());
+  EXPECT_FALSE(line.runs(last));
+  EXPECT_TRUE(line.runs(eldest));
+  EXPECT_TRUE(line.runs(first));
+  line.run();
+}
+
+}  // namespace
+}  // namespace hasten::engine

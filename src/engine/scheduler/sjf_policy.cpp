@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shortest job first: the sequence that needs the least service is admitted next, and then runs to
+// its end.
+#include "engine/scheduler/policy.h"
+
+namespace hasten::engine {
+
+const Policy kSjfPolicy = {.name = "sjf",
+                           .summary = "the shortest predicted job first",
+                           .rank = aged_remaining_service,
+                           .displaces = nullptr};
+
+}  // namespace hasten::engine
