@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "engine/sampling/philox.h"
+#include "base/philox.h"
 #include "engine/sampling/softmax.h"
 
 namespace hasten::engine {

@@ -12,8 +12,8 @@
 #include <set>
 #include <vector>
 
+#include "base/philox.h"
 #include "engine/sampling/candidates.h"
-#include "engine/sampling/philox.h"
 #include "engine/sampling/sampler.h"
 #include "engine/sampling/softmax.h"
 #include "hasten/error.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers: the same seed, choice and position give the same number, always.
+// Counter-based random numbers: the same seed, stream and position give the same number, always.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-namespace hasten::engine {
+namespace hasten {
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): ten rounds
 /// of multiplication turn a counter and a key into four independent words.
@@ -24,13 +24,14 @@ namespace hasten::engine {
   return counter;
 }
 
-/// A number in [0, 1) with 53 random bits, for the token at `position` of one choice.
-[[nodiscard]] constexpr double uniform(uint64_t seed, int32_t choice, int64_t position) {
+/// A number in [0, 1) with 53 random bits, for one position of one stream: of a choice of a
+/// request, for example.
+[[nodiscard]] constexpr double uniform(uint64_t seed, int32_t stream, int64_t position) {
   const auto words = philox({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
-                             static_cast<uint32_t>(choice), 0},
+                             static_cast<uint32_t>(stream), 0},
                             {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t bits = (uint64_t{words[0]} << 32 | words[1]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-}  // namespace hasten::engine
+}  // namespace hasten
