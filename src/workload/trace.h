@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trace: the requests of a workload with their times and lengths, read from a file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hasten::workload {
+
+/// One request: when it comes and how long it is.
+struct TraceRequest {
+  int64_t time_us = 0;               // since the first one
+  int64_t prompt_tokens = 0;         // at least 1; 0: only `text` says
+  int64_t output_tokens = 0;         // to generate, at least 1; 0: the trace does not say
+  std::vector<int64_t> blocks = {};  // ids of the prompt's leading blocks of Trace::block_tokens
+                                     // tokens; equal ids behind equal ids stand for equal tokens
+  std::string text = {};             // of the prompt; empty: the trace gives only its length
+  std::string tenant = {};           // whose it is
+  int32_t priority = 0;              // larger is more urgent
+};
+
+struct Trace {
+  std::vector<TraceRequest> requests;  // in order of time
+  int64_t block_tokens = 512;          // of TraceRequest::blocks
+  bool has_times = false;              // or else all times are 0
+};
+
+/// What a file may ask for at most.
+struct TraceLimits {
+  int64_t requests = 10'000'000;
+  int64_t tokens = 1 << 24;  // of one prompt or answer
+  int64_t line_bytes = 4 << 20;
+  int64_t total_blocks = 1 << 28;  // of all requests
+};
+
+/// Reads one of three formats, told apart by the first line:
+///  - CSV with the columns TIMESTAMP, ContextTokens and GeneratedTokens (Azure's LLM inference
+///    traces, 2023 and 2024; Patel et al., Splitwise, 2024);
+///  - JSON lines with timestamp (ms), input_length, output_length and hash_ids of blocks of 512
+///    tokens (Mooncake's traces; Qin et al., 2025);
+///  - JSON lines of our own: time_s, prompt_tokens, output_tokens, blocks, prompt (or turns, of
+///    which the first is taken), tenant, priority; a prompt or prompt_tokens is needed, all else
+///    may be left out, but either every line has time_s or none.
+/// Throws Error{invalid_data} with `name`, the line and the value that is wrong.
+Trace parse_trace(std::string_view text, std::string_view name, const TraceLimits& limits = {});
+
+/// The same of a file. Error{not_found, io} when it cannot be read.
+Trace read_trace(const std::filesystem::path& path, const TraceLimits& limits = {});
+
+/// Keeps the first `count` requests.
+void keep_first(Trace& trace, int64_t count);
+
+/// Multiplies all lengths, rounded, at least 1; blocks shrink with the prompts, so that the same
+/// fraction of each prompt is shared. `factor` in (0, 1024].
+void scale_lengths(Trace& trace, double factor);
+
+}  // namespace hasten::workload
