@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/quantity.h"
@@ -19,6 +18,7 @@
 #include "cli/roofline.h"
 #include "cli/words.h"
 #include "hasten/machine.h"
+#include "workload/prompts.h"
 
 namespace hasten::cli {
 namespace {
@@ -32,22 +32,17 @@ struct BenchOptions {
   bool json = false;
 };
 
+struct MachineOptions {
+  int32_t threads = 0;
+  bool json = false;
+};
+
 struct Result {
   bool prefill = false;
   int64_t batch = 1;
   double tokens_per_second = 0;
   Limit limit;
 };
-
-/// A prompt that shares no prefix with another one.
-std::vector<int32_t> random_prompt(const ModelInfo& model, int64_t length, uint64_t seed) {
-  std::vector<int32_t> prompt(static_cast<size_t>(length));
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    prompt[i] =
-        static_cast<int32_t>(mix64(seed * 1000003 + i) % static_cast<uint64_t>(model.vocab_size));
-  }
-  return prompt;
-}
 
 /// Runs `batch` equal requests at the same time and looks only at the stretch in which all of them
 /// decode: from the moment that the last one has its first token until each has `gen` more.
@@ -59,7 +54,8 @@ class BatchRun {
     std::vector<Generation> generations;
     for (size_t i = 0; i < first_us_.size(); ++i) {
       Request request;
-      request.prompt = random_prompt(engine.model(), options.prompt, seed * 4096 + i);
+      request.prompt =
+          workload::random_tokens(options.prompt, engine.model().vocab_size, seed * 4096 + i);
       request.sampling.temperature = 0;
       request.ignore_eos = true;
       request.max_tokens = engine.model().context - options.prompt;
@@ -246,16 +242,41 @@ int bench_model(BenchOptions& options) {
   return 0;
 }
 
-int bench_machine(int32_t threads, bool as_json) {
+int bench_machine(const MachineOptions& options) {
   const Machine machine = describe_machine();
-  if (threads == 0) threads = machine.num_threads;
+  const int32_t threads = options.threads > 0 ? options.threads : machine.num_threads;
   const Ceilings ceilings = measure_ceilings(threads);
-  if (as_json) {
+  if (options.json) {
     fmt::print("{}\n", json_text(to_json(ceilings, threads)));
   } else {
     print_machine(ceilings, machine, threads);
   }
   return 0;
+}
+
+void add_bench_machine(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand(
+      "machine", "Measure the ceilings alone: memory bandwidth and arithmetic peaks");
+  auto options = std::make_shared<MachineOptions>();
+  command
+      ->add_option("--threads", options->threads,
+                   "CPU workers (default, and 0: one per physical core)")
+      ->check(whole_number(0, 1024))
+      ->type_name("N");
+  command->add_flag("--json", options->json, "Print one JSON object");
+  command->callback([options, &action] { action = [options] { return bench_machine(*options); }; });
+}
+
+/// Refuses flags of `bench` itself beside one of its subcommands, which would not see them.
+void check_no_own_flags(const CLI::App& bench, const CLI::App& chosen) {
+  for (const CLI::Option* option : bench.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string name =
+        option->get_positional() ? option->get_type_name() : option->get_name();
+    throw CLI::ParseError(
+        fmt::format("{} stands before {}, or is not for it", name, chosen.get_name()),
+        CLI::ExitCodes::ExtrasError);
+  }
 }
 
 }  // namespace
@@ -284,16 +305,15 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("N");
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(
-      "hasten bench machine: the ceilings alone (memory bandwidth, arithmetic peaks)\n"
       "Without --ctx, the context is prompt + 2 × gen + batch × prompt / 64 + 16 tokens: the\n"
       "first request goes on decoding while the prompts of the others are read.");
-  command->callback([options, &action] {
-    action = [options] {
-      if (options->engine.model == "machine") {
-        return bench_machine(options->engine.threads, options->json);
-      }
-      return bench_model(*options);
-    };
+  add_bench_replay(*command, action);
+  add_bench_serve(*command, action);
+  add_bench_machine(*command, action);
+  command->callback([options, command, &action] {
+    if (const auto chosen = command->get_subcommands(); !chosen.empty())
+      return check_no_own_flags(*command, *chosen.front());
+    action = [options] { return bench_model(*options); };
   });
 }
 

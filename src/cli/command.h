@@ -36,6 +36,10 @@ void add_inspect(CLI::App& app, Action& action);
 void add_synth(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 
+// Likewise, below `hasten bench`.
+void add_bench_replay(CLI::App& bench, Action& action);
+void add_bench_serve(CLI::App& bench, Action& action);
+
 /// Adds the positional MODEL and the flags that load it.
 void add_engine_flags(CLI::App& command, EngineOptions& options);
 /// Adds the flags that choose tokens, and --max-tokens.

@@ -95,19 +95,35 @@ std::string no_flag(const std::vector<const CLI::App*>& apps, std::string flag) 
   return fmt::format("there is no flag {}{}", flag, nearest);
 }
 
+/// "bench replay": a command with those above it.
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  const bool is_top = parent == nullptr || parent->get_parent() == nullptr;
+  return (is_top ? "" : full_name(*parent) + " ") + command.get_name();
+}
+
+/// The commands of `app` and those below them.
+std::vector<const CLI::App*> all_commands(const CLI::App& app) {
+  std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
+  for (size_t i = 0; i < commands.size(); ++i) {
+    const auto inner = commands[i]->get_subcommands([](const CLI::App*) { return true; });
+    commands.insert(commands.end(), inner.begin(), inner.end());
+  }
+  return commands;
+}
+
 /// What is wrong with a command line whose command was found.
 std::string command_error(const CLI::App& app, const CLI::App& command,
-                          const std::vector<const CLI::App*>& commands,
                           const CLI::ParseError& error) {
   const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   const std::string flag = is_extra ? first_flag(app.remaining(/*recurse=*/true)) : std::string();
   if (flag.empty()) return error.what();
-  const std::string& name = command.get_name();
+  const std::string name = full_name(command);
   if (command.get_option_no_throw(flag) != nullptr)
     return fmt::format("{} stands before its command: write hasten {} {}", flag, name, flag);
-  for (const CLI::App* other : commands) {
+  for (const CLI::App* other : all_commands(app)) {
     if (other->get_option_no_throw(flag) != nullptr)
-      return fmt::format("{} is a flag of {}, not of {}", flag, other->get_name(), name);
+      return fmt::format("{} is a flag of {}, not of {}", flag, full_name(*other), name);
   }
   return no_flag({&command, &app}, flag);
 }
@@ -117,9 +133,10 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) {
-    const CLI::App& command = *chosen.front();
-    return fmt::format("{}; see 'hasten {} --help'", command_error(app, command, commands, error),
-                       command.get_name());
+    const CLI::App* command = chosen.front();
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    return fmt::format("{}; see 'hasten {} --help'", command_error(app, *command, error),
+                       full_name(*command));
   }
   const std::vector<std::string> rest = app.remaining();
   // Of words behind a flag nobody knows which are its values.

@@ -3,6 +3,7 @@
 #include "cli/roofline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 namespace hasten::cli {
@@ -52,6 +53,27 @@ Limit decode_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t bat
   const double ops = tokens * static_cast<double>(model.ops_per_token) +
                      keys * static_cast<double>(model.attention_ops_per_token_key);
   return limit_of(tokens, bytes, ops, model, ceilings);
+}
+
+workload::BestCase workload_limit(const ModelInfo& model, const Ceilings& ceilings,
+                                  const workload::Statistics& statistics, int64_t concurrency) {
+  if (statistics.num_finished() == 0) return {};
+  const double prompt = statistics.mean_prompt_tokens();
+  const double computed = std::max(1.0, prompt - statistics.mean_cached_tokens());
+  const double output = statistics.mean_output_tokens();
+  const Limit prefill = prefill_limit(model, ceilings, std::llround(computed));
+  const auto context = std::llround(prompt + output / 2);
+  const Limit alone = decode_limit(model, ceilings, 1, context);
+  const Limit together = decode_limit(model, ceilings, std::max<int64_t>(1, concurrency), context);
+  // The first token comes with the prompt. A step may mix both, so that one part reads while the
+  // other computes: the slower of all bytes and all operations counts.
+  const double later = std::max(0.0, output - 1);
+  const double ops = computed * prefill.ops_per_token + later * together.ops_per_token;
+  const double bytes = later * together.bytes_per_token;
+  const Limit all = limit_of(output, bytes, ops, model, ceilings);
+  return {.ttft_ms = 1e3 * computed / prefill.tokens_per_second,
+          .tpot_ms = 1e3 / alone.tokens_per_second,
+          .output_tokens_per_second = all.tokens_per_second};
 }
 
 }  // namespace hasten::cli

@@ -7,6 +7,7 @@
 
 #include "hasten/engine.h"
 #include "hasten/machine.h"
+#include "workload/statistics.h"
 
 namespace hasten::cli {
 
@@ -23,5 +24,10 @@ Limit prefill_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t pr
 /// One token for each of `batch` sequences of `context` tokens; weights are read once for all.
 Limit decode_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t batch,
                    int64_t context);
+
+/// The mean prompt alone, one of its answer's tokens alone, and all of the finished requests with
+/// `concurrency` of them in each step; prompt tokens from the cache cost nothing.
+workload::BestCase workload_limit(const ModelInfo& model, const Ceilings& ceilings,
+                                  const workload::Statistics& statistics, int64_t concurrency);
 
 }  // namespace hasten::cli

@@ -49,6 +49,31 @@ TEST(Roofline, PrefillUsesTheOutputMatrixOnce) {
   EXPECT_NEAR(limit.tokens_per_second, 100 / 0.03515, 1e-6);
 }
 
+TEST(Roofline, AWorkloadReadsAndComputesAtTheSameTime) {
+  workload::Statistics statistics;
+  for (int i = 0; i < 4; ++i) {
+    workload::Answer answer = {.prompt_tokens = 150, .cached_tokens = 50};
+    statistics.deliver(answer, 1000, 101);
+    statistics.finish(answer, 2000);
+  }
+  const ModelInfo model = model_of("bf16");
+  const workload::BestCase best = workload_limit(model, kCeilings, statistics, 4);
+  EXPECT_NEAR(best.ttft_ms, 35.15, 1e-6);  // 100 tokens, as above
+  // 1000 + 201 * 5 bytes, and for four at a time 250 + 1005 each: 125.5 ms for the later 100.
+  EXPECT_NEAR(best.tpot_ms, 2.005, 1e-6);
+  EXPECT_NEAR(best.output_tokens_per_second, 101 / 0.1255, 1e-6);
+  // A prompt that takes longer than all the reading decides.
+  workload::Statistics one;
+  workload::Answer answer = {.prompt_tokens = 1000};
+  one.deliver(answer, 1000, 1);
+  one.finish(answer, 2000);
+  const double prefill = prefill_limit(model, kCeilings, 1000).tokens_per_second;
+  EXPECT_NEAR(workload_limit(model, kCeilings, one, 1).output_tokens_per_second, prefill / 1000,
+              1e-6);
+  EXPECT_EQ(workload_limit(model, kCeilings, workload::Statistics(), 1).output_tokens_per_second,
+            0);
+}
+
 TEST(Words, ScaleNumbers) {
   EXPECT_EQ(count_text(1235814400), "1.24 B");
   EXPECT_EQ(count_text(494032768), "494 M");

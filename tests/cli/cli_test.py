@@ -382,6 +382,46 @@ class Measure(unittest.TestCase):
     def test_bench_takes_a_model_behind_the_batches(self):
         self.assertIn("there is no none", hasten("bench", "--batch", "1,4", "none").stderr)
 
+    def test_bench_replay_answers_a_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            trace.write_text("".join(
+                f'{{"timestamp": {20 * i}, "input_length": {100 + i}, "output_length": {1 + i}, "hash_ids": [0]}}\n'
+                for i in range(8)) + '{"timestamp": 200, "input_length": 9000, "output_length": 1}\n')
+            done = hasten("bench", "replay", "--trace", trace, "--ctx", "256", "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads(done.stdout)
+            result = report["result"]
+            self.assertEqual((result["requests"], result["finished"]), (9, 8))
+            self.assertEqual(result["failures"], {"longer than the context": 1})
+            self.assertEqual(result["output_tokens"], sum(range(1, 9)))
+            self.assertEqual(result["prompt_tokens"], sum(range(100, 108)))
+            self.assertEqual(result["tpot_ms"]["count"], 7)
+            self.assertEqual(result["tbt_ms"]["count"], result["output_tokens"] - 8)
+            self.assertGreaterEqual(result["duration_seconds"], 0.2)
+            self.assertLessEqual(result["ttft_ms"]["p50"], result["ttft_ms"]["max"])
+            self.assertGreater(result["limits"]["output_tokens_per_second"], 0)
+            text = hasten("bench", "replay", "--users", "2", "--requests", "4", "--prompt", "20", "--gen", "5").stdout
+            self.assertIn("4 requests of 20 + 5 tokens, closed loop of 2 users", text)
+            self.assertIn("4 requests answered", text)
+            self.assertRegex(text, r"TTFT( +[\d.]+){6}\n")
+
+    def test_bench_flags_that_do_not_fit_are_named(self):
+        for arguments, said in (
+                (("replay", "--users", "2", "--rate", "1"), "--users makes a closed loop and --rate an open one"),
+                (("replay", "--cv", "2"), "give a --rate, too"),
+                (("replay", "--speed", "2"), "--speed is for the trace's own times"),
+                (("replay", "--batch", "2"), "--batch stands before replay, or is not for it"),
+                (("serve", "--url", "https://x"), "there is no TLS here"),
+                (("serve", "--chat", "--token-ids", "9"), "--token-ids is for /v1/completions"),
+                (("replay", "--trase", "x"), "there is no flag --trase; the nearest is --trace; see 'hasten bench replay")):
+            done = hasten("bench", *arguments)
+            self.assertEqual(done.returncode, 2, (arguments, done.stderr))
+            self.assertIn(said, done.stderr)
+        done = hasten("bench", "replay", "--trace", MODEL)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is no trace", done.stderr)
+
     def test_bench_machine(self):
         ceilings = json.loads(hasten("bench", "machine", "--json").stdout)
         self.assertGreater(ceilings["int8_ops_per_second"], 1e8)
@@ -413,6 +453,23 @@ class Serve(unittest.TestCase):
 
     def url(self, banner):
         return re.search(r"http://127\.0\.0\.1:\d+", banner).group(0)
+
+    def test_bench_serve_loads_a_server(self):
+        with self.serving("--api-key", "k") as (_, banner):
+            base = ("bench", "serve", "--url", self.url(banner), "--requests", "6", "--prompt", "30", "--gen", "8")
+            for flags in (("--users", "3"), ("--rate", "50", "--chat"), ("--rate", "50", "--cv", "2", "--token-ids", "400")):
+                done = hasten(*base, *flags, "--api-key", "k", "--json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                report = json.loads(done.stdout)
+                self.assertEqual((report["result"]["finished"], report["result"]["failed"]), (6, 0), report)
+                self.assertEqual(report["result"]["output_tokens"], 48)
+                self.assertGreaterEqual(report["result"]["prompt_tokens"], 180)
+                self.assertGreater(report["result"]["e2e_ms"]["p50"], 0)
+            self.assertEqual(report["result"]["prompt_tokens"], 180)  # ids are exact
+            refused = hasten(*base, "--users", "1", "--model-name", "m", "--json")
+            self.assertEqual(refused.returncode, 1)
+            self.assertEqual(json.loads(refused.stdout)["result"]["failures"], {"HTTP 401": 6})
+            self.assertIn("/v1/models: HTTP 401", hasten(*base).stderr)
 
     def test_banner_shows_how_to_send_a_key(self):
         with self.serving("--api-key", "s3cret") as (_, banner):

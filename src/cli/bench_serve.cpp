@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten bench serve: a workload against a running server, over HTTP.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/words.h"
+#include "cli/workload_flags.h"
+#include "client/load.h"
+#include "workload/prompts.h"
+
+namespace hasten::cli {
+namespace {
+
+struct LoadOptions {
+  std::string url = "http://127.0.0.1:8080";
+  client::ServerAddress server;
+  std::string model;
+  bool chat = false;
+  int64_t token_ids = 0;  // below which prompts have ids; 0: words
+  bool end_tokens = false;
+  int64_t stall_seconds = 60;
+  int64_t request_seconds = 600;
+  WorkloadOptions workload;
+};
+
+/// The first model that the server names.
+std::string first_model(const client::ServerAddress& server) {
+  const json::Value answer = json::parse(client::get(server, "/v1/models"), "/v1/models");
+  const json::Object* object = answer.if_object();
+  const json::Value* data = object != nullptr ? object->if_contains("data") : nullptr;
+  if (data != nullptr && data->is_array() && !data->get_array().empty()) {
+    const json::Object* model = data->get_array()[0].if_object();
+    const json::Value* id = model != nullptr ? model->if_contains("id") : nullptr;
+    if (id != nullptr && id->is_string()) return std::string(id->get_string());
+  }
+  fail(ErrorCode::unavailable, "the server's /v1/models names no model: give --model-name NAME");
+}
+
+/// Sends a workload and gathers what comes back. One thread.
+class ServerLoad {
+ public:
+  ServerLoad(const LoadOptions& options, const Workload& workload)
+      : options_(options),
+        workload_(workload),
+        statistics_(options.workload.targets),
+        answers_(workload.trace.requests.size()) {}
+
+  workload::Statistics run() {
+    client::run_load(
+        options_.server,
+        {.num_requests = answers_.size(),
+         .times_us = workload_.times_us,
+         .users = std::min<int64_t>(workload_.users, std::ssize(answers_)),
+         .path = options_.chat ? "/v1/chat/completions" : "/v1/completions",
+         .body = [this](size_t i) { return body(i); },
+         .on_send =
+             [this](size_t i, int64_t due, int64_t now) {
+               answers_[i].arrival_us = due;
+               if (!workload_.times_us.empty()) statistics_.sent_late(now - due);
+             },
+         .on_text = [this](size_t i, int64_t now) { statistics_.deliver(answers_[i], now, 1); },
+         .on_end = [this](size_t i, int64_t now,
+                          const client::Ending& ending) { end(i, now, ending); }});
+    return std::move(statistics_);
+  }
+
+ private:
+  std::string body(size_t index) const {
+    const workload::TraceRequest& asked = workload_.trace.requests[index];
+    const uint64_t seed = options_.workload.arrivals.seed;
+    json::Object object = {{"model", options_.model},
+                           {"max_tokens", asked.output_tokens},
+                           {"temperature", 0},
+                           {"stream", true},
+                           {"stream_options", json::Object{{"include_usage", true}}}};
+    if (!options_.end_tokens) object["ignore_eos"] = true;
+    if (asked.priority != 0) object["priority"] = asked.priority;
+    if (options_.token_ids > 0 && asked.text.empty()) {
+      const auto ids = workload::make_prompt(workload_.trace, index, options_.token_ids, seed);
+      object["prompt"] = json::Array(ids.begin(), ids.end());
+      return json::serialize(object);
+    }
+    const std::string text =
+        asked.text.empty() ? workload::make_prompt_text(workload_.trace, index, seed) : asked.text;
+    if (options_.chat) {
+      object["messages"] = json::Array{json::Object{{"role", "user"}, {"content", text}}};
+    } else {
+      object["prompt"] = text;
+    }
+    return json::serialize(object);
+  }
+
+  void end(size_t index, int64_t now, const client::Ending& ending) {
+    workload::Answer& answer = answers_[index];
+    const workload::TraceRequest& asked = workload_.trace.requests[index];
+    bar_.show("serve", static_cast<double>(++num_ended_) / static_cast<double>(answers_.size()));
+    std::string failure = ending.failure;
+    if (failure.empty() && answer.output_tokens == 0) failure = "no text";
+    // Each event has at least one token, and no answer more than were asked for and an end token.
+    if (failure.empty() && ending.completion_tokens >= 0 &&
+        (ending.completion_tokens < answer.output_tokens ||
+         ending.completion_tokens > asked.output_tokens + 1 || ending.prompt_tokens < 0))
+      failure = "its usage cannot be";
+    if (!failure.empty()) return statistics_.fail(answer, now, failure);
+    if (ending.completion_tokens > 0) answer.output_tokens = ending.completion_tokens;
+    answer.prompt_tokens = std::max<int64_t>(ending.prompt_tokens, 0);
+    answer.cached_tokens = std::clamp<int64_t>(ending.cached_tokens, 0, answer.prompt_tokens);
+    statistics_.finish(answer, now);
+  }
+
+  const LoadOptions& options_;
+  const Workload& workload_;
+  ProgressBar bar_;
+  workload::Statistics statistics_;
+  std::vector<workload::Answer> answers_;  // [requests]
+  int64_t num_ended_ = 0;
+};
+
+int bench_serve(LoadOptions& options) {
+  log::set_level(log::Level::warn);
+  options.server.url = client::parse_url(options.url);
+  options.server.stall_timeout = std::chrono::seconds(options.stall_seconds);
+  options.server.request_timeout = std::chrono::seconds(options.request_seconds);
+  if (options.chat && options.token_ids > 0)
+    fail_param("token_ids",
+               "--token-ids is for /v1/completions: a chat has words (leave out --chat)");
+  const Workload workload = load_workload(options.workload);
+  if (options.model.empty()) options.model = first_model(options.server);
+
+  const workload::Statistics statistics = ServerLoad(options, workload).run();
+  if (options.workload.json) {
+    fmt::print("{}\n", json_text(json::Object{{"workload", to_json(options.workload, workload)},
+                                              {"url", options.url},
+                                              {"model", options.model},
+                                              {"result", statistics.to_json()}}));
+  } else {
+    fmt::print("{} at {}\n{}\n\n{}", safe_text(options.model), options.url,
+               describe(options.workload, workload), statistics.to_text());
+  }
+  return statistics.num_finished() > 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void add_bench_serve(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand(
+      "serve", "Load a running server, ours or any with OpenAI's API: latencies and throughput");
+  auto options = std::make_shared<LoadOptions>();
+  command->add_option("--url", options->url, "Address of the server")
+      ->capture_default_str()
+      ->type_name("URL");
+  command
+      ->add_option("--model-name", options->model,
+                   "Model to ask for (default: the first that /v1/models names)")
+      ->type_name("NAME");
+  command->add_option("--api-key", options->server.api_key, "Key that the server wants")
+      ->envname("HASTEN_API_KEY")
+      ->type_name("KEY");
+  command->add_flag("--chat", options->chat,
+                    "Ask /v1/chat/completions rather than /v1/completions");
+  command
+      ->add_option(
+          "--token-ids", options->token_ids,
+          "Prompts of random token ids below N, of exactly the trace's lengths, for servers "
+          "that take ids (default: of short words, about a token each)")
+      ->check(whole_number(1, INT32_MAX))
+      ->type_name("N");
+  command->add_flag("--end-tokens", options->end_tokens,
+                    "Let answers end by themselves: for servers that refuse ignore_eos");
+  command
+      ->add_option("--stall-seconds", options->stall_seconds,
+                   "A silent answer is given up after so long")
+      ->capture_default_str()
+      ->check(whole_number(1, 86400))
+      ->type_name("S");
+  command->add_option("--request-seconds", options->request_seconds, "Any answer after so long")
+      ->capture_default_str()
+      ->check(whole_number(1, 86400))
+      ->type_name("S");
+  add_workload_flags(*command, options->workload);
+  command->footer(
+      "Each request has its own connection, which its time to first token includes. What fails is\n"
+      "counted by kind. The limits of the server's machine are not known here: 'hasten bench\n"
+      "replay' on that machine prints them.\n"
+      "  hasten bench serve --users 8 --requests 64 --prompt 512 --gen 64\n"
+      "  hasten bench serve --trace azure.csv --requests 200 --rate 0.5 --target-ttft-ms 2000");
+  command->callback([options, &action] { action = [options] { return bench_serve(*options); }; });
+}
+
+}  // namespace hasten::cli
