@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE, as GPT-2, Llama 3 and Qwen use it: words of a pre-tokenizer, merged from bytes.
+#include <array>
 #include <atomic>
 #include <numeric>
 #include <span>
@@ -74,7 +75,14 @@ class ByteLevelBpe final : public SegmentEncoder {
         unk_(spec.unk),
         merges_(make_merges(spec, vocabulary)),
         joints_(make_joints(vocabulary)),
-        id_(next_encoder_id()) {}
+        id_(next_encoder_id()) {
+    for (size_t byte = 0; byte < byte_words_.size(); ++byte) {
+      const char character = static_cast<char>(byte);
+      int32_t token = whole_word({&character, 1});
+      if (token < 0) token = vocabulary.byte_token(static_cast<uint8_t>(byte));
+      byte_words_[byte] = token >= 0 ? token : unk_;
+    }
+  }
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     if (scanner_) {
@@ -84,9 +92,10 @@ class ByteLevelBpe final : public SegmentEncoder {
       }
       return;
     }
-    PreTokenizerChain::Words cut;
-    words_.cut(segment.text, segment.starts_text, cut);
-    encode_words(cut, 0, cut.words.size(), out);
+    Work work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = &out};
+    words_.cut_in_batches(segment.text, segment.starts_text, [&](const auto& words) {
+      encode_words(words, 0, words.words.size(), work);
+    });
   }
 
   std::unique_ptr<SplitSegment> split(const Segment& segment, size_t num_parts) const override {
@@ -103,7 +112,9 @@ class ByteLevelBpe final : public SegmentEncoder {
     }
     return split_at_words(words_, segment.text, segment.starts_text, num_parts,
                           [this](const auto& words, size_t first, size_t last, auto& out) {
-                            encode_words(words, first, last, out);
+                            Work work{
+                                .cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = &out};
+                            encode_words(words, first, last, work);
                           });
   }
 
@@ -120,18 +131,26 @@ class ByteLevelBpe final : public SegmentEncoder {
   size_t encode_first_word(std::string_view rest, size_t max_bytes, Work& work) const {
     const size_t length = first_word_length(*scanner_, rest);
     if (length > max_bytes) return 0;
-    remember(rest, length, /*part=*/false, work, [&](auto word) { encode_word(word, work); });
+    append_word(rest, length, work);
     return length;
   }
 
   void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
-                    std::vector<int32_t>& out) const {
-    Work work{.cache = cache_of(id_), .symbols = {}, .scratch = {}, .out = &out};
+                    Work& work) const {
     for (size_t i = first; i < last; ++i) {
       const regex::Match& word = cut.words[i];
-      remember(cut.text.substr(word.begin), word.end - word.begin, /*part=*/false, work,
-               [&](auto whole) { encode_word(whole, work); });
+      append_word(cut.text.substr(word.begin), word.end - word.begin, work);
     }
+  }
+
+  /// The word is the first `length` bytes of `text`.
+  void append_word(std::string_view text, size_t length, Work& work) const {
+    if (length > 1) {
+      return remember(text, length, /*part=*/false, work,
+                      [&](auto word) { encode_word(word, work); });
+    }
+    const int32_t token = byte_words_[static_cast<uint8_t>(text[0])];
+    if (token >= 0) work.out->push_back(token);
   }
 
   /// encode(the first `length` bytes of `text`), which appends tokens: from memory if they are few.
@@ -147,8 +166,13 @@ class ByteLevelBpe final : public SegmentEncoder {
     work.cache.put(key, std::span(*work.out).subspan(before));
   }
 
+  /// The token that a word is whatever merges, or -1.
+  int32_t whole_word(std::string_view word) const {
+    return ignore_merges_ ? vocabulary_.find_ordinary(word) : -1;
+  }
+
   void encode_word(std::string_view word, Work& work) const {
-    const int32_t whole = ignore_merges_ ? vocabulary_.find_ordinary(word) : -1;
+    const int32_t whole = whole_word(word);
     if (whole >= 0) {
       work.out->push_back(whole);
       return;
@@ -186,7 +210,8 @@ class ByteLevelBpe final : public SegmentEncoder {
   int32_t unk_;
   MergeTable merges_;
   TokenJoints joints_;
-  uint64_t id_;  // of this object among all that ever were
+  std::array<int32_t, 256> byte_words_{};  // the token of each word of one byte, or -1
+  uint64_t id_;                            // of this object among all that ever were
 };
 
 }  // namespace

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies one step after the other to the pieces that the one before left.
+// Applies one step after the other to what the one before left.
 #include "text/pre_tokenizer_chain.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
+#include <cstdint>
+#include <span>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/printable.h"
+#include "text/piece_appender.h"
 #include "text/pre_tokenizer_expressions.h"
 #include "text/regex/regex.h"
 #include "text/vocabulary.h"
@@ -66,6 +65,9 @@ std::optional<WordScanner> find_scanner(const PreTokenizerSteps& steps) {
   return std::nullopt;
 }
 
+// Words at a time: 128 KiB, which the caches hold.
+constexpr size_t kMaxBatch = 8192;
+
 // Published chains have up to 6 steps of which one writes. Each takes time to compile, and each
 // that writes can make the text longer.
 constexpr size_t kMaxSteps = 32;
@@ -99,112 +101,6 @@ void find_literal(std::string_view text, std::string_view wanted, std::vector<Ma
   }
 }
 
-// Appends the pieces that `behavior` makes of the text [begin, end), cut at `matches`, which are
-// relative to `begin`.
-class PieceAppender {
- public:
-  PieceAppender(const PreTokenizerStep& step, std::vector<Match>& pieces)
-      : step_(step), pieces_(pieces) {}
-
-  void append(size_t begin, size_t end, const std::vector<Match>& matches) {
-    first_ = pieces_.size();
-    previous_matched_ = false;
-    size_t at = begin;
-    for (const Match& match : matches) {
-      if (at != begin + match.begin) add({at, begin + match.begin}, false);
-      add({begin + match.begin, begin + match.end}, true);
-      at = begin + match.end;
-    }
-    if (at != end) add({at, end}, false);
-    if (step_.behavior == SplitBehavior::merged_with_next) merge_with_next();
-    const auto is_empty = [](const Match& piece) { return piece.begin == piece.end; };
-    pieces_.erase(std::remove_if(pieces_.begin() + static_cast<std::ptrdiff_t>(first_),
-                                 pieces_.end(), is_empty),
-                  pieces_.end());
-  }
-
- private:
-  void add(Match piece, bool is_match) {
-    const bool matched = is_match != step_.invert;
-    const bool any = pieces_.size() > first_;
-    switch (step_.behavior) {
-      case SplitBehavior::removed:
-        if (!matched) pieces_.push_back(piece);
-        return;
-      case SplitBehavior::isolated:
-        pieces_.push_back(piece);
-        return;
-      case SplitBehavior::merged_with_previous:
-        if (any && matched && !previous_matched_) {
-          pieces_.back().end = piece.end;
-        } else {
-          pieces_.push_back(piece);
-        }
-        break;
-      case SplitBehavior::contiguous:
-        if (any && matched == previous_matched_) {
-          pieces_.back().end = piece.end;
-        } else {
-          pieces_.push_back(piece);
-        }
-        break;
-      case SplitBehavior::merged_with_next:
-        pieces_.push_back(piece);
-        matched_.push_back(matched ? 1 : 0);
-        break;
-    }
-    previous_matched_ = matched;
-  }
-
-  // Backwards: a match joins the piece behind it unless that is a match too.
-  void merge_with_next() {
-    size_t kept = pieces_.size();
-    bool previous = false;
-    for (size_t i = pieces_.size(); i-- > first_;) {
-      const bool matched = matched_[i - first_] != 0;
-      if (matched && !previous && kept < pieces_.size()) {
-        pieces_[kept].begin = pieces_[i].begin;
-      } else {
-        pieces_[--kept] = pieces_[i];
-      }
-      previous = matched;
-    }
-    pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(first_),
-                  pieces_.begin() + static_cast<std::ptrdiff_t>(kept));
-    matched_.clear();
-  }
-
-  const PreTokenizerStep& step_;
-  std::vector<Match>& pieces_;
-  size_t first_ = 0;  // of the pieces of this text
-  bool previous_matched_ = false;
-  std::vector<uint8_t> matched_;  // merged_with_next: by piece
-};
-
-// Short pieces that a step leaves whole: texts repeat them, and a step asks nothing of what stands
-// around a piece.
-class WholePieces {
- public:
-  static constexpr size_t kMaxBytes = 7;
-
-  /// Of a piece of 1 to kMaxBytes bytes, the front of `text`, which may be read beyond it.
-  static uint64_t key_of(size_t length, std::string_view text) {
-    uint64_t key = 0;
-    std::memcpy(&key, text.data(), text.size() < sizeof key ? length : sizeof key);
-    const size_t bits = 8 * length;
-    return (key & ((uint64_t{1} << bits) - 1)) | uint64_t{length} << 56;
-  }
-  bool has(uint64_t key) const { return keys_[slot_of(key)] == key; }
-  void add(uint64_t key) { keys_[slot_of(key)] = key; }
-
- private:
-  static constexpr size_t kSlots = 1024;  // 8 KiB
-  static size_t slot_of(uint64_t key) { return mix64(key) % kSlots; }
-
-  std::array<uint64_t, kSlots> keys_{};  // 0: none
-};
-static_assert(std::endian::native == std::endian::little);
-
 }  // namespace
 
 struct PreTokenizerChain::Step {
@@ -213,44 +109,15 @@ struct PreTokenizerChain::Step {
   PreTokenizerStep spec;
   std::optional<regex::Regex> expression;  // of a split that is not literal
 
-  void split(Words& words, regex::Scratch& scratch) const {
-    const bool isolates = spec.behavior == SplitBehavior::isolated;
-    size_t candidate = 0;  // before it, no match begins
-    if (isolates && expression) {
-      candidate = expression->next_candidate(words.text, 0);
-      if (candidate == words.text.size()) return;
-    }
-    words.pieces.clear();
-    words.pieces.reserve(words.words.size());
-    PieceAppender appender(spec, words.pieces);
-    WholePieces whole;
-    for (const Match& piece : words.words) {
-      if (isolates && expression && candidate <= piece.begin) {
-        candidate = expression->next_candidate(words.text, piece.begin);
-      }
-      if (candidate >= piece.end) {
-        words.pieces.push_back(piece);
-        continue;
-      }
-      const std::string_view text = words.text.substr(piece.begin, piece.end - piece.begin);
-      const bool is_short = isolates && text.size() <= WholePieces::kMaxBytes;
-      const uint64_t key =
-          is_short ? WholePieces::key_of(text.size(), words.text.substr(piece.begin)) : 0;
-      if (is_short && whole.has(key)) {
-        words.pieces.push_back(piece);
-        continue;
-      }
-      words.matches.clear();
-      if (expression) {
-        expression->find_all(text, scratch, words.matches);
-      } else {
-        find_literal(text, spec.pattern, words.matches);
-      }
-      const size_t before = words.pieces.size();
-      appender.append(piece.begin, piece.end, words.matches);
-      if (is_short && words.pieces.size() == before + 1) whole.add(key);
-    }
-    words.words.swap(words.pieces);
+  bool is_split() const { return spec.kind == Kind::split; }
+
+  // Whether `piece` may be cut, or taken away. `candidate`: before it no match begins.
+  bool may_split(std::string_view text, const Match& piece, size_t& candidate) const {
+    const bool leaves_whole = spec.behavior == SplitBehavior::isolated ||
+                              (spec.behavior == SplitBehavior::removed && !spec.invert);
+    if (!leaves_whole || !expression) return true;
+    if (candidate <= piece.begin) candidate = expression->next_candidate(text, piece.begin);
+    return candidate < piece.end;
   }
 
   // Writes all pieces anew, one after the other.
@@ -309,6 +176,101 @@ struct PreTokenizerChain::Step {
   }
 };
 
+// Cuts pieces by steps that split, each piece by all of them before the next: what it becomes is
+// still in the caches. As deep as the steps are many.
+class PreTokenizerChain::Descent {
+ public:
+  // Appends to `words.words`, which goes to `take` whenever it has `max_words`.
+  Descent(std::span<const Step> steps, std::span<Work> works, Words& words, size_t max_words,
+          const TakeWords& take)
+      : steps_(steps), works_(works), words_(words), max_words_(max_words), take_(take) {
+    for (Work& work : works_) work.candidate = 0;
+  }
+
+  void cut(const Match& piece) { cut(0, piece); }
+
+ private:
+  // By the steps from `level` on. The piece is not empty.
+  void cut(size_t level, const Match& piece) {
+    if (level == steps_.size()) return append(piece);
+    const size_t length = piece.end - piece.begin;
+    if (length > WholePieces::kMaxBytes) return cut_by_steps(level, piece);
+    // A step asks nothing of what stands around a piece.
+    WholePieces& whole = works_[level].whole;
+    const uint64_t key = WholePieces::key_of(length, words_.text.substr(piece.begin));
+    if (whole.has(key)) return append(piece);
+    const size_t before = num_words_;
+    cut_by_steps(level, piece);
+    if (num_words_ == before + 1 && words_.words.back() == piece) whole.add(key);
+  }
+
+  void cut_by_steps(size_t level, const Match& piece) {
+    while (level < steps_.size() &&
+           !steps_[level].may_split(words_.text, piece, works_[level].candidate)) {
+      ++level;
+    }
+    if (level == steps_.size()) return append(piece);
+    const PreTokenizerStep& spec = steps_[level].spec;
+    const bool isolated = spec.behavior == SplitBehavior::isolated;
+    if (steps_[level].expression && (isolated || spec.behavior == SplitBehavior::removed)) {
+      return cut_at_matches(level, piece, isolated || spec.invert, isolated || !spec.invert);
+    }
+    Work& work = works_[level];
+    work.matches.clear();
+    work.pieces.clear();
+    const std::string_view text = text_of(piece);
+    if (steps_[level].expression) {
+      steps_[level].expression->find_all(text, work.scratch, work.matches);
+    } else {
+      find_literal(text, spec.pattern, work.matches);
+    }
+    PieceAppender(spec, work.pieces).append(piece.begin, piece.end, work.matches);
+    for (const Match& part : work.pieces) cut(level + 1, part);
+  }
+
+  // The matches and what lies between them, some at a time: a long text never has all of them.
+  void cut_at_matches(size_t level, const Match& piece, bool keeps_matches, bool keeps_others) {
+    constexpr size_t kMatchesAtATime = 512;
+    Work& work = works_[level];
+    const std::string_view text = text_of(piece);
+    const auto keep = [&](size_t begin, size_t end) {
+      if (begin < end) cut(level + 1, {piece.begin + begin, piece.begin + end});
+    };
+    size_t at = 0;
+    for (regex::Progress progress; !progress.done;) {
+      work.matches.clear();
+      steps_[level].expression->find_more(text, kMatchesAtATime, work.scratch, progress,
+                                          work.matches);
+      for (const Match& match : work.matches) {
+        if (keeps_others) keep(at, match.begin);
+        if (keeps_matches) keep(match.begin, match.end);
+        at = match.end;
+      }
+    }
+    if (keeps_others) keep(at, text.size());
+  }
+
+  std::string_view text_of(const Match& piece) const {
+    return words_.text.substr(piece.begin, piece.end - piece.begin);
+  }
+
+  void append(const Match& piece) {
+    if (words_.words.size() == max_words_) {
+      take_(words_);
+      words_.words.clear();
+    }
+    words_.words.push_back(piece);
+    ++num_words_;
+  }
+
+  std::span<const Step> steps_;
+  std::span<Work> works_;  // by step
+  Words& words_;
+  size_t max_words_;
+  const TakeWords& take_;
+  size_t num_words_ = 0;  // that were appended
+};
+
 PreTokenizerChain::PreTokenizerChain(const PreTokenizerSteps& steps) {
   // The alphabet is written only where a step sees it.
   PreTokenizerSteps needed = steps;
@@ -332,17 +294,38 @@ PreTokenizerChain& PreTokenizerChain::operator=(PreTokenizerChain&&) noexcept = 
 PreTokenizerChain::~PreTokenizerChain() = default;
 
 void PreTokenizerChain::cut(std::string_view text, bool starts_text, Words& words) const {
+  cut(text, starts_text, SIZE_MAX, words, {});
+}
+
+void PreTokenizerChain::cut_in_batches(std::string_view text, bool starts_text,
+                                       const TakeWords& take) const {
+  Words words;
+  cut(text, starts_text, kMaxBatch, words, take);
+  if (!words.words.empty()) take(words);
+}
+
+void PreTokenizerChain::cut(std::string_view text, bool starts_text, size_t max_words, Words& words,
+                            const TakeWords& take) const {
   words.text = text;
   words.words.clear();
   if (text.empty()) return;
   words.words.push_back({0, text.size()});
-  words.scratches.resize(steps_.size());
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].spec.kind == PreTokenizerStep::Kind::split) {
-      steps_[i].split(words, words.scratches[i]);
-    } else {
-      steps_[i].rewrite(starts_text, words);
+  words.works.resize(steps_.size());
+  for (size_t begin = 0; begin <= steps_.size();) {
+    size_t end = begin;
+    while (end < steps_.size() && steps_[end].is_split()) ++end;
+    if (begin < end) {
+      words.whole.swap(words.words);
+      words.words.clear();
+      const bool last = end == steps_.size() && !in_alphabet_;
+      const std::span<const Step> steps(steps_);
+      const std::span<Work> works(words.works);
+      Descent descent(steps.subspan(begin, end - begin), works.subspan(begin, end - begin), words,
+                      last ? max_words : SIZE_MAX, take);
+      for (const Match& piece : words.whole) descent.cut(piece);
     }
+    if (end < steps_.size()) steps_[end].rewrite(starts_text, words);
+    begin = end + 1;
   }
   if (in_alphabet_) Step::write_bytes(words);
 }

@@ -2,7 +2,8 @@
 // Cuts text into words by any sequence of steps.
 #pragma once
 
-#include <memory>
+#include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "text/pre_tokenizer.h"
 #include "text/pre_tokenizer_steps.h"
 #include "text/regex/linear_search.h"
+#include "text/whole_pieces.h"
 
 namespace hasten::text {
 
@@ -27,6 +29,14 @@ class PreTokenizerChain {
   /// The hand-written scanner that cuts just so, where there is one: faster than cut.
   std::optional<WordScanner> scanner() const { return scanner_; }
 
+  /// What one step works in.
+  struct Work {
+    std::vector<regex::Match> matches;
+    std::vector<regex::Match> pieces;
+    regex::Scratch scratch;
+    WholePieces whole;     // that this step and those behind it leave as they are
+    size_t candidate = 0;  // before it, no match begins
+  };
   struct Words {
     std::string_view text;            // what the words are ranges of: the text, or `rewritten`
     std::vector<regex::Match> words;  // in order; none is empty
@@ -37,16 +47,24 @@ class PreTokenizerChain {
     }
 
     // What the chain works in.
-    std::vector<regex::Match> pieces;
-    std::vector<regex::Match> matches;
-    std::vector<regex::Scratch> scratches;  // by step
+    std::vector<regex::Match> whole;  // before steps that split
+    std::vector<Work> works;          // by step
   };
   /// Fills `words`, which can be used again for the next text, but not for another chain. Time is
   /// linear in the text.
   void cut(std::string_view text, bool starts_text, Words& words) const;
 
+  using TakeWords = std::function<void(const Words&)>;
+  /// The same words in order, some at a time: faster where each is looked at once. Those before
+  /// `take` are gone with its return.
+  void cut_in_batches(std::string_view text, bool starts_text, const TakeWords& take) const;
+
  private:
   struct Step;
+  class Descent;
+
+  void cut(std::string_view text, bool starts_text, size_t max_words, Words& words,
+           const TakeWords& take) const;
 
   std::optional<WordScanner> scanner_;
   std::vector<Step> steps_;

@@ -140,6 +140,50 @@ TEST(PreTokenizerChain, Falcon) {
   EXPECT_EQ(words(steps, "It's 12345, (\u00e9)!"), "It|'|s| |123|45|,| |(|\u00e9|)!");
 }
 
+// Batches, and the pieces that are remembered as whole, change nothing: long texts cut at once, in
+// batches, and by a chain that has seen no other.
+TEST(PreTokenizerChain, BatchesAreTheSameWords) {
+  for (const char* name : {"falcon", "deepseek-coder", "deepseek-v3", "afmoe", "chameleon"}) {
+    const PreTokenizerChain chain(find_pre_tokenizer(name).steps());
+    std::string text;
+    for (int i = 0; i < 20'000; ++i)
+      text += std::to_string(i) + (i % 3 == 0 ? "a! " : "\u4e2d?b\n");
+    PreTokenizerChain::Words whole;
+    chain.cut(text, true, whole);
+    std::vector<regex::Match> in_batches;
+    size_t num_batches = 0;
+    chain.cut_in_batches(text, true, [&](const PreTokenizerChain::Words& words) {
+      in_batches.insert(in_batches.end(), words.words.begin(), words.words.end());
+      ++num_batches;
+    });
+    EXPECT_EQ(in_batches, whole.words) << name;
+    EXPECT_GT(num_batches, 5U) << name;
+    // Line by line, each by a set of its own that remembers nothing.
+    std::vector<regex::Match> by_hand;
+    for (size_t begin = 0; begin < 20'000;) {
+      const size_t end = text.find('\n', begin) + 1;
+      PreTokenizerChain::Words line;
+      chain.cut(std::string_view(text).substr(begin, end - begin), true, line);
+      for (const regex::Match& word : line.words) {
+        by_hand.push_back({begin + word.begin, begin + word.end});
+      }
+      begin = end;
+    }
+    in_batches.resize(by_hand.size());
+    EXPECT_EQ(in_batches, by_hand) << name;
+  }
+}
+
+// A step that takes pieces away takes them again where it has seen others like them.
+TEST(PreTokenizerChain, RemembersOnlyWholePieces) {
+  const PreTokenizerSteps steps = joined(whitespace_split_steps(), digits_steps(true));
+  EXPECT_EQ(words(steps, "a 1 a 1 b2 b2 a"), "a|1|a|1|b|2|b|2|a");
+  EXPECT_EQ(words({{.pattern = "-", .behavior = SplitBehavior::removed},
+                   {.pattern = "x", .behavior = SplitBehavior::removed}},
+                  "x-x-ax-ax-a"),
+            "a|a|a");
+}
+
 TEST(PreTokenizerChain, BoundsWhatAFileCanAskFor) {
   const auto code = [](const PreTokenizerSteps& steps) {
     try {

@@ -41,6 +41,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       at = word.end;
     }
     HASTEN_CHECK(at == text.size());
+    std::vector<regex::Match> in_batches;
+    chain.cut_in_batches(text, /*starts_text=*/true, [&](const auto& words) {
+      in_batches.insert(in_batches.end(), words.words.begin(), words.words.end());
+    });
+    HASTEN_CHECK(in_batches == cut.words);
   }
   return 0;
 }

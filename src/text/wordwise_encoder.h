@@ -16,9 +16,9 @@ namespace hasten::text {
 class WordwiseEncoder : public SegmentEncoder {
  public:
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
-    PreTokenizerChain::Words cut;
-    words_.cut(segment.text, segment.starts_text, cut);
-    encode_words(cut, 0, cut.words.size(), out);
+    words_.cut_in_batches(segment.text, segment.starts_text, [&](const auto& words) {
+      encode_words(words, 0, words.words.size(), out);
+    });
   }
 
   [[nodiscard]] std::unique_ptr<SplitSegment> split(const Segment& segment,

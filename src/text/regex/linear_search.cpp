@@ -20,6 +20,7 @@ constexpr size_t kMaxEntries = size_t{1} << 20;
 constexpr size_t kMaxWords = size_t{1} << 19;
 // Wider rows, of expressions that look behind with many symbols, are not kept.
 constexpr size_t kMaxRowWidth = 1024;
+constexpr size_t kMaxWalkWidth = 256;
 
 }  // namespace
 
@@ -36,11 +37,13 @@ class LinearSearch::Pass {
         last_end_(last_end),
         num_words_(search.num_words_),
         row_width_(search.row_width_),
+        walk_width_(search.walk_width_),
         symbols_(scratch.symbols),
         offsets_(scratch.offsets),
         viable_(scratch.viable),
         sets_(scratch.sets),
         steps_(scratch.steps),
+        walks_(scratch.walks),
         numbers_by_hash_(scratch.numbers_by_hash),
         stack_(scratch.stack),
         visited_(scratch.visited),
@@ -240,7 +243,7 @@ class LinearSearch::Pass {
         at_ = program_.start;
         begin_ = offsets_[i];
       }
-      if (!walk(i)) {  // took the symbol
+      if (!go_on(i)) {  // took the symbol
         ++i;
         continue;
       }
@@ -252,6 +255,18 @@ class LinearSearch::Pass {
       last_end_ = end;
       if (empty) ++i;
     }
+  }
+
+  // As walk, which it asks once for each instruction and set.
+  bool go_on(size_t i) {
+    if (walk_width_ == 0) return walk(i);
+    uint32_t& known = walks_[viable_[i] * walk_width_ + static_cast<size_t>(at_)];
+    if (known == Scratch::kUnknown) {
+      const bool matched = walk(i);
+      known = matched ? 1 : static_cast<uint32_t>(at_) << 1;
+    }
+    at_ = static_cast<int32_t>(known >> 1);
+    return (known & 1) != 0;
   }
 
   // From instruction at_ to the preferred one that takes the symbol at `i`, whose successor becomes
@@ -291,16 +306,18 @@ class LinearSearch::Pass {
     const auto number = static_cast<uint32_t>(sets_.size() / num_words_);
     sets_.insert(sets_.end(), bits.begin(), bits.end());
     steps_.resize(steps_.size() + row_width_, Scratch::kUnknown);
+    walks_.resize(walks_.size() + walk_width_, Scratch::kUnknown);
     candidates.push_back(number);
     return number;
   }
 
   // No number that is in use may be lost: only between blocks.
   void prepare_cache() {
-    if (sets_.size() >= kMaxWords || steps_.size() >= kMaxEntries) {
+    if (sets_.size() >= kMaxWords || steps_.size() >= kMaxEntries || walks_.size() >= kMaxEntries) {
       sets_.clear();
       numbers_by_hash_.clear();
       steps_.clear();
+      walks_.clear();
     }
     if (sets_.empty()) number_of(Bits(num_words_));
   }
@@ -319,12 +336,14 @@ class LinearSearch::Pass {
 
   size_t num_words_;
   size_t row_width_;
+  size_t walk_width_;
   // Of the scratch.
   std::vector<uint32_t>& symbols_;
   std::vector<size_t>& offsets_;
   std::vector<uint32_t>& viable_;
   std::vector<uint64_t>& sets_;
   std::vector<uint32_t>& steps_;
+  std::vector<uint32_t>& walks_;
   std::unordered_map<uint64_t, std::vector<uint32_t>>& numbers_by_hash_;
   std::vector<int32_t>& stack_;
   std::vector<uint64_t>& visited_;
@@ -337,8 +356,10 @@ LinearSearch::LinearSearch(const Program& program, const Alphabet& alphabet)
       predecessors_(program.instructions.size()),
       num_words_((program.instructions.size() + 63) / 64),
       row_width_(program.looks_behind ? size_t{alphabet.num_symbols()} * alphabet.num_symbols()
-                                      : alphabet.num_symbols()) {
+                                      : alphabet.num_symbols()),
+      walk_width_(program.instructions.size()) {
   if (row_width_ > kMaxRowWidth) row_width_ = 0;
+  if (walk_width_ > kMaxWalkWidth) walk_width_ = 0;
   const auto& instructions = program.instructions;
   separates_.assign(alphabet.num_symbols(), 1);
   for (size_t i = 0; i < instructions.size(); ++i) {

@@ -24,6 +24,8 @@ struct Scratch {
   static constexpr uint32_t kUnknown = UINT32_MAX;
   std::vector<uint64_t> sets;   // [number of sets, words of a set]
   std::vector<uint32_t> steps;  // [number of sets, width of a row]
+  // Where each instruction goes on where a set leads to a match, doubled, and 1 where to a match.
+  std::vector<uint32_t> walks;  // [number of sets, number of instructions]
   std::unordered_map<uint64_t, std::vector<uint32_t>> numbers_by_hash;
 
   std::vector<int32_t> stack;
@@ -58,8 +60,9 @@ class LinearSearch {
   // By symbol: no instruction takes it and no match begins at it, so that nothing before it depends
   // on what follows. Empty: some match is empty, or all symbols are taken.
   std::vector<uint8_t> separates_;
-  size_t num_words_;  // of a set
-  size_t row_width_;  // of Scratch::steps; 0: too wide to keep
+  size_t num_words_;   // of a set
+  size_t row_width_;   // of Scratch::steps; 0: too wide to keep
+  size_t walk_width_;  // of Scratch::walks; 0: likewise
 };
 
 }  // namespace hasten::text::regex

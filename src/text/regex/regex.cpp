@@ -3,6 +3,7 @@
 #include "text/regex/regex.h"
 
 #include <array>
+#include <cstdint>
 #include <optional>
 
 #include "text/regex/dfa.h"
@@ -106,10 +107,17 @@ void Regex::find_all(std::string_view text, std::vector<Match>& matches) const {
 }
 
 void Regex::find_all(std::string_view text, Scratch& scratch, std::vector<Match>& matches) const {
-  size_t at = 0;
-  std::optional<size_t> last_end;
+  Progress progress;
+  find_more(text, SIZE_MAX, scratch, progress, matches);
+}
+
+void Regex::find_more(std::string_view text, size_t max_matches, Scratch& scratch,
+                      Progress& progress, std::vector<Match>& matches) const {
+  size_t at = progress.at;
+  std::optional<size_t> last_end = progress.last_end;
+  size_t rereads = progress.rereads;
+  progress.done = true;
   if (compiled_->dfa) {
-    size_t rereads = 0;
     const size_t max_rereads = kFreeRereads + kMaxRereads * text.size();
     while (at <= text.size() && rereads <= max_rereads) {
       at = compiled_->skip(text, at);
@@ -119,12 +127,17 @@ void Regex::find_all(std::string_view text, Scratch& scratch, std::vector<Match>
       const size_t end =
           attempt.end == nullptr ? at : static_cast<size_t>(attempt.end - text.data());
       rereads += stop - end;
-      if (attempt.end != nullptr && (end > at || last_end != end)) matches.push_back({at, end});
+      const bool matched = attempt.end != nullptr && (end > at || last_end != end);
+      if (matched) matches.push_back({at, end});
       if (attempt.end != nullptr) last_end = end;
       if (end > at) {
         at = end;
       } else {
         at += at < text.size() ? compiled_->alphabet.step(text, at).length : 1;
+      }
+      if (matched && --max_matches == 0) {
+        progress = {.at = at, .last_end = last_end, .rereads = rereads, .done = false};
+        return;
       }
     }
     if (at > text.size()) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,14 @@
 namespace hasten::text::regex {
 
 struct Scratch;
+
+/// How far a search in one text has come.
+struct Progress {
+  size_t at = 0;                   // what comes before it is searched
+  std::optional<size_t> last_end;  // of the match before
+  size_t rereads = 0;              // bytes that were read in vain
+  bool done = false;
+};
 
 /// A compiled expression: literals, escapes (\n \t \s \d \w \p{…} \x{…} \uXXXX …), nested classes
 /// with && and ranges, groups, (?i: ), alternatives (the first that matches), greedy, lazy and (on
@@ -35,6 +44,10 @@ class Regex {
   void find_all(std::string_view text, std::vector<Match>& matches) const;
   /// The same, faster for many short texts. `scratch` serves one expression only.
   void find_all(std::string_view text, Scratch& scratch, std::vector<Match>& matches) const;
+  /// Goes on from `progress`, which begins empty, until about `max_matches` are appended or none is
+  /// left. Where the expression has no deterministic automaton, all come at once.
+  void find_more(std::string_view text, size_t max_matches, Scratch& scratch, Progress& progress,
+                 std::vector<Match>& matches) const;
 
   /// A place at or behind `at` before which no match begins in any piece of `text`: text.size() for
   /// none at all. Cheap: pieces that end before it need no search.

@@ -27,6 +27,10 @@ void check(std::string_view pattern, std::string_view text, Dialect dialect) {
     if (match.begin < at || match.end < match.begin || match.end > text.size()) std::abort();
     at = match.end;
   }
+  std::vector<Match> in_parts;
+  Scratch used;
+  for (Progress progress; !progress.done;) regex.find_more(text, 2, used, progress, in_parts);
+  if (in_parts != matches) std::abort();
   const Syntax syntax = parse(pattern, dialect);
   const Alphabet alphabet(syntax.sets);
   const Program program = compile(syntax, alphabet);
