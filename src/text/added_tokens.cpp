@@ -155,34 +155,33 @@ void AddedTokens::take_rules(const TokenizerSpec& spec) {
   }
 }
 
-std::optional<AddedTokens::Match> AddedTokens::next(std::string_view text, size_t from,
-                                                    const ControlFilter& filter) const {
-  for (size_t at = patterns_.find_beginning(text, from); at < text.size();
-       at = patterns_.find_beginning(text, at + 1)) {
+std::optional<AddedTokens::Match> AddedTokens::Search::next(size_t from) {
+  for (size_t at = names_.find_beginning(from); at < text_.size();
+       at = names_.find_beginning(at + 1)) {
     const auto accept = [&](const PrefixMatcher::Match& match) {
-      return vocabulary_.type(match.id) == TokenType::user_defined ||
-             filter.allows(at, at + match.length);
+      return tokens_.vocabulary_.type(match.id) == TokenType::user_defined ||
+             filter_.allows(at, at + match.length);
     };
-    const PrefixMatcher::Match found = patterns_.longest(text.substr(at), accept);
+    const PrefixMatcher::Match found = names_.longest(at, accept);
     if (found.length == 0) continue;
 
     Match match{.begin = at, .end = at + found.length, .id = found.id};
-    const auto rule = rules_.find(found.id);
-    if (rule == rules_.end()) return match;
-    if (rule->second.single_word && !stands_alone(text, match.begin, match.end)) {
+    const auto rule = tokens_.rules_.find(found.id);
+    if (rule == tokens_.rules_.end()) return match;
+    if (rule->second.single_word && !stands_alone(text_, match.begin, match.end)) {
       at = match.end - 1;  // neither is anything that begins inside it
       continue;
     }
     if (rule->second.lstrip) {
       while (match.begin > from) {
-        const Utf8Char before = decode_before(text, match.begin);
+        const Utf8Char before = decode_before(text_, match.begin);
         if (!is_white(before)) break;
         match.begin -= before.length;
       }
     }
     if (rule->second.rstrip) {
-      while (match.end < text.size()) {
-        const Utf8Char after = decode_utf8(text.substr(match.end));
+      while (match.end < text_.size()) {
+        const Utf8Char after = decode_utf8(text_.substr(match.end));
         if (!is_white(after)) break;
         match.end += after.length;
       }

@@ -54,8 +54,8 @@ class AddedTokens {
 
   bool empty() const { return patterns_.empty(); }
 
-  /// The first match that begins at `from` or later: the leftmost, of those the longest.
-  std::optional<Match> next(std::string_view text, size_t from, const ControlFilter& filter) const;
+  class Search;
+
   /// The token of exactly this name.
   std::optional<int32_t> find(std::string_view name) const;
 
@@ -69,6 +69,22 @@ class AddedTokens {
   PrefixMatcher names_;                // as they are written in the file
   PrefixMatcher patterns_;             // as they are written in the text
   std::unordered_map<int32_t, AddedTokenRule> rules_;
+};
+
+/// Looks for added tokens in one text, from its front to its end. Borrows all three. One thread.
+class AddedTokens::Search {
+ public:
+  Search(const AddedTokens& tokens, std::string_view text, const ControlFilter& filter)
+      : tokens_(tokens), text_(text), filter_(filter), names_(tokens.patterns_, text) {}
+
+  /// The first match that begins at `from` or later: the leftmost, of those the longest.
+  std::optional<Match> next(size_t from);
+
+ private:
+  const AddedTokens& tokens_;
+  std::string_view text_;
+  const ControlFilter& filter_;
+  PrefixMatcher::Search names_;
 };
 
 }  // namespace hasten::text

@@ -14,6 +14,7 @@ PrefixMatcher::PrefixMatcher(std::vector<Name> names) : names_(std::move(names))
                                 [](const Name& a, const Name& b) { return a.text == b.text; });
   names_.erase(last, names_.end());
   for (size_t i = 0; i < names_.size(); ++i) {
+    num_bytes_ += names_[i].text.size();
     Range& range = with_first_byte_[static_cast<uint8_t>(names_[i].text[0])];
     if (range.end == 0) range.begin = i;
     range.end = i + 1;
@@ -39,6 +40,13 @@ PrefixMatcher::Range PrefixMatcher::narrow(Range range, size_t depth, char next)
   const auto upper =
       std::partition_point(lower, end, [&](const Name& name) { return byte_at(name) == wanted; });
   return {static_cast<size_t>(lower - names_.begin()), static_cast<size_t>(upper - names_.begin())};
+}
+
+NameAutomaton PrefixMatcher::make_automaton() const {
+  std::vector<std::string_view> texts;
+  texts.reserve(names_.size());
+  for (const Name& name : names_) texts.push_back(name.text);
+  return NameAutomaton(texts);
 }
 
 int32_t PrefixMatcher::find(std::string_view name) const {

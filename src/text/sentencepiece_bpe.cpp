@@ -83,26 +83,27 @@ class SentencePieceBpe final : public SegmentEncoder {
 
  private:
   void encode_normalized(std::string_view text, std::vector<int32_t>& out) const {
-    std::string_view rest = text;
+    PrefixMatcher::Search user_defined(user_defined_, text);
     EncodeState state{.tokens = {vocabulary_, unk_, /*fuse=*/true, out}};
-    size_t run = 0;  // bytes of `rest` before the next cut
-    while (run < rest.size()) {
-      const PrefixMatcher::Match piece = user_defined_.longest(rest.substr(run));
+    size_t begin = 0;  // of the run that is not yet encoded
+    for (size_t at = 0; at < text.size();) {
+      const PrefixMatcher::Match piece =
+          user_defined_.empty() ? PrefixMatcher::Match() : user_defined.longest(at);
       if (piece.length > 0) {
-        encode_run(rest.substr(0, run), state);
+        encode_run(text.substr(begin, at - begin), state);
         state.tokens.append_token(piece.id);
-        rest.remove_prefix(run + piece.length);
-        run = 0;
+        at += piece.length;
+        begin = at;
         continue;
       }
-      if (words_are_apart_ && run > 0 && rest[run] == ' ' && rest[run - 1] != ' ') {
-        encode_run(rest.substr(0, run), state);
-        rest.remove_prefix(run);
-        run = 0;
+      if (words_are_apart_ && at > begin && text[at] == ' ' && text[at - 1] != ' ') {
+        encode_run(text.substr(begin, at - begin), state);
+        begin = at;
       }
-      run += decode_utf8(rest.substr(run)).length;
+      const bool is_ascii = static_cast<uint8_t>(text[at]) < 0x80;
+      at += is_ascii ? 1 : decode_utf8(text.substr(at)).length;
     }
-    encode_run(rest, state);
+    encode_run(text.substr(begin), state);
   }
 
   struct EncodeState {

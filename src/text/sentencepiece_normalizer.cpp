@@ -35,49 +35,51 @@ SentencePieceNormalizer::SentencePieceNormalizer(const TokenizerSpec& spec)
   if (!spec.precompiled_charsmap.empty()) chars_map_.emplace(spec.precompiled_charsmap);
 }
 
-SentencePieceNormalizer::Step SentencePieceNormalizer::next(std::string_view text) const {
-  const size_t named = user_defined_.longest(text).length;
-  if (named > 0) return {named, text.substr(0, named)};
+SentencePieceNormalizer::Step SentencePieceNormalizer::next(std::string_view text, size_t at,
+                                                            PrefixMatcher::Search& names) const {
+  const size_t named = names.longest(at).length;
+  if (named > 0) return {named, text.substr(at, named)};
+  const std::string_view rest = text.substr(at);
   if (chars_map_) {
-    const PrecompiledCharsMap::Mapping mapping = chars_map_->find(text);
+    const PrecompiledCharsMap::Mapping mapping = chars_map_->find(rest);
     if (mapping.length > 0) return {mapping.length, mapping.to};
   }
-  const size_t length = decode_utf8(text).length;
-  return {length, text.substr(0, length)};
+  const size_t length = decode_utf8(rest).length;
+  return {length, rest.substr(0, length)};
 }
 
 std::string SentencePieceNormalizer::apply(const Segment& segment) const {
-  std::string_view rest = segment.text;
-  if (remove_extra_whitespaces_) {
-    while (!rest.empty()) {
-      const Step step = next(rest);
-      if (step.to != " ") break;
-      rest.remove_prefix(step.length);
-    }
+  const std::string_view text = segment.text;
+  PrefixMatcher::Search names(user_defined_, text);
+  size_t at = 0;
+  while (remove_extra_whitespaces_ && at < text.size()) {
+    const Step step = next(text, at, names);
+    if (step.to != " ") break;
+    at += step.length;
   }
   std::string out;
-  if (rest.empty()) return out;
+  if (at == text.size()) return out;
 
   const bool is_mapped = remove_extra_whitespaces_ || chars_map_;
   bool prefix = space_prefix_ == SpacePrefix::every ||
                 (space_prefix_ == SpacePrefix::first && segment.starts_text);
   if (prefix && single_space_prefix_) {
-    prefix = !replace_space_symbol(next(rest).to).starts_with(' ');
+    prefix = !replace_space_symbol(next(text, at, names).to).starts_with(' ');
   }
-  if (!is_mapped) return (prefix ? " " : "") + replace_space_symbol(rest);
+  if (!is_mapped) return (prefix ? " " : "") + replace_space_symbol(text);
 
-  out.reserve(rest.size() + 1);
+  out.reserve(text.size() - at + 1);
   if (prefix) out.push_back(' ');
   bool after_space = remove_extra_whitespaces_;
-  while (!rest.empty()) {
-    const Step step = next(rest);
+  while (at < text.size()) {
+    const Step step = next(text, at, names);
     std::string_view to = step.to;
     while (after_space && to.starts_with(' ')) to.remove_prefix(1);
     if (!to.empty()) {
       out.append(to);
       after_space = remove_extra_whitespaces_ && to.ends_with(' ');
     }
-    rest.remove_prefix(step.length);
+    at += step.length;
   }
   out = replace_space_symbol(out);
   while (remove_extra_whitespaces_ && out.ends_with(' ')) out.pop_back();

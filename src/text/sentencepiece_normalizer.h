@@ -25,12 +25,12 @@ class SentencePieceNormalizer {
   [[nodiscard]] std::string apply(const Segment& segment) const;
 
  private:
-  // What the front of a text becomes.
+  // What a place of a text becomes.
   struct Step {
     size_t length;
     std::string_view to;
   };
-  Step next(std::string_view text) const;
+  Step next(std::string_view text, size_t at, PrefixMatcher::Search& names) const;
 
   SpacePrefix space_prefix_;
   bool single_space_prefix_;

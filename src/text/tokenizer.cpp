@@ -155,8 +155,9 @@ void Tokenizer::for_each_piece(std::string_view text, const EncodeOptions& optio
   // What lies between the tokens that `matcher` finds goes to between(begin, end).
   const auto part = [&](const AddedTokens& matcher, std::string_view whole,
                         const ControlFilter& filter, const auto& between) {
+    AddedTokens::Search search(matcher, whole, filter);
     for (size_t at = 0; at < whole.size();) {
-      const std::optional<AddedTokens::Match> added = matcher.next(whole, at, filter);
+      const std::optional<AddedTokens::Match> added = search.next(at);
       const size_t end = added ? added->begin : whole.size();
       if (end > at) between(at, end);
       if (added) on_token(added->id);
