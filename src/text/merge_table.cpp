@@ -142,48 +142,61 @@ bool MergeTable::merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch
   };
   auto& joins = scratch.joins_;  // joins[i]: of symbols i and i + 1
   joins.resize(symbols.size());
-  int32_t lowest = kNoRank;  // of all joins
-  size_t num_lowest = 0;
-  const auto put = [&](size_t i, const Scratch::Join& join) {
-    joins[i] = join;
-    if (join.rank < lowest) num_lowest = 0;
-    lowest = std::min(lowest, join.rank);
-    num_lowest += join.rank == lowest ? 1 : 0;
-  };
-  for (size_t i = 0; i + 1 < symbols.size(); ++i) put(i, look_up(symbols[i], symbols[i + 1]));
+  for (size_t i = 0; i + 1 < symbols.size(); ++i) joins[i] = look_up(symbols[i], symbols[i + 1]);
   joins.back() = {kNoRank, -1};
 
-  bool in_order = true;  // no join makes a pair of its own rank or a lower one, which comes first
+  int32_t lowest = kNoRank;  // of all joins
+  size_t num_lowest = 0;
+  const auto find_lowest = [&] {
+    lowest = kNoRank;
+    num_lowest = 0;
+    for (const Scratch::Join& join : joins) {
+      if (join.rank < lowest) num_lowest = 0;
+      lowest = std::min(lowest, join.rank);
+      num_lowest += join.rank == lowest ? 1 : 0;
+    }
+  };
+  find_lowest();
   int num_sparse = 0;
-  while (in_order && lowest != kNoRank) {
+  while (lowest != kNoRank) {
     const bool sparse = num_lowest * kSymbolsPerJoin < symbols.size();
     if (sparse && ++num_sparse > kMaxSparsePasses) break;
     const int32_t rank = lowest;
-    lowest = kNoRank;
-    num_lowest = 0;
+    // symbols[0, kept) and their joins are done, but that the last symbol, if it is new, may join
+    // the one before it at this rank or a lower one. Whatever else does stands behind.
     size_t kept = 0;
-    bool last_is_new = false;  // symbols[kept - 1]
-    Scratch::Join before{};    // of it and the next, unless one is new
-    for (size_t i = 0; i < symbols.size();) {
-      const int32_t merged = joins[i].merged;
-      if (joins[i].rank == rank && !follows_its_parts(joins[i])) {
-        in_order = in_order && (kept == 0 || look_up(symbols[kept - 1], merged).rank > rank) &&
-                   (i + 2 == symbols.size() || look_up(merged, symbols[i + 2]).rank > rank);
+    bool last_is_new = false;
+    const auto replace_last = [&](int32_t merged) {
+      symbols[kept - 1] = merged;
+      last_is_new = true;
+      if (kept > 1) joins[kept - 2] = look_up(symbols[kept - 2], merged);
+    };
+    for (size_t i = 0; i < symbols.size() || last_is_new;) {
+      Scratch::Join ahead{kNoRank, -1};
+      if (kept > 0 && i < symbols.size()) {
+        ahead = last_is_new ? look_up(symbols[kept - 1], symbols[i]) : joins[i - 1];
       }
-      const bool is_new = in_order && joins[i].rank == rank;
-      const int32_t symbol = is_new ? merged : symbols[i];
-      i += is_new ? 2 : 1;
-      const Scratch::Join behind = joins[i - 1];
-      if (kept > 0) {
-        put(kept - 1, is_new || last_is_new ? look_up(symbols[kept - 1], symbol) : before);
+      const bool back = last_is_new && kept > 1 && joins[kept - 2].rank <= rank &&
+                        joins[kept - 2].rank <= ahead.rank;
+      if (back) {
+        const int32_t merged = joins[kept - 2].merged;
+        --kept;
+        replace_last(merged);
+      } else if (ahead.rank <= rank) {
+        replace_last(ahead.merged);
+        ++i;
+      } else if (i < symbols.size()) {
+        if (kept > 0) joins[kept - 1] = ahead;
+        symbols[kept++] = symbols[i++];
+        last_is_new = false;
+      } else {
+        break;
       }
-      symbols[kept++] = symbol;
-      last_is_new = is_new;
-      before = behind;
     }
     symbols.resize(kept);
     joins.resize(kept);
     joins.back() = {kNoRank, -1};
+    find_lowest();
   }
   return lowest != kNoRank;
 }

@@ -3,6 +3,7 @@
 #include "text/nfc.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <tuple>
 #include <vector>
@@ -39,6 +40,10 @@ uint8_t combining_class(uint32_t code_point) {
 }
 
 void decompose(uint32_t code_point, std::vector<Ordered>& out) {
+  if (code_point < tables::kDecompositions[0].composed) {
+    out.push_back({static_cast<int32_t>(code_point), 0});
+    return;
+  }
   if (const uint32_t s = code_point - kSyllableBase; s < kNumSyllables) {
     out.push_back({static_cast<int32_t>(kLeadBase + s / (kNumVowels * kNumTails)), 0});
     out.push_back({static_cast<int32_t>(kVowelBase + s / kNumTails % kNumVowels), 0});
@@ -81,8 +86,39 @@ bool decompose_compatibly(uint32_t code_point, std::vector<Ordered>& out) {
   return true;
 }
 
+// What the last characters decompose to: a text has few different ones at a time.
+class Decomposer {
+ public:
+  explicit Decomposer(bool compatible) : compatible_(compatible) {}
+
+  void append(uint32_t code_point, std::vector<Ordered>& out) {
+    Known& known = known_[code_point % known_.size()];
+    if (known.code_point == code_point) {
+      out.insert(out.end(), known.to.begin(), known.to.begin() + known.size);
+      return;
+    }
+    const size_t before = out.size();
+    if (!compatible_ || !decompose_compatibly(code_point, out)) decompose(code_point, out);
+    const size_t size = out.size() - before;
+    if (size > known.to.size()) return;
+    known.code_point = code_point;
+    known.size = static_cast<uint8_t>(size);
+    std::copy(out.end() - static_cast<ptrdiff_t>(size), out.end(), known.to.begin());
+  }
+
+ private:
+  struct Known {
+    uint32_t code_point = UINT32_MAX;
+    uint8_t size = 0;
+    std::array<Ordered, 4> to{};  // as long as canonical ones are
+  };
+  const bool compatible_;
+  std::array<Known, 64> known_{};
+};
+
 // The primary composite of two characters, or 0.
 uint32_t compose(uint32_t first, uint32_t second) {
+  if (second < 0x300) return 0;  // the first combining mark
   if (first - kLeadBase < kNumLeads && second - kVowelBase < kNumVowels) {
     return kSyllableBase + ((first - kLeadBase) * kNumVowels + (second - kVowelBase)) * kNumTails;
   }
@@ -105,11 +141,18 @@ void order_marks(std::vector<Ordered>& characters) {
   for (size_t i = 0; i < characters.size();) {
     size_t end = i + 1;
     if (characters[i].combining_class != 0) {
-      while (end < characters.size() && characters[end].combining_class != 0) ++end;
-      std::stable_sort(
-          characters.begin() + static_cast<ptrdiff_t>(i),
-          characters.begin() + static_cast<ptrdiff_t>(end),
-          [](const Ordered& a, const Ordered& b) { return a.combining_class < b.combining_class; });
+      bool in_order = true;
+      for (; end < characters.size() && characters[end].combining_class != 0; ++end) {
+        in_order =
+            in_order && characters[end - 1].combining_class <= characters[end].combining_class;
+      }
+      const auto of_run = [&](size_t at) {
+        return characters.begin() + static_cast<ptrdiff_t>(at);
+      };
+      const auto by_class = [](const Ordered& a, const Ordered& b) {
+        return a.combining_class < b.combining_class;
+      };
+      if (!in_order) std::stable_sort(of_run(i), of_run(end), by_class);
     }
     i = end;
   }
@@ -120,12 +163,20 @@ void compose_all(std::vector<Ordered>& characters) {
   size_t kept = 0;
   ptrdiff_t starter = -1;
   uint8_t last_class = 0;
+  // What was composed last, which runs repeat.
+  int32_t last_first = -1, last_second = -1;
+  uint32_t last_composed = 0;
   for (const Ordered next : characters) {
     const bool adjacent = starter >= 0 && static_cast<size_t>(starter) + 1 == kept;
     if (starter >= 0 && next.code_point >= 0 && (adjacent || last_class < next.combining_class)) {
       Ordered& first = characters[static_cast<size_t>(starter)];
-      const uint32_t composed =
-          compose(static_cast<uint32_t>(first.code_point), static_cast<uint32_t>(next.code_point));
+      if (first.code_point != last_first || next.code_point != last_second) {
+        last_first = first.code_point;
+        last_second = next.code_point;
+        last_composed =
+            compose(static_cast<uint32_t>(last_first), static_cast<uint32_t>(last_second));
+      }
+      const uint32_t composed = last_composed;
       if (composed != 0) {
         first.code_point = static_cast<int32_t>(composed);
         continue;
@@ -179,14 +230,13 @@ std::string to_nfc(std::string_view text) {
 std::string to_normalization_form(std::string_view text, NormalizationForm form) {
   const bool compatible = form == NormalizationForm::nfkc || form == NormalizationForm::nfkd;
   const bool composed = form == NormalizationForm::nfc || form == NormalizationForm::nfkc;
+  Decomposer decomposer(compatible);
   std::vector<Ordered> characters;
   characters.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     const Utf8Char next = decode_utf8(text.substr(i));
     if (next.valid) {
-      if (!compatible || !decompose_compatibly(next.code_point, characters)) {
-        decompose(next.code_point, characters);
-      }
+      decomposer.append(next.code_point, characters);
     } else {
       for (size_t k = 0; k < next.length; ++k) {
         characters.push_back({-1 - static_cast<uint8_t>(text[i + k]), 0});

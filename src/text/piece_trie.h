@@ -22,9 +22,10 @@ class PieceTrie {
   /// Empty texts are left out; of equal ones the first serves. Time is near-linear in the entries.
   explicit PieceTrie(std::vector<Entry> entries);
 
-  /// visit(length, value) for each entry at the front of `text`, the shortest first.
+  /// visit(length, value) for each entry at the front of `text`, the shortest first. Answers how
+  /// many bytes of the text decide which they are, one more than there are where its end does.
   template <class Visit>
-  void prefixes(std::string_view text, const Visit& visit) const;
+  size_t prefixes(std::string_view text, const Visit& visit) const;
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -41,14 +42,15 @@ class PieceTrie {
 };
 
 template <class Visit>
-void PieceTrie::prefixes(std::string_view text, const Visit& visit) const {
+size_t PieceTrie::prefixes(std::string_view text, const Visit& visit) const {
   uint32_t node = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const uint32_t child = nodes_[node].base + static_cast<uint8_t>(text[i]);
-    if (nodes_[child].parent != node) return;
+    if (nodes_[child].parent != node) return i + 1;
     node = child;
     if (nodes_[node].value >= 0) visit(i + 1, nodes_[node].value);
   }
+  return text.size() + 1;
 }
 
 }  // namespace hasten::text

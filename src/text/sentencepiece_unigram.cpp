@@ -2,6 +2,7 @@
 // SentencePiece Unigram (Kudo 2018, arXiv:1804.10959): the most probable pieces of a text, by the
 // Viterbi algorithm over a trie of the vocabulary.
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 #include <string>
@@ -84,28 +85,50 @@ class SentencePieceUnigram final : public WordwiseEncoder {
   }
 
  private:
-  static constexpr int32_t kUnreached = -2;
-  static constexpr int32_t kUnknown = -1;
+  static constexpr int32_t kUnreached = -1;
+  // Unknown characters, by their length in bytes.
+  static constexpr int32_t unknown(size_t length) { return -1 - static_cast<int32_t>(length); }
 
-  // The best way to a place in the text.
-  struct Arrival {
-    float score = 0;      // of the whole way
-    uint32_t length = 0;  // of its last piece, in bytes
-    int32_t id = kUnreached;
+  // A piece that begins somewhere.
+  struct Piece {
+    uint32_t length;
+    int32_t id;
+    double gain;
   };
-  // Arrivals at the places from `origin` on; the way to `origin` is settled.
+  // The pieces that begin at a place, which runs of a character or two repeat at the next.
+  struct Walk {
+    std::string_view seen;  // what decides which they are
+    std::vector<Piece> pieces;
+  };
+  // The best ways to the places of a text from `origin` on, to which the way is settled.
   struct Lattice {
-    std::vector<Arrival> arrivals;
-    std::vector<Arrival> way;
+    std::vector<int32_t> ids;  // of the last piece of each: a token, unknown(length), kUnreached
     size_t origin = 0;
+    // Of the whole way, to the places from `window` on: those before are not asked any more.
+    std::vector<float> scores;
+    size_t window = 0;
+    std::vector<int32_t> way;   // of what is being settled, from its end
+    std::array<Walk, 2> walks;  // the last two; views of the text
+    size_t next_walk = 0;       // to be forgotten
 
-    // The arrival at `place`, and room for those at the `num_more` places behind it.
-    Arrival* at(size_t place, size_t num_more) {
-      const size_t i = place - origin;
-      if (i + num_more >= arrivals.size()) arrivals.resize(2 * (i + num_more) + 1);
-      return &arrivals[i];
+    Lattice() : scores(kWindow) {}
+    void begin_at(size_t place, float score) {
+      ids.assign(1, kUnreached);
+      scores[0] = score;
+      origin = window = place;
+    }
+    // Makes room for the `num_more` places behind `place`.
+    void reach(size_t place, size_t num_more) {
+      const size_t end = place + num_more + 1;
+      if (end - origin > ids.size()) ids.resize(2 * (end - origin), kUnreached);
+      if (end - window <= scores.size()) return;
+      std::copy(scores.begin() + static_cast<ptrdiff_t>(place - window), scores.end(),
+                scores.begin());
+      window = place;
+      scores.resize(std::max(scores.size(), num_more + 1));
     }
   };
+  static constexpr size_t kWindow = 4096;  // places: 16 KiB
 
   void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
                     std::vector<int32_t>& out) const override {
@@ -116,9 +139,11 @@ class SentencePieceUnigram final : public WordwiseEncoder {
     }
   }
 
-  static void arrive(Arrival& place, double score, size_t length, int32_t id) {
-    if (place.id != kUnreached && score <= static_cast<double>(place.score)) return;
-    place = {.score = static_cast<float>(score), .length = static_cast<uint32_t>(length), .id = id};
+  // `id` and `score` of a way to a place, unless another is as good.
+  static void arrive(int32_t& best_id, float& best_score, int32_t id, double score) {
+    if (best_id != kUnreached && score <= static_cast<double>(best_score)) return;
+    best_id = id;
+    best_score = static_cast<float>(score);
   }
 
   void encode_run(std::string_view text, Lattice& lattice, UnknownFallback& tokens) const {
@@ -128,26 +153,29 @@ class SentencePieceUnigram final : public WordwiseEncoder {
     constexpr size_t kMaxCharacterBytes = 4;
     const float unknown_score = min_score_ - kUnknownPenalty;
     const size_t longest_step = std::max(longest_piece_, kMaxCharacterBytes);
-    lattice.arrivals.assign(1, Arrival{});
-    lattice.origin = 0;
+    lattice.begin_at(0, 0);
+    for (Walk& walk : lattice.walks) walk.seen = {};
     size_t reached = 0;  // the furthest arrival
     for (size_t begin = 0; begin < text.size();) {
       if (begin == reached && begin - lattice.origin >= kSettleBytes) {
         settle(text, begin, lattice, tokens);
       }
-      Arrival* const here = lattice.at(begin, longest_step);
-      const float so_far = here->score;
+      lattice.reach(begin, longest_step);
+      int32_t* const ids = &lattice.ids[begin - lattice.origin];  // [longest_step + 1]
+      float* const scores = &lattice.scores[begin - lattice.window];
+      const auto so_far = static_cast<double>(scores[0]);
       const size_t character = decode_utf8(text.substr(begin)).length;
       bool has_character = false;
       size_t longest = character;
-      trie_.prefixes(text.substr(begin), [&](size_t length, int32_t id) {
+      for (const Piece& piece : pieces_at(text.substr(begin), lattice)) {
+        const size_t length = piece.length;
         has_character = has_character || length == character;
         longest = std::max(longest, length);
-        arrive(here[length], gains_[static_cast<size_t>(id)] + static_cast<double>(so_far), length,
-               id);
-      });
+        arrive(ids[length], scores[length], piece.id, piece.gain + so_far);
+      }
       if (!has_character) {
-        arrive(here[character], static_cast<double>(unknown_score + so_far), character, kUnknown);
+        arrive(ids[character], scores[character], unknown(character),
+               static_cast<double>(unknown_score + scores[0]));
       }
       reached = std::max(reached, begin + longest);
       begin += character;
@@ -155,25 +183,45 @@ class SentencePieceUnigram final : public WordwiseEncoder {
     settle(text, text.size(), lattice, tokens);
   }
 
-  // Emits the best way from the origin to `end`, which becomes the origin.
-  static void settle(std::string_view text, size_t end, Lattice& lattice, UnknownFallback& tokens) {
-    lattice.way.clear();
-    for (size_t place = end; place > lattice.origin; place -= lattice.way.back().length) {
-      lattice.way.push_back(*lattice.at(place, 0));
+  // The pieces at the front of `text`, the shortest first.
+  const std::vector<Piece>& pieces_at(std::string_view text, Lattice& lattice) const {
+    for (const Walk& walk : lattice.walks) {
+      if (!walk.seen.empty() && text.starts_with(walk.seen)) return walk.pieces;
     }
-    const float score = lattice.at(end, 0)->score;
+    Walk& walk = lattice.walks[lattice.next_walk];
+    lattice.next_walk = 1 - lattice.next_walk;
+    walk.pieces.clear();
+    const size_t seen = trie_.prefixes(text, [&](size_t length, int32_t id) {
+      walk.pieces.push_back({static_cast<uint32_t>(length), id, gains_[static_cast<size_t>(id)]});
+    });
+    walk.seen = seen <= text.size() ? text.substr(0, seen) : std::string_view();
+    return walk.pieces;
+  }
+
+  // Emits the best way from the origin to `end`, which becomes the origin.
+  void settle(std::string_view text, size_t end, Lattice& lattice, UnknownFallback& tokens) const {
+    lattice.way.clear();
+    for (size_t place = end; place > lattice.origin;) {
+      lattice.way.push_back(lattice.ids[place - lattice.origin]);
+      place -= length_of(lattice.way.back());
+    }
     size_t begin = lattice.origin;
     for (size_t i = lattice.way.size(); i > 0; --i) {
-      const Arrival& piece = lattice.way[i - 1];
-      if (piece.id >= 0) {
-        tokens.append_token(piece.id);
+      const int32_t id = lattice.way[i - 1];
+      const size_t length = length_of(id);
+      if (id >= 0) {
+        tokens.append_token(id);
       } else {
-        tokens.append_unknown(text.substr(begin, piece.length));
+        tokens.append_unknown(text.substr(begin, length));
       }
-      begin += piece.length;
+      begin += length;
     }
-    lattice.arrivals.assign(1, Arrival{.score = score, .length = 0, .id = kUnknown});
-    lattice.origin = end;
+    lattice.begin_at(end, lattice.scores[end - lattice.window]);
+  }
+
+  // Of what arrives somewhere, in bytes.
+  size_t length_of(int32_t id) const {
+    return id >= 0 ? vocabulary_.bytes(id).size() : static_cast<size_t>(-1 - id);
   }
 
   const Vocabulary& vocabulary_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace hasten::text::jinja {
@@ -55,6 +56,8 @@ void append_case(std::string& out, uint32_t c, CaseMapping mapping) {
     out += static_cast<char>(from ? c ^ 0x20 : c);
     return;
   }
+  // Letters of scripts without case: most of those beyond the alphabets that have one.
+  if (char_properties(c).category == Category::lo) return append_utf8(out, c);
   if (mapping == CaseMapping::fold) return append_folded(out, c);
   const auto expansions = mapping == CaseMapping::upper   ? tables::kUpperExpansions
                           : mapping == CaseMapping::lower ? tables::kLowerExpansions
