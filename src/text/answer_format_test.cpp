@@ -30,7 +30,9 @@ TEST(AnswerFormat, OfPublishedTemplates) {
   HASTEN_NEED_SHARED("data/chat_templates/jinja");
   const auto folder = hasten::testing::shared_dir() / "data/chat_templates/jinja";
   const std::pair<const char*, ToolCallFormat> expected[] = {
+      {"Apertus-8B-Instruct", ToolCallFormat::apertus},
       {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", ToolCallFormat::cohere},
+      {"GigaChat3-10B-A1.8B", ToolCallFormat::gigachat},
       {"GLM-4.7-Flash", ToolCallFormat::glm},
       {"Kimi-K2-Thinking", ToolCallFormat::kimi},
       {"LFM2.5-Instruct", ToolCallFormat::lfm2},

@@ -63,6 +63,20 @@ TEST(AnswerParser, TextThatSpellsAControlTokenIsNoMark) {
       with_tokens(calls(ToolCallFormat::deepseek), {"<｜tool▁calls▁begin｜>"});
   expect_both(deepseek, "<｜tool▁calls▁begin｜>f<｜tool▁sep｜>{}",
               "<｜tool▁calls▁begin｜>f<｜tool▁sep｜>{}");
+  // Marks within a call.
+  expect_both(mistral, "⟦[TOOL_CALLS]⟧f⟦[ARGS]⟧{\"x\": \"[ARGS]\"}",
+              "{0 f}[0 {\"x\": \"[ARGS]\"}]");
+  expect(mistral, "⟦[TOOL_CALLS]⟧f[ARGS]⟦[ARGS]⟧{}", "f[ARGS]{}", "[TOOL_CALLS]f[ARGS][ARGS]{}");
+  const AnswerFormat glm = with_tokens(
+      calls(ToolCallFormat::glm), {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_value>"});
+  expect_both(glm,
+              "⟦<tool_call>⟧f⟦<arg_key>⟧a</arg_key><arg_value>x</arg_value></tool_call>"
+              "⟦</arg_value>⟧⟦</tool_call>⟧",
+              "{0 f}[0 {\"a\": \"x</arg_value></tool_call>\"}]");
+  const AnswerFormat gemma =
+      with_tokens(calls(ToolCallFormat::gemma), {"<|tool_call>", "<tool_call|>", "<|\"|>"});
+  expect_both(gemma, "⟦<|tool_call>⟧call:f{s:⟦<|\"|>⟧a<|\"|>},b⟦<|\"|>⟧}⟦<tool_call|>⟧",
+              "{0 f}[0 {\"s\":\"a<|\\\"|>},b\"}]");
   // A token within a mark.
   const AnswerFormat dsml = with_tokens(calls(ToolCallFormat::dsml), {"｜DSML｜"});
   expect_both(dsml, "<｜DSML｜invoke name=\"f\">\n</｜DSML｜invoke>",

@@ -27,6 +27,8 @@ class MarkedText {
     const std::string_view bytes = sources().substr(begin, size);
     return bytes.find(static_cast<char>(Source::text)) == std::string_view::npos;
   }
+  /// Where the byte at a place comes from.
+  Source source(size_t at) const { return static_cast<Source>(sources_[begin_ + at]); }
   void append(const MarkedText& other) {
     text_ += other.text();
     sources_ += other.sources();
@@ -48,6 +50,18 @@ class MarkedText {
       begin_ = 0;
     }
     return front;
+  }
+  /// Puts back what was cut off: cheap while it still lies there.
+  void put_front(const MarkedText& front) {
+    const size_t bytes = front.size();
+    if (begin_ < bytes) {
+      text_.insert(begin_, bytes - begin_, ' ');
+      sources_.insert(begin_, bytes - begin_, ' ');
+      begin_ = bytes;
+    }
+    begin_ -= bytes;
+    text_.replace(begin_, bytes, front.text());
+    sources_.replace(begin_, bytes, front.sources());
   }
   /// The text without what is hidden.
   std::string visible() const {

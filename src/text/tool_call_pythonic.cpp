@@ -75,7 +75,7 @@ class PythonicCallReader final : public CallReader {
  public:
   explicit PythonicCallReader(const ToolSchemas& tools) : tools_(tools) {}
 
-  Status feed(char c) override {
+  Status feed(char c, MarkedText::Source /*source*/) override {
     switch (part_) {
       case Part::name:
         return word(c, '(', name_, Part::before_key);

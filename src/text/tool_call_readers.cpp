@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms of calls: JSON, a name before JSON, tags, Gemma's.
+// The forms of calls: JSON, a name as its key or before it, tags, Gemma's.
 #include "text/tool_call_readers.h"
 
 #include <algorithm>
@@ -23,9 +23,18 @@ bool is_function_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), allowed);
 }
 
+/// The arguments that a string of JSON stands for; the string itself if that is none.
+std::string arguments_in_string(const std::string& literal) {
+  std::string said = unquoted(literal);
+  if (trimmed(said).empty()) return "{}";
+  return is_other_json(trimmed(said)) ? said : literal;
+}
+
 class JsonCallReader final : public CallReader {
  public:
-  Status feed(char c) override {
+  bool in_arguments() const override { return in_value_ && streams(); }
+
+  Status feed(char c, MarkedText::Source /*source*/) override {
     const bool in_string = scanner_.in_string();
     const size_t depth = scanner_.depth();
     if (depth == 0 && c != '{') return Status::broken;
@@ -34,6 +43,7 @@ class JsonCallReader final : public CallReader {
     if (depth != 1 || in_string) {
       if (depth > 0) take(c);
     } else if (c == ':') {
+      if (is_arguments() && has_arguments_) return Status::broken;  // a second time
       in_value_ = true;
       value_.clear();
     } else if (c == ',' || c == '}') {
@@ -45,6 +55,9 @@ class JsonCallReader final : public CallReader {
   }
 
  private:
+  /// Whether the value being read, if it has begun, is handed out as it comes: arguments that are a
+  /// string of JSON wait until they can be unquoted.
+  bool streams() const { return is_arguments() && !value_.empty() && value_[0] != '"'; }
   bool is_arguments() const { return key_ == "\"arguments\"" || key_ == "\"parameters\""; }
 
   void take(char c) {
@@ -53,10 +66,8 @@ class JsonCallReader final : public CallReader {
       return;
     }
     if (value_.empty() && is_blank(c)) return;
-    // Arguments stream; arguments that are a string of JSON wait until they can be unquoted.
-    const bool streams = is_arguments() && (value_.empty() ? c != '"' : value_[0] != '"');
     value_ += c;
-    if (!streams) return;
+    if (!streams()) return;
     has_arguments_ = true;
     if (is_blank(c) && !scanner_.in_string()) {
       blanks_ += c;
@@ -70,7 +81,7 @@ class JsonCallReader final : public CallReader {
     if (key_ == "\"name\"" || key_ == "\"tool_name\"") name_ = unquoted(value);
     if (key_ == "\"id\"" || key_ == "\"tool_call_id\"") id_ = unquoted(value);
     if (is_arguments() && value.starts_with('"')) {
-      arguments_ += unquoted(value);
+      arguments_ += arguments_in_string(value);
       has_arguments_ = true;
     }
     key_.clear();
@@ -86,15 +97,54 @@ class JsonCallReader final : public CallReader {
   bool in_value_ = false;
 };
 
+class KeyedCallReader final : public CallReader {
+ public:
+  bool in_arguments() const override { return has_arguments_ && !is_behind_; }
+
+  Status feed(char c, MarkedText::Source /*source*/) override {
+    const size_t depth = scanner_.depth();
+    const bool in_string = scanner_.in_string();
+    if (depth == 0 && c != '{') return Status::broken;
+    const auto status = scanner_.feed(c);
+    if (status == Status::broken || depth == 0) return status;
+    if (name_.empty()) return head(c, in_string);
+    if (status == Status::done) return has_arguments_ ? status : Status::broken;
+    if (is_blank(c) && !has_arguments_) return status;
+    is_behind_ = ended_;
+    if (depth == 1 && (ended_ || c != '{')) return is_blank(c) ? status : Status::broken;
+    has_arguments_ = true;
+    arguments_ += c;
+    ended_ = scanner_.depth() == 1;
+    return status;
+  }
+
+ private:
+  /// The key, its quotes and its colon.
+  Status head(char c, bool in_string) {
+    if (c == ':' && !in_string) {
+      name_ = unquoted(trimmed(head_));
+      return is_function_name(name_) ? Status::more : Status::broken;
+    }
+    head_ += c;
+    return head_.size() > kMaxCallHead ? Status::broken : Status::more;
+  }
+
+  JsonScanner scanner_;
+  std::string head_;
+  bool ended_ = false;      // the arguments
+  bool is_behind_ = false;  // them, by a character
+};
+
 class NamedCallReader final : public CallReader {
  public:
-  NamedCallReader(std::span<const std::string_view> noise, bool name_is_last)
-      : noise_(noise), name_is_last_(name_is_last) {}
+  NamedCallReader(const MarkFinder& finder, std::span<const std::string_view> noise,
+                  bool name_is_last)
+      : finder_(finder), noise_(noise), name_is_last_(name_is_last) {}
 
-  Status feed(char c) override {
+  Status feed(char c, MarkedText::Source source) override {
     if (!has_arguments_) {
       if (c != '{') {
-        head_ += c;
+        head_.append({&c, 1}, source);
         return head_.size() > kMaxCallHead ? Status::broken : Status::more;
       }
       if (!read_head()) return Status::broken;
@@ -107,12 +157,20 @@ class NamedCallReader final : public CallReader {
 
  private:
   bool read_head() {
-    for (const std::string_view noise : noise_) {
-      for (size_t at = 0; (at = head_.find(noise, at)) != std::string::npos;)
-        head_.replace(at, noise.size(), " ");
+    std::string head;
+    while (!head_.empty()) {
+      const auto found = std::find_if(noise_.begin(), noise_.end(), [&](std::string_view noise) {
+        return finder_.is_at(head_, 0, noise);
+      });
+      if (found == noise_.end()) {
+        head += head_.take_front(1).text();
+      } else {
+        head_.take_front(found->size());
+        head += ' ';
+      }
     }
     std::vector<std::string> words;
-    for (std::string_view rest = trimmed(head_); !rest.empty(); rest = trimmed(rest)) {
+    for (std::string_view rest = trimmed(head); !rest.empty(); rest = trimmed(rest)) {
       const size_t end = std::min(rest.find_first_of(kBlanks), rest.size());
       words.emplace_back(rest.substr(0, end));
       rest.remove_prefix(end);
@@ -130,39 +188,44 @@ class NamedCallReader final : public CallReader {
     return is_function_name(name_);
   }
 
+  const MarkFinder& finder_;
   const std::span<const std::string_view> noise_;
   const bool name_is_last_;
   JsonScanner scanner_;
-  std::string head_;
+  MarkedText head_;
 };
 
 class TaggedCallReader final : public CallReader {
  public:
-  TaggedCallReader(const TagSyntax& syntax, const ToolSchemas& tools)
-      : syntax_(syntax), tools_(tools) {}
+  TaggedCallReader(const MarkFinder& finder, const TagSyntax& syntax, const ToolSchemas& tools)
+      : finder_(finder), syntax_(syntax), tools_(tools) {}
 
-  Status feed(char c) override {
-    text_ += c;
+  size_t num_unused() const override { return num_unused_; }
+
+  Status feed(char c, MarkedText::Source source) override {
+    text_.append({&c, 1}, source);
     switch (part_) {
       case Part::name_open:
-        if (!text_.ends_with(syntax_.name_open)) return bounded();
-        begin(Part::name);
-        return syntax_.name_open.empty() ? name_character(c) : Status::more;
+        if (!ends(syntax_.name_open)) return bounded();
+        part_ = Part::name;
+        if (syntax_.name_open.empty()) return name();
+        text_.clear();
+        return Status::more;
       case Part::name:
         return name();
       case Part::between:
         return between();
       case Part::key:
-        if (!text_.ends_with(syntax_.key_close)) return bounded();
+        if (!ends(syntax_.key_close)) return bounded();
         key_ = trimmed(without_end(syntax_.key_close));
         begin(syntax_.value_open.empty() ? Part::value : Part::value_open);
         return Status::more;
       case Part::value_open:
-        if (!text_.ends_with(syntax_.value_open)) return bounded();
+        if (!ends(syntax_.value_open)) return bounded();
         begin(Part::value);
         return Status::more;
       case Part::value:
-        if (text_.ends_with(syntax_.value_close)) {
+        if (ends(syntax_.value_close)) {
           add_argument(without_end(syntax_.value_close));
           begin(Part::between);
         }
@@ -178,27 +241,23 @@ class TaggedCallReader final : public CallReader {
     part_ = part;
     text_.clear();
   }
+  bool ends(std::string_view mark) const { return finder_.ends(text_, mark); }
   Status bounded() const { return text_.size() > kMaxCallHead ? Status::broken : Status::more; }
   std::string_view without_end(std::string_view end) const {
-    return std::string_view(text_).substr(0, text_.size() - end.size());
-  }
-
-  Status name_character(char c) {
-    text_ = c;
-    return name();
+    return text_.text().substr(0, text_.size() - end.size());
   }
 
   Status name() {
     if (!syntax_.name_close.empty()) {
-      if (!text_.ends_with(syntax_.name_close)) return bounded();
+      if (!ends(syntax_.name_close)) return bounded();
       return take_name(without_end(syntax_.name_close)) ? Status::more : Status::broken;
     }
-    if (text_.ends_with(syntax_.key_open)) {
+    if (ends(syntax_.key_open)) {
       if (!take_name(without_end(syntax_.key_open))) return Status::broken;
       begin(Part::key);
       return Status::more;
     }
-    if (!text_.ends_with(syntax_.call_end)) return bounded();
+    if (!ends(syntax_.call_end)) return bounded();
     return take_name(without_end(syntax_.call_end)) ? finish() : Status::broken;
   }
 
@@ -208,12 +267,20 @@ class TaggedCallReader final : public CallReader {
     return is_function_name(name_);
   }
 
+  /// Another key or the end, behind blanks. Anything else may be the next call.
   Status between() {
-    if (text_.ends_with(syntax_.key_open)) {
+    if (ends(syntax_.key_open)) {
       begin(Part::key);
       return Status::more;
     }
-    return text_.ends_with(syntax_.call_end) ? finish() : bounded();
+    if (ends(syntax_.call_end)) return finish();
+    const size_t blanks = num_blanks(text_.text());
+    const auto may_become = [&](std::string_view mark) {
+      return blanks == text_.size() || finder_.may_become(text_, blanks, mark);
+    };
+    if (may_become(syntax_.key_open) || may_become(syntax_.call_end)) return bounded();
+    num_unused_ = text_.size() - blanks;
+    return Status::broken;
   }
 
   Status finish() {
@@ -250,29 +317,33 @@ class TaggedCallReader final : public CallReader {
     }
   }
 
+  const MarkFinder& finder_;
   const TagSyntax& syntax_;
   const ToolSchemas& tools_;
   Part part_ = Part::name_open;
-  std::string text_;  // of the part being read
+  MarkedText text_;  // of the part being read
   std::string key_;
+  size_t num_unused_ = 0;
 };
 
 class GemmaCallReader final : public CallReader {
  public:
-  Status feed(char c) override {
-    text_ += c;
+  explicit GemmaCallReader(const MarkFinder& finder) : finder_(finder) {}
+
+  Status feed(char c, MarkedText::Source source) override {
+    text_.append({&c, 1}, source);
     if (depth_ == 0) {
       if (c != '{') return text_.size() > kMaxCallHead ? Status::broken : Status::more;
       constexpr std::string_view kCall = "call:";
-      const std::string_view head = trimmed(std::string_view(text_).substr(0, text_.size() - 1));
+      const std::string_view head = trimmed(text_.text().substr(0, text_.size() - 1));
       if (!head.starts_with(kCall)) return Status::broken;
       name_ = trimmed(head.substr(kCall.size()));
       if (!is_function_name(name_)) return Status::broken;
-      text_ = c;
+      text_.take_front(text_.size() - 1);
       depth_ = 1;
       return Status::more;
     }
-    if (text_.ends_with(kGemmaQuote)) {
+    if (finder_.ends(text_, kGemmaQuote)) {
       in_string_ = !in_string_;
     } else if (!in_string_ && (c == '{' || c == '[')) {
       if (++depth_ > static_cast<int>(JsonScanner::kMaxDepth)) return Status::broken;
@@ -286,28 +357,27 @@ class GemmaCallReader final : public CallReader {
   /// Turns the whole into JSON: strings get quotes, and so do bare words that are no literals.
   Status finish() {
     std::string out;
-    std::string_view rest = text_;
-    while (!rest.empty()) {
-      if (rest.starts_with(kGemmaQuote)) {
-        rest.remove_prefix(kGemmaQuote.size());
-        const size_t end = std::min(rest.find(kGemmaQuote), rest.size());
-        out += json::serialize(json::Value(rest.substr(0, end)));
-        rest.remove_prefix(std::min(end + kGemmaQuote.size(), rest.size()));
+    const std::string_view text = text_.text();
+    for (size_t at = 0; at < text.size();) {
+      if (finder_.is_at(text_, at, kGemmaQuote)) {
+        at += kGemmaQuote.size();
+        const size_t end = std::min(finder_.find(text_, kGemmaQuote, at), text.size());
+        out += json::serialize(json::Value(text.substr(at, end - at)));
+        at = std::min(end + kGemmaQuote.size(), text.size());
         continue;
       }
-      const size_t word_end = std::min(rest.find_first_of("{}[]:,<"), rest.size());
-      if (word_end == 0) {
-        out += rest[0];
-        rest.remove_prefix(1);
+      const size_t word_end = std::min(text.find_first_of("{}[]:,<", at), text.size());
+      if (word_end == at) {
+        out += text[at++];
         continue;
       }
-      const std::string_view word = trimmed(rest.substr(0, word_end));
-      const bool is_key = word_end < rest.size() && rest[word_end] == ':';
+      const std::string_view word = trimmed(text.substr(at, word_end - at));
+      const bool is_key = word_end < text.size() && text[word_end] == ':';
       if (!word.empty()) {
         out +=
             !is_key && is_other_json(word) ? std::string(word) : json::serialize(json::Value(word));
       }
-      rest.remove_prefix(word_end);
+      at = word_end;
     }
     JsonScanner scanner;
     Status status = Status::more;
@@ -318,7 +388,8 @@ class GemmaCallReader final : public CallReader {
     return Status::done;
   }
 
-  std::string text_;
+  const MarkFinder& finder_;
+  MarkedText text_;
   int depth_ = 0;
   bool in_string_ = false;
 };
@@ -327,16 +398,22 @@ class GemmaCallReader final : public CallReader {
 
 std::unique_ptr<CallReader> make_json_call_reader() { return std::make_unique<JsonCallReader>(); }
 
-std::unique_ptr<CallReader> make_named_call_reader(std::span<const std::string_view> noise,
+std::unique_ptr<CallReader> make_keyed_call_reader() { return std::make_unique<KeyedCallReader>(); }
+
+std::unique_ptr<CallReader> make_named_call_reader(const MarkFinder& finder,
+                                                   std::span<const std::string_view> noise,
                                                    bool name_is_last) {
-  return std::make_unique<NamedCallReader>(noise, name_is_last);
+  return std::make_unique<NamedCallReader>(finder, noise, name_is_last);
 }
 
-std::unique_ptr<CallReader> make_tagged_call_reader(const TagSyntax& syntax,
+std::unique_ptr<CallReader> make_tagged_call_reader(const MarkFinder& finder,
+                                                    const TagSyntax& syntax,
                                                     const ToolSchemas& tools) {
-  return std::make_unique<TaggedCallReader>(syntax, tools);
+  return std::make_unique<TaggedCallReader>(finder, syntax, tools);
 }
 
-std::unique_ptr<CallReader> make_gemma_call_reader() { return std::make_unique<GemmaCallReader>(); }
+std::unique_ptr<CallReader> make_gemma_call_reader(const MarkFinder& finder) {
+  return std::make_unique<GemmaCallReader>(finder);
+}
 
 }  // namespace hasten::text

@@ -43,6 +43,9 @@ constexpr List<1> kMinimaxEnd = {"</minimax:tool_call>"};
 constexpr List<2> kPythonicEnd = {"]", "<|python_end|>"};
 constexpr List<2> kLfm2Open = {"<|tool_call_start|>", ","};
 constexpr List<2> kLfm2End = {"]", "<|tool_call_end|>"};
+constexpr List<2> kApertusEnd = {"]", "<|tools_suffix|>"};
+constexpr List<1> kGigachatOpen = {"<|message_sep|>\n\nfunction call<|role_sep|>"};
+constexpr List<1> kGigachatEnd = {"<|message_sep|>"};
 constexpr List<1> kGemmaOpen = {"<|tool_call>"}, kGemmaEnd = {"<tool_call|>"};
 
 constexpr TagSyntax kFunctionTags = {"<function=",   ">",          "<parameter=", ">", "",
@@ -125,11 +128,20 @@ constexpr CallSyntax kGemma = {.marker = "<|tool_call>",
                                .is_json = false,
                                .is_gemma = true};
 
+constexpr CallSyntax kApertus = {.marker = "<|tools_prefix|>",
+                                 .reopens = kComma,
+                                 .fillers = kApertusEnd,
+                                 .allows_array = true,
+                                 .name_is_key = true};
+constexpr CallSyntax kGigachat = {
+    .marker = kGigachatOpen[0], .reopens = kGigachatOpen, .fillers = kGigachatEnd};
+
 constexpr ReasoningMarks kThink = {"<think>", "</think>"};
 constexpr ReasoningMarks kMistralThink = {"[THINK]", "[/THINK]"};
 constexpr ReasoningMarks kCohereThink = {"<|START_THINKING|>", "<|END_THINKING|>"};
 constexpr ReasoningMarks kGemmaThink = {"<|channel>thought", "<channel|>"};
 constexpr ReasoningMarks kSeedThink = {"<seed:think>", "</seed:think>"};
+constexpr ReasoningMarks kApertusThink = {"<|inner_prefix|>", "<|inner_suffix|>"};
 
 bool has(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
@@ -156,6 +168,8 @@ constexpr Sign kSigns[] = {
     {"<|tool_call_start|>", ToolCallFormat::lfm2},
     {"<|tool_list_start|>", ToolCallFormat::lfm2},
     {"List of tools: [", ToolCallFormat::lfm2},  // LFM2.5's template shows no mark
+    {"<|tools_prefix|>", ToolCallFormat::apertus},
+    {"<|role_sep|>", ToolCallFormat::gigachat},
     {"<|python_start|>", ToolCallFormat::pythonic},
     {"[func_name1(", ToolCallFormat::pythonic},  // how Llama's instructions describe the form
 };
@@ -201,19 +215,23 @@ const CallSyntax& call_syntax(ToolCallFormat format) {
       return kMinimax;
     case ToolCallFormat::gemma:
       return kGemma;
+    case ToolCallFormat::apertus:
+      return kApertus;
+    case ToolCallFormat::gigachat:
+      return kGigachat;
   }
   return kNone;
 }
 
 std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const ToolSchemas& tools,
-                                             char first) {
-  if (syntax.tags != nullptr) return make_tagged_call_reader(*syntax.tags, tools);
-  if (syntax.is_gemma) return make_gemma_call_reader();
+                                             const MarkFinder& finder, char first) {
+  if (syntax.tags != nullptr) return make_tagged_call_reader(finder, *syntax.tags, tools);
+  if (syntax.is_gemma) return make_gemma_call_reader(finder);
   if (syntax.is_pythonic && first != '{') return make_pythonic_call_reader(tools);
   // Newer Mistral models write name[ARGS]{…} where older ones write a list of JSON.
   const bool named = !syntax.is_json || (!syntax.noise.empty() && first != '{');
-  if (named) return make_named_call_reader(syntax.noise, syntax.name_is_last);
-  return make_json_call_reader();
+  if (named) return make_named_call_reader(finder, syntax.noise, syntax.name_is_last);
+  return syntax.name_is_key ? make_keyed_call_reader() : make_json_call_reader();
 }
 
 std::vector<std::string_view> format_marks(const AnswerFormat& format) {
@@ -258,39 +276,6 @@ void append_answer(std::string_view text, std::span<const SpecialToken> special,
   out.append(text.substr(done), MarkedText::Source::text);
 }
 
-bool MarkFinder::counts(const MarkedText& text, size_t at, std::string_view mark) const {
-  for (const std::string& name : control_tokens_) {
-    const size_t begin = mark.find(name);
-    if (begin == std::string_view::npos || at + begin >= text.size()) continue;
-    if (!text.is_token(at + begin, name.size())) return false;
-  }
-  return true;
-}
-
-bool MarkFinder::is_at(const MarkedText& text, size_t at, std::string_view mark) const {
-  return std::string_view(text.text()).substr(at).starts_with(mark) && counts(text, at, mark);
-}
-
-bool MarkFinder::may_become(const MarkedText& text, size_t at, std::string_view mark) const {
-  const std::string_view rest = std::string_view(text.text()).substr(at);
-  return rest.size() < mark.size() && mark.starts_with(rest) && counts(text, at, mark);
-}
-
-size_t MarkFinder::find(const MarkedText& text, std::string_view mark, size_t from,
-                        size_t limit) const {
-  const std::string_view bytes = std::string_view(text.text()).substr(0, limit);
-  size_t at = bytes.find(mark, from);
-  while (at != std::string_view::npos && !counts(text, at, mark)) at = bytes.find(mark, at + 1);
-  return at;
-}
-
-size_t MarkFinder::partial_suffix(const MarkedText& text, std::string_view mark) const {
-  for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size) {
-    if (may_become(text, text.size() - size, mark)) return size;
-  }
-  return 0;
-}
-
 std::vector<std::string> mark_tokens(const AnswerFormat& format, const Tokenizer& tokenizer) {
   const std::vector<std::string_view> marks = format_marks(format);
   std::vector<std::string> names;
@@ -324,23 +309,26 @@ const ReasoningMarks& reasoning_marks(ReasoningFormat format) {
       return kGemmaThink;
     case ReasoningFormat::seed:
       return kSeedThink;
+    case ReasoningFormat::apertus:
+      return kApertusThink;
   }
   return kThink;
 }
 
 std::string_view tool_call_format_name(ToolCallFormat format) {
   constexpr std::string_view kNames[] = {
-      "answers not read", "hermes",   "llama3",   "pythonic",  "lfm2",   "mistral", "function",
-      "qwen_tags",        "glm",      "deepseek", "dsml",      "kimi",   "minimax", "gemma",
-      "granite",          "nemotron", "cohere",   "command_r", "harmony"};
+      "answers not read", "hermes",   "llama3",   "pythonic",  "lfm2",    "mistral",  "function",
+      "qwen_tags",        "glm",      "deepseek", "dsml",      "kimi",    "minimax",  "gemma",
+      "granite",          "nemotron", "cohere",   "command_r", "apertus", "gigachat", "harmony"};
   static_assert(std::size(kNames) == static_cast<size_t>(ToolCallFormat::harmony) + 1);
   return kNames[static_cast<size_t>(format)];
 }
 
 AnswerFormat detect_answer_format(std::string_view source) {
   AnswerFormat format;
-  for (const auto marks : {ReasoningFormat::seed, ReasoningFormat::think, ReasoningFormat::mistral,
-                           ReasoningFormat::cohere, ReasoningFormat::gemma}) {
+  for (const auto marks :
+       {ReasoningFormat::seed, ReasoningFormat::think, ReasoningFormat::mistral,
+        ReasoningFormat::cohere, ReasoningFormat::gemma, ReasoningFormat::apertus}) {
     if (!has(source, reasoning_marks(marks).open)) continue;
     format.reasoning = true;
     format.reasoning_format = marks;
@@ -372,7 +360,7 @@ bool ends_in_reasoning(std::string_view prompt) {
   prompt = trimmed(prompt);
   for (const auto marks :
        {ReasoningFormat::think, ReasoningFormat::mistral, ReasoningFormat::cohere,
-        ReasoningFormat::gemma, ReasoningFormat::seed}) {
+        ReasoningFormat::gemma, ReasoningFormat::seed, ReasoningFormat::apertus}) {
     if (prompt.ends_with(reasoning_marks(marks).open)) return true;
   }
   return false;

@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "text/mark_finder.h"
 #include "text/marked_text.h"
 #include "text/tool_call_readers.h"
 #include "text/tool_calls.h"
@@ -24,6 +24,7 @@ struct CallSyntax {
   bool allows_array = false;         // of JSON objects, in brackets
   std::string_view opens_with = {};  // an answer that begins with one of these characters is a call
   bool is_json = true;
+  bool name_is_key = false;  // {"name": {…}}, where JSON says the name otherwise
   std::span<const std::string_view> noise = {};  // in the head of a named call
   bool name_is_last = false;
   const TagSyntax* tags = nullptr;
@@ -33,10 +34,10 @@ struct CallSyntax {
 
 const CallSyntax& call_syntax(ToolCallFormat format);
 
-/// A reader for the call whose first character (blanks left out) is `first`. `syntax` and `tools`
-/// must outlive it.
+/// A reader for the call whose first character (blanks left out) is `first`. The others must
+/// outlive it.
 std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const ToolSchemas& tools,
-                                             char first);
+                                             const MarkFinder& finder, char first);
 
 struct ReasoningMarks {
   std::string_view open;
@@ -50,30 +51,6 @@ std::vector<std::string_view> format_marks(const AnswerFormat& format);
 /// are part of a mark.
 void append_answer(std::string_view text, std::span<const SpecialToken> special,
                    std::span<const std::string_view> marks, MarkedText& out);
-
-/// Finds marks in an answer. Where one has a control token's name in it, those bytes must come from
-/// special tokens: else any text that a model quotes could call a tool.
-class MarkFinder {
- public:
-  explicit MarkFinder(std::vector<std::string> control_tokens)
-      : control_tokens_(std::move(control_tokens)) {}
-
-  /// Whether `mark` stands at a place of the text.
-  bool is_at(const MarkedText& text, size_t at, std::string_view mark) const;
-  /// Whether the text ends at or behind `at` with what may be the start of `mark`, from `at` on.
-  bool may_become(const MarkedText& text, size_t at, std::string_view mark) const;
-  /// The first place of `mark` at or behind `from`, or npos. Looks at `limit` bytes of the text.
-  size_t find(const MarkedText& text, std::string_view mark, size_t from = 0,
-              size_t limit = std::string_view::npos) const;
-  /// How many bytes at the end of the text may be the start of `mark`.
-  size_t partial_suffix(const MarkedText& text, std::string_view mark) const;
-
- private:
-  /// Whether what is there of a mark that is spelled at a place comes from where it must.
-  bool counts(const MarkedText& text, size_t at, std::string_view mark) const;
-
-  const std::vector<std::string> control_tokens_;
-};
 
 /// Nine letters and digits, as the strictest templates want them.
 std::string make_call_id(uint64_t seed, int32_t index);

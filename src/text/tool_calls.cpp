@@ -188,7 +188,7 @@ class AnswerParser final : public ChatParser {
     size_t raw_begin = 0;  // where what raw_ does not hold yet begins
     for (size_t i = 0; i < pending_.size(); ++i) {
       const char c = pending()[i];
-      if (called_) {  // what came before is out already
+      if (called_ && reader_->in_arguments()) {  // what came before is out already
         raw_.clear();
         raw_begin = i;
       }
@@ -196,11 +196,14 @@ class AnswerParser final : public ChatParser {
         const bool opens_array = c == '[' && !in_array_ && syntax_.allows_array;
         in_array_ = in_array_ || opens_array;
         if (opens_array || is_blank(c)) continue;
-        reader_ = make_call_reader(syntax_, *tools_, c);
+        reader_ = make_call_reader(syntax_, *tools_, finder_, c);
       }
-      const auto status = reader_->feed(c);
+      const auto status = reader_->feed(c, pending_.source(i));
       if (status == JsonScanner::Status::more) {
-        begin_call_when_known();
+        if (begin_call_when_known()) {
+          raw_.clear();
+          raw_begin = i + 1;
+        }
         continue;
       }
       consume(raw_begin);
@@ -208,7 +211,7 @@ class AnswerParser final : public ChatParser {
       if (status == JsonScanner::Status::done && finish_call()) {
         mode_ = Mode::between;
       } else {
-        give_up();
+        give_up(reader_->num_unused());
       }
       return true;
     }
@@ -217,8 +220,10 @@ class AnswerParser final : public ChatParser {
     return false;
   }
 
-  void begin_call_when_known() {
-    if (!called_ && !reader_->name().empty() && reader_->has_arguments()) begin_call();
+  bool begin_call_when_known() {
+    if (called_ || reader_->name().empty() || !reader_->has_arguments()) return false;
+    begin_call();
+    return true;
   }
 
   void begin_call() {
@@ -248,13 +253,15 @@ class AnswerParser final : public ChatParser {
     return true;
   }
 
-  /// What was taken for a call is content: all of it, or from where it broke.
-  void give_up() {
+  /// What was taken for a call is content: all of it, or from where it broke, but for `unused`
+  /// bytes at its end, with which another call may begin.
+  void give_up(size_t unused = 0) {
     flush_arguments();
-    emit(ChatEvent::Kind::content, raw_.visible());
+    emit(ChatEvent::Kind::content, raw_.take_front(raw_.size() - unused).visible());
+    pending_.put_front(raw_);
     called_ = false;
     raw_.clear();
-    mode_ = Mode::content;
+    mode_ = unused > 0 ? Mode::between : Mode::content;
   }
 
   /// After a call: blanks, separators and closing markers go; a brace opens the next one.

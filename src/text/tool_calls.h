@@ -34,7 +34,9 @@ enum class ToolCallFormat {
   nemotron,   // <TOOLCALL>[{"name": …, "arguments": {…}}]</TOOLCALL>: Nemotron Nano 2
   cohere,     // <|START_ACTION|>[{"tool_name": …, "parameters": {…}}]<|END_ACTION|>
   command_r,  // Action: ```json[{"tool_name": …, "parameters": {…}}]```: Command R and R+
-  harmony,    // <|channel|>commentary to=functions.name<|message|>{…}<|call|>: gpt-oss
+  apertus,    // <|tools_prefix|>[{"name": {…}}, …]<|tools_suffix|>: Apertus
+  gigachat,  // <|message_sep|>…function call<|role_sep|>{"name": …, "arguments": {…}}: GigaChat 3
+  harmony,  // <|channel|>commentary to=functions.name<|message|>{…}<|call|>: gpt-oss
 };
 
 /// "hermes", "llama3", …
@@ -47,6 +49,7 @@ enum class ReasoningFormat {
   cohere,   // <|START_THINKING|>…<|END_THINKING|>
   gemma,    // <|channel>thought…<channel|>
   seed,     // <seed:think>…</seed:think>
+  apertus,  // <|inner_prefix|>…<|inner_suffix|>
 };
 
 struct AnswerFormat {

@@ -30,6 +30,10 @@ TEST(AnswerParser, Hermes) {
   expect_parsed(kHermes,
                 "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>",
                 "{0 f}[0 {\"a\": 1}]");
+  expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": \"\"}</tool_call>",
+                "{0 f}[0 {}]");
+  expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": \"no \\\"json\"}</tool_call>",
+                "{0 f}[0 \"no \\\"json\"]");
 }
 
 TEST(AnswerParser, BrokenCallsAreContent) {
@@ -41,6 +45,12 @@ TEST(AnswerParser, BrokenCallsAreContent) {
   // A call that breaks, or is cut off, after it began keeps what was sent.
   expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1} oops",
                 "{0 f}[0 {\"a\": 1}]oops");
+  expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": oops}",
+                "{0 f}[0 {\"a\": 1}], \"id\": oops}");
+  expect_parsed(kHermes, "<tool_call>{\"arguments\": {}, \"name\": \"f\", \"id\" oops",
+                "{0 f}[0 {}] \"id\" oops");
+  expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}, \"parameters\": {}}",
+                "{0 f}[0 {}], \"parameters\": {}}");
   expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"long",
                 "{0 f}[0 {\"a\": \"long]");
 }
@@ -99,6 +109,27 @@ TEST(AnswerParser, QwenTags) {
        {begun, begun + "Sorry, I cannot do that.", begun + "<parameter=b>\nsome text",
         begun + std::string(600, 'x')})
     expect_parsed(format, text, text);
+}
+
+// A call without its end mark is content, and the next one is read by itself.
+TEST(AnswerParser, TagsWithoutTheirEnd) {
+  const std::string a = "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n";
+  expect_parsed(calls(ToolCallFormat::qwen_tags), a + a + "</function>\n</tool_call>",
+                a + "{0 f}[0 {\"a\": 1}]");
+  const std::string b = "<arg_key>b</arg_key><arg_value>2</arg_value>";
+  expect_parsed(calls(ToolCallFormat::glm),
+                "<tool_call>f" + b + "\n<tool_call>g" + b + "</tool_call>",
+                "<tool_call>f" + b + "\n{0 g}[0 {\"b\": 2}]");
+  const std::string c = "<invoke name=\"f\"><parameter name=\"a\">x</parameter>";
+  expect_parsed(calls(ToolCallFormat::minimax),
+                "<minimax:tool_call>" + c + c + "</invoke></minimax:tool_call>",
+                "<minimax:tool_call>" + c + "{0 f}[0 {\"a\": \"x\"}]");
+  const std::string d =
+      "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"a\" "
+      "string=\"true\">3</｜DSML｜parameter>";
+  expect_parsed(calls(ToolCallFormat::dsml),
+                "<｜DSML｜tool_calls>" + d + d + "</｜DSML｜invoke></｜DSML｜tool_calls>",
+                "<｜DSML｜tool_calls>" + d + "{0 f}[0 {\"a\": \"3\"}]");
 }
 
 /// One tool named f.
@@ -307,6 +338,29 @@ TEST(AnswerParser, ListsBehindOtherMarks) {
   expect_parsed(calls(ToolCallFormat::command_r),
                 "Action: ```json\n[\n {\"tool_name\": \"f\", \"parameters\": {\"a\": 1}}\n]```",
                 "{0 f}[0 {\"a\": 1}]");
+}
+
+TEST(AnswerParser, Apertus) {
+  const AnswerFormat format = calls(ToolCallFormat::apertus);
+  expect_parsed(
+      format,
+      "Yes.<|tools_prefix|>[{\"f\": {\"a\": {\"b\": \"}\"}} }, {\"g\": {}}]<|tools_suffix|>",
+      "Yes.{0 f}[0 {\"a\": {\"b\": \"}\"}}]{1 g}[1 {}]");
+  for (const char* text : {"<|tools_prefix|>[]<|tools_suffix|>", "<|tools_prefix|>[{}]",
+                           "<|tools_prefix|>[{\"f\": 1}]", "<|tools_prefix|>[{\"f g\": {}}]",
+                           "<|tools_prefix|>[{\"f\": \"x\"}]", "<|tools_prefix|>[{\"f\""})
+    expect_parsed(format, text, text);
+  expect_parsed(format, "<|tools_prefix|>[{\"f\": {\"a\": 1}, \"g\": {}}]",
+                "{0 f}[0 {\"a\": 1}], \"g\": {}}]");
+}
+
+TEST(AnswerParser, Gigachat) {
+  const std::string mark = "<|message_sep|>\n\nfunction call<|role_sep|>\n";
+  expect_parsed(calls(ToolCallFormat::gigachat),
+                "Yes." + mark + "{\"name\": \"f\", \"arguments\": {\"a\": 1}}<|message_sep|>\n\n",
+                "Yes.{0 f}[0 {\"a\": 1}]");
+  expect_parsed(calls(ToolCallFormat::gigachat), "Yes.<|message_sep|>\n\nuser",
+                "Yes.<|message_sep|>\n\nuser");
 }
 
 TEST(AnswerParser, Harmony) {
