@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/printable.h"
 #include "models/model.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -41,6 +43,22 @@ std::string template_of(const json::Value& field) {
     }
   }
   return {};
+}
+
+/// A GGUF file's template. Some carry the name of one instead, which would be the same prompt
+/// whatever anyone asks.
+std::string source_of(std::string_view given) {
+  const bool is_template =
+      given.find("{{") != std::string_view::npos || given.find("{%") != std::string_view::npos;
+  if (is_template || given.empty()) return std::string(given);
+  const std::string_view known = text::named_template(given);
+  if (known.empty()) {
+    log::warn("tokenizer.chat_template is {}, which is no template: chats are written as ChatML",
+              printable(given));
+  } else {
+    log::info("tokenizer.chat_template is {}: chats are written as that model's", printable(given));
+  }
+  return std::string(known);
 }
 
 /// The name as JSON answers and metrics can carry it: U+FFFD for control characters and for bytes
@@ -85,7 +103,7 @@ std::string display_name(const weights::Checkpoint& checkpoint) {
 
 std::string read_chat_template(const weights::Checkpoint& checkpoint) {
   if (checkpoint.format() == weights::Checkpoint::Format::gguf) {
-    return std::string(checkpoint.metadata().get_string("tokenizer.chat_template", ""));
+    return source_of(checkpoint.metadata().get_string("tokenizer.chat_template", ""));
   }
   if (auto source = checkpoint.file("chat_template.jinja")) return *std::move(source);
   for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {

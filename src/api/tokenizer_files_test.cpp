@@ -135,6 +135,29 @@ TEST_F(GgufTokenizer, RwkvTakesTheLongest) {
   EXPECT_EQ(tokenizer.encode("[PAD5]"), Ids{});
 }
 
+std::string first_turn(const Tokenizer& tokenizer) {
+  return tokenizer
+      .render_chat({.messages = R"([{"role": "system", "content": "Be brief."},
+                                    {"role": "user", "content": " Hi\n"}])"})
+      .text;
+}
+
+TEST_F(GgufTokenizer, TemplateThatIsAName) {
+  set_tokens("rwkv", {"<s>", "a"}, {3, 1});
+  writer_.set_string("tokenizer.chat_template", "rwkv-world");
+  EXPECT_EQ(first_turn(open()), "System: Be brief.\n\nUser: Hi\n\nAssistant:");
+}
+
+TEST_F(GgufTokenizer, TemplateThatIsNone) {
+  set_tokens("rwkv", {"<s>", "a"}, {3, 1});
+  writer_.set_string("tokenizer.chat_template", "vicuna");
+  const Tokenizer tokenizer = open();
+  EXPECT_EQ(tokenizer.chat_template(), "");
+  EXPECT_EQ(first_turn(tokenizer),
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi\n<|im_end|>\n"
+            "<|im_start|>assistant\n");
+}
+
 TEST_F(GgufTokenizer, GemmaMergesFromAList) {
   set_tokens("gemma4", {"<pad>", "<bos>", "a", "▁", "▁a", "<0xC3>", "<0xA9>"},
              {3, 3, 1, 1, 1, 6, 6});
@@ -212,7 +235,9 @@ TEST_F(TokenizerFolder, WordPieces) {
 TEST_F(TokenizerFolder, RanksByTheirName) {
   const std::string ranks = "YQ== 0\nYg== 1\nYWI= 2\nIA== 3\n";
   write("mine.tiktoken", ranks);
-  expect_refusal(ErrorCode::unsupported, "cl100k_base");
+  expect_refusal(ErrorCode::unsupported,
+                 "cl100k_base, o200k_base, p50k_base, r50k_base, qwen.tiktoken, tiktoken.model, "
+                 "tokenizer.model, and otherwise");
   std::filesystem::rename(folder_.path() / "mine.tiktoken", folder_.path() / "qwen.tiktoken");
   EXPECT_EQ(open().encode("ab a<|im_end|><|extra_0|>", true, true), (Ids{2, 3, 0, 6, 7}));
   EXPECT_EQ(open().eos(), 4);
@@ -220,11 +245,42 @@ TEST_F(TokenizerFolder, RanksByTheirName) {
   expect_refusal(ErrorCode::invalid_data, "other.tiktoken and qwen.tiktoken");
   std::filesystem::remove(folder_.path() / "other.tiktoken");
   std::filesystem::rename(folder_.path() / "qwen.tiktoken", folder_.path() / "tokenizer.model");
-  EXPECT_EQ(open().encode("ab<|eot_id|>", true, true), (Ids{4, 2, 13}));  // Llama 3's begins
+  expect_refusal(ErrorCode::unsupported,
+                 "tokenizer.model holds 4 ranks, and does not say how it cuts words: Llama 3's has "
+                 "128000, others are known by the tokenizer_class");
+  write("tokenizer_config.json", R"({"tokenizer_class": "OtherTokenizer"})");
+  expect_refusal(ErrorCode::unsupported, "4 ranks of a \"OtherTokenizer\", and");
   write("tokenizer_config.json",
         R"({"tokenizer_class": "ChatGLM4Tokenizer",
             "added_tokens_decoder": {"4": {"content": "<|user|>", "special": true}}})");
   EXPECT_EQ(open().encode("ab<|user|>", true, true), (Ids{2, 4}));
+}
+
+/// A rank file of each byte and `num_ranks` in all.
+std::string ranks_of_bytes(int num_ranks) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string ranks;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const auto digit = [&](int shift) { return kDigits[static_cast<size_t>(rank >> shift & 63)]; };
+    if (rank < 256) {
+      ranks += {kDigits[static_cast<size_t>(rank >> 2)],
+                kDigits[static_cast<size_t>(rank & 3) << 4], '=', '='};
+    } else {
+      ranks += {digit(18), digit(12), digit(6), digit(0)};
+    }
+    ranks += " " + std::to_string(rank) + "\n";
+  }
+  return ranks;
+}
+
+TEST_F(TokenizerFolder, RanksOfLlama3ByTheirNumber) {
+  write("tokenizer.model", ranks_of_bytes(128000));
+  const Tokenizer llama3 = open();
+  EXPECT_EQ(llama3.vocab_size(), 128256);
+  EXPECT_EQ(llama3.encode("a<|eot_id|>", true, true), (Ids{128000, 97, 128009}));
+  write("tokenizer.model", ranks_of_bytes(128001));
+  expect_refusal(ErrorCode::unsupported, "128001 ranks");
 }
 
 TEST_F(TokenizerFolder, Tekken) {

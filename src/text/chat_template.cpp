@@ -135,6 +135,17 @@ constexpr std::string_view kChatMl =
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
 
+// The turns that RWKV's world models were trained with. They end with two line breaks.
+constexpr std::string_view kRwkvWorld =
+    "{%- for message in messages -%}"
+    "{%- set name = {'system': 'System', 'user': 'User', 'assistant': 'Assistant'} -%}"
+    "{%- if message.role not in name -%}"
+    "{{- raise_exception('this model knows the roles system, user and assistant') -}}"
+    "{%- endif -%}"
+    "{{- name[message.role] + ': ' + message.content | trim + '\n\n' -}}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- 'Assistant:' -}}{%- endif -%}";
+
 }  // namespace
 
 std::string Capabilities::describe() const {
@@ -188,5 +199,9 @@ Rendered ChatTemplate::render_as_given(json::Value messages, const json::Value& 
 }
 
 std::string_view default_template() { return kChatMl; }
+
+std::string_view named_template(std::string_view name) {
+  return name == "rwkv-world" ? kRwkvWorld : std::string_view();
+}
 
 }  // namespace hasten::text

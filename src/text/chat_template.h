@@ -66,5 +66,8 @@ class ChatTemplate {
 
 /// The source of a template for models that come without one: ChatML.
 std::string_view default_template();
+/// The source of what files call by a name instead of carrying it ("rwkv-world"); empty for an
+/// unknown one.
+std::string_view named_template(std::string_view name);
 
 }  // namespace hasten::text

@@ -164,6 +164,9 @@ TokenizerSpec parse_rwkv_vocabulary(std::string_view lines) {
     spec.tokens[i] = to_python_bytes(*bytes);
     spec.types[i] = static_cast<int32_t>(TokenType::normal);
   }
+  if (spec.tokens.size() == 1) {
+    fail(ErrorCode::invalid_data, "RWKV vocabulary: the file holds no token");
+  }
   return spec;
 }
 

@@ -56,6 +56,18 @@ TEST(RwkvWorld, RefusesLinesByNumber) {
   }
 }
 
+TEST(RwkvWorld, RefusesAFileOfNoTokens) {
+  for (const char* lines : {"", "\n\r\n"}) {
+    try {
+      (void)parse_rwkv_vocabulary(lines);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_data);
+      EXPECT_NE(std::string_view(error.what()).find("holds no token"), std::string_view::npos);
+    }
+  }
+}
+
 TEST(RwkvWorld, IdsHaveLinesOfTheirOwn) {
   EXPECT_EQ(parse_rwkv_vocabulary("1 'a' 1").tokens.size(), 2U);
   for (const char* end : {"\n", "\r\n"}) {

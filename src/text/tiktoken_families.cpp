@@ -24,7 +24,7 @@ struct Family {
 };
 
 // Files that many families share a name for, such as tokenizer.model, are told by the class beside
-// them.
+// them, or by the number of their ranks.
 constexpr std::array kFamilies = {
     Family{"cl100k_base", "", "llama-bpe"},
     Family{"o200k_base", "", "gpt-4o"},
@@ -33,8 +33,9 @@ constexpr std::array kFamilies = {
     Family{"qwen.tiktoken", "QWenTokenizer", "qwen2"},
     Family{"", "ChatGLM4Tokenizer", "chatglm-bpe"},
     Family{"tiktoken.model", "TikTokenTokenizer", "kimi-k2"},
-    Family{"tokenizer.model", "", "llama-bpe"},
+    Family{"tokenizer.model", "", "llama-bpe"},  // Llama 3
 };
+constexpr int32_t kLlama3Ranks = 128000;
 
 // The tokens behind the ranks of `family`, where no file beside them lists any.
 std::vector<SpecialToken> special_tokens(const Family& family, int32_t num_ranks) {
@@ -77,12 +78,28 @@ const Family& family_of(std::string_view name, std::string_view tokenizer_class)
   std::string known;
   for (const Family& family : kFamilies) {
     if (!family.name.empty() && name.starts_with(family.name)) return family;
-    known.append(known.empty() ? "" : ", ").append(family.name);
+    if (!family.name.empty()) known.append(known.empty() ? "" : ", ").append(family.name);
   }
   fail(ErrorCode::unsupported,
        "{} is a rank file, which does not say how it cuts words; known by their names are {}, and "
        "otherwise a tokenizer.json is needed",
        printable(name), known);
+}
+
+// Many models have a tokenizer.model of ranks, and each cuts words in its own way.
+void check_is_llama3(std::string_view tokenizer_class, int32_t num_ranks) {
+  if (num_ranks == kLlama3Ranks) return;
+  std::string classes;
+  for (const Family& family : kFamilies) {
+    if (family.tokenizer_class.empty()) continue;
+    classes.append(classes.empty() ? "" : ", ").append(family.tokenizer_class);
+  }
+  fail(ErrorCode::unsupported,
+       "tokenizer.model holds {} ranks{}{}, and does not say how it cuts words: Llama 3's has {}, "
+       "others are known by the tokenizer_class in their tokenizer_config.json ({}), and otherwise "
+       "a tokenizer.json is needed",
+       num_ranks, tokenizer_class.empty() ? "" : " of a ",
+       tokenizer_class.empty() ? "" : printable(tokenizer_class), kLlama3Ranks, classes);
 }
 
 int32_t find_last(const TokenizerSpec& spec, std::string_view text) {
@@ -98,6 +115,7 @@ TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
   const Family& family = family_of(name, beside.tokenizer_class());
   TokenizerSpec spec = parse_tiktoken_ranks(ranks, family.pre);
   const auto num_ranks = static_cast<int32_t>(spec.tokens.size());
+  if (family.name == "tokenizer.model") check_is_llama3(beside.tokenizer_class(), num_ranks);
   beside.apply(spec);
   if (static_cast<int32_t>(spec.tokens.size()) > num_ranks) return spec;
 
