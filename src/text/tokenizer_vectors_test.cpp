@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "text/pre_tokenizer_expressions.h"
 #include "text/shared_vocabularies.h"
 #include "text/tokenizer.h"
 
@@ -205,6 +206,40 @@ TEST(Formats, Gpt2FromVocabAndMerges) {
   expect_json_vectors(*tokenizer, {"gpt2.json", "Xenova/gpt2"});
   EXPECT_EQ(tokenizer->eos(), 50256);
   EXPECT_TRUE(tokenizer->is_special(50256));
+}
+
+// A vocabulary as large as those that Mistral publishes, behind its 1,000 special tokens: GPT-4o's
+// first ranks, with the words of Mistral's expression.
+TEST(Formats, TekkenOfPublishedSize) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  constexpr int32_t kNumSpecials = 1000;
+  constexpr int32_t kVocabSize = 131072;
+  const auto lines = split(read_tokenizer_file("tiktoken/o200k_base.tiktoken"), "\n");
+  std::string kept;  // of the ranks, as far as the size goes
+  std::string vocab;
+  for (size_t rank = 0; rank < 150'000; ++rank) {
+    const std::string& line = lines.at(rank);
+    if (rank < kVocabSize - kNumSpecials) kept += line + "\n";
+    vocab += rank == 0 ? "" : ",";
+    vocab += R"({"rank": )" + std::to_string(rank) + R"(, "token_str": null, "token_bytes": ")" +
+             line.substr(0, line.find(' ')) + R"("})";
+  }
+  const std::string pattern = json::serialize(json::Value(expressions::kTekken));
+  const auto tekken = make_tokenizer(parse_tekken_json(
+      R"({"config": {"default_vocab_size": 131072, "default_num_special_tokens": 1000,
+                     "num_vocab_tokens": 150000, "pattern": )" +
+      pattern + R"(}, "vocab": [)" + vocab + "]}"));
+  const auto ranks = make_tokenizer(parse_tiktoken_ranks(kept, "tekken"));
+  EXPECT_EQ(tekken->vocab_size(), kVocabSize);
+  EXPECT_EQ(tekken->bos(), 1);
+  const auto folder = hasten::testing::shared_dir() / "data/text";
+  for (const char* name : {"botchan_en.txt", "wagahai_ja.txt", "natural-heldout.txt"}) {
+    const std::string text = hasten::testing::read_file(folder / name);
+    std::vector<int32_t> tokens = tekken->encode(text, {.add_special = false});
+    EXPECT_EQ(tekken->decode(tokens), text) << name;
+    for (int32_t& token : tokens) token -= kNumSpecials;
+    EXPECT_EQ(tokens, ranks->encode(text, {.add_special = false})) << name;
+  }
 }
 
 // The same vocabulary in three file formats cuts the same text alike.
