@@ -12,6 +12,7 @@
 #include "text/detokenizer.h"
 #include "text/nfc.h"
 #include "text/tiny_vocabularies.h"
+#include "text/token_spelling.h"
 #include "text/tokenizer.h"
 
 namespace {
@@ -20,12 +21,28 @@ using namespace hasten::text;
 
 std::vector<std::unique_ptr<const Tokenizer>> make_tokenizers() {
   std::vector<std::unique_ptr<const Tokenizer>> tokenizers;
-  for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o", "tekken"}) {
+  for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o", "tekken", "falcon",
+                          "deepseek-v3", "afmoe", "tiny_aya", "laguna"}) {
     TokenizerSpec spec = hasten::text::testing::tiny_bpe_spec();
     spec.pre = pre;
     spec.normalize_nfc = false;
     tokenizers.push_back(make_tokenizer(std::move(spec)));
   }
+  // Names that a text may begin again and again.
+  TokenizerSpec named = hasten::text::testing::tiny_bpe_spec();
+  for (const size_t length : {2, 3, 120, 250}) {
+    named.tokens.push_back(std::string(length, 'a') + "b");
+    named.types.push_back(static_cast<int32_t>(TokenType::user_defined));
+  }
+  tokenizers.push_back(make_tokenizer(std::move(named)));
+  TokenizerSpec rwkv;
+  rwkv.kind = TokenizerKind::rwkv;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char character = static_cast<char>(byte);
+    rwkv.tokens.push_back(to_python_bytes({&character, 1}));
+  }
+  for (const char* token : {"ab", "abcd", "  ", "\\xe4\\xb8"}) rwkv.tokens.emplace_back(token);
+  tokenizers.push_back(make_tokenizer(std::move(rwkv)));
   TokenizerSpec spm = hasten::text::testing::tiny_spm_spec();
   spm.space_prefix = SpacePrefix::none;
   tokenizers.push_back(make_tokenizer(spm));

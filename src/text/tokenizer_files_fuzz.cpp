@@ -24,9 +24,9 @@ hasten::text::TokenizerSpec mapped_unigram(std::string_view map) {
 }
 
 // The same without a map, and tokens from files beside it.
-hasten::text::TokenizerSpec with_side_files(std::string_view config, std::string_view added) {
+hasten::text::TokenizerSpec with_side_files(const hasten::text::TokenizerSideFiles& files) {
   hasten::text::TokenizerSpec spec = mapped_unigram("");
-  apply_side_files({.config = config, .added_tokens = added}, spec);
+  apply_side_files(files, spec);
   return spec;
 }
 
@@ -61,13 +61,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       case 4:
         return use(parse_rwkv_vocabulary(bytes));
       case 5:
-        return use(parse_word_piece_vocabulary(bytes));
-      case 6:
-        return use(with_side_files(first, second));
-      case 8:
-        return use(parse_tekken_json(bytes));
+        return use(parse_word_piece_vocabulary(first, {.config = second}));
+      case 6: {
+        const size_t end = std::min(second.find('\0'), second.size());
+        return use(
+            with_side_files({.config = first,
+                             .special_tokens_map = second.substr(std::min(end + 1, second.size())),
+                             .added_tokens = second.substr(0, end)}));
+      }
       case 7:
         return use(parse_tiktoken_file("cl100k_base.tiktoken", first, {.config = second}));
+      case 8:
+        return use(parse_tekken_json(bytes));
       default:
         return use(mapped_unigram(bytes));
     }
