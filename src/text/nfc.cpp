@@ -40,10 +40,6 @@ uint8_t combining_class(uint32_t code_point) {
 }
 
 void decompose(uint32_t code_point, std::vector<Ordered>& out) {
-  if (code_point < tables::kDecompositions[0].composed) {
-    out.push_back({static_cast<int32_t>(code_point), 0});
-    return;
-  }
   if (const uint32_t s = code_point - kSyllableBase; s < kNumSyllables) {
     out.push_back({static_cast<int32_t>(kLeadBase + s / (kNumVowels * kNumTails)), 0});
     out.push_back({static_cast<int32_t>(kVowelBase + s / kNumTails % kNumVowels), 0});
@@ -92,9 +88,13 @@ class Decomposer {
   explicit Decomposer(bool compatible) : compatible_(compatible) {}
 
   void append(uint32_t code_point, std::vector<Ordered>& out) {
+    if (code_point < 0x80) {
+      out.push_back({static_cast<int32_t>(code_point), 0});
+      return;
+    }
     Known& known = known_[code_point % known_.size()];
     if (known.code_point == code_point) {
-      out.insert(out.end(), known.to.begin(), known.to.begin() + known.size);
+      for (size_t i = 0; i < known.size; ++i) out.push_back(known.to[i]);
       return;
     }
     const size_t before = out.size();
