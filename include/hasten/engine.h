@@ -28,6 +28,7 @@ struct EngineOptions {
   int32_t block_size = 16;        // tokens in a cache block; a power of two
   int64_t step_tokens = 0;        // tokens in a step at most; 0: chosen for the device
   int32_t max_batch = 0;          // sequences in a step at most; 0: chosen for the device
+  bool prefix_cache = true;       // prompts that begin alike are computed once, for each tenant
   int64_t max_queue = 0;          // requests that may wait; 0: 4 * max_batch, at least 256
   std::string policy = "fcfs";    // order of the queue, one of scheduling_policies()
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
@@ -78,6 +79,10 @@ struct Stats {
   int64_t kv_blocks_total = 0;
   int64_t steps = 0;
   int64_t preemptions = 0;
+  int64_t preempted_tokens = 0;      // computed ones of the sequences that gave their blocks back
+  int64_t resumed_tokens = 0;        // of them, those that were still in the cache later
+  int64_t prefix_cache_queries = 0;  // prompt tokens looked for in the cache
+  int64_t prefix_cache_hits = 0;     // of them, those that were there
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t finished_stop = 0;

@@ -40,6 +40,9 @@ struct Request {
   int32_t prompt_logprobs = -1;  // likewise for the prompt's tokens
   int32_t priority = 0;          // larger is more urgent; policies that know priorities use it
   std::string tenant;            // whose request it is; "" is a tenant too
+  // Cached beginnings are found again only by requests of the same tenant with the same salt, so
+  // that nobody else can tell from the time an answer takes what was asked before. 256 bytes.
+  std::string cache_salt;
 };
 
 enum class Finish {

@@ -128,6 +128,7 @@ Engine::Impl::Impl(const EngineOptions& options)
     core.max_batch = static_cast<int32_t>(std::min<int64_t>(core.max_batch, core.step_tokens));
   }
   core.max_queue = options.max_queue;
+  core.prefix_cache = options.prefix_cache;
   core.policy = options.policy;
   core.aging_us = options.aging_us;
   core.kv_cache_bytes = kv_cache_bytes(*model, core);

@@ -2,6 +2,8 @@
 // The step of the engine: plan, execute, commit; and how jobs end.
 #include "engine/core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <exception>
@@ -18,6 +20,9 @@ namespace {
 
 constexpr int32_t kMaxBlockSize = 1024;
 constexpr int64_t kMinQueue = 256;
+// Blocks for so many times the sequences that may run, when memory allows: the rest is for what
+// ended and may be asked again.
+constexpr int64_t kCacheFactor = 4;
 // Logits of a scored prompt are worked off in pieces of at most so many rows and bytes: 64 rows are
 // 39 MB for a vocabulary of 150 000, and enough to keep a forward pass efficient.
 constexpr int64_t kMaxPromptLogits = 64;
@@ -39,6 +44,13 @@ void check_options(const CoreOptions& options) {
     fail_param("aging_us", "--aging is {} us; it must be at least 1", options.aging_us);
   if (options.context < 0)
     fail_param("context", "--ctx is {}; it must not be negative", options.context);
+}
+
+/// Whose prefixes a request may find in the cache: those of its tenant that named the same salt.
+/// The length keeps a tenant whose name ends like a salt apart from one that has it.
+Hash128 cache_domain(const Request& request, const Hash128& key) {
+  return siphash(fmt::format("{}:{}{}", request.tenant.size(), request.tenant, request.cache_salt),
+                 key);
 }
 
 int64_t logit_row_bytes(const models::Model& model) {
@@ -78,7 +90,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                   .block_size = options.block_size,
                   .context = options.context,
                   .max_context = options.context > 0 ? options.context : model->info().max_context,
-                  .max_sequences = options.max_batch,
+                  .max_sequences = options.max_batch * (options.prefix_cache ? kCacheFactor : 1),
                   .step_tokens = options.step_tokens});
   std::vector<GroupBlocks> groups;
   for (size_t g = 0; g < sizes.size(); ++g) {
@@ -98,6 +110,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                                                             .step_tokens = options.step_tokens,
                                                             .max_batch = options.max_batch,
                                                             .max_prompt_logits = max_prompt_logits,
+                                                            .prefix_cache = options.prefix_cache,
                                                             .policy = &policy,
                                                             .aging_us = options.aging_us},
                                            groups);
@@ -122,6 +135,7 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
   job.end_tokens = asked.stop_tokens;
   if (!asked.ignore_eos)
     job.end_tokens.insert(job.end_tokens.end(), eos_tokens_.begin(), eos_tokens_.end());
+  const Hash128 domain = cache_domain(asked, cache_key_);
   const int64_t room = capacity_.context - std::ssize(asked.prompt);
   for (int32_t choice = 0; choice < asked.n; ++choice) {
     auto& answer = *job.answers.emplace_back(
@@ -132,6 +146,7 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
     sequence.choice = choice;
     sequence.priority = asked.priority;
     sequence.tenant = asked.tenant;
+    sequence.cache_domain = domain;
     sequence.arrival_us = submit_us;
     sequence.prompt = asked.prompt;
     sequence.max_generated = asked.max_tokens > 0 ? std::min(asked.max_tokens, room) : room;
@@ -294,6 +309,7 @@ void Core::publish(Job& job, Answer& answer, int64_t now) {
 
 Usage Core::usage(const Job& job, int64_t now) const {
   Usage usage = job.usage;
+  usage.cached_tokens = std::max<int64_t>(0, job.answers.front()->sequence.num_cached);
   const int64_t start = job.start_us < 0 ? now : job.start_us;
   const int64_t first_token = job.first_token_us < 0 ? now : job.first_token_us;
   usage.queue_us = start - job.submit_us;
@@ -366,6 +382,11 @@ Stats Core::stats() const {
   stats.running = scheduler_->num_running();
   stats.waiting = num_waiting();
   stats.kv_blocks_total = scheduler_->num_blocks();
+  const PrefixStats& prefix = scheduler_->prefix_stats();
+  stats.prefix_cache_queries = prefix.num_queried;
+  stats.prefix_cache_hits = prefix.num_hits;
+  stats.preempted_tokens = prefix.num_preempted;
+  stats.resumed_tokens = prefix.num_resumed;
   stats.kv_blocks_used = stats.kv_blocks_total - scheduler_->num_free_blocks();
   return stats;
 }

@@ -73,6 +73,7 @@ class Core {
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by id
   int64_t next_id_ = 0;
   StepResult result_;
+  const Hash128 cache_key_ = random_key();  // so that nobody can say who shares whose cache
   Stats totals_;
   std::atomic<int64_t> num_waiting_ = 0;
 };

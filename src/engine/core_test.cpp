@@ -41,6 +41,13 @@ std::vector<Request> mixed_requests(int count, uint32_t seed) {
     Request request;
     for (int64_t length = draw(1, i % 4 == 0 ? 90 : 20); length > 0; --length)
       request.prompt.push_back(static_cast<int32_t>(draw(1, 63)));
+    if (draw(0, 1) == 0) {  // one of three beginnings in common
+      const int64_t length = std::min<int64_t>(draw(1, 60), std::ssize(request.prompt));
+      for (int64_t p = 0; p < length; ++p)
+        request.prompt[static_cast<size_t>(p)] =
+            static_cast<int32_t>(2 + (i % 3 * 17 + p * p) % 61);
+    }
+    if (draw(0, 5) == 0) request.tenant = "other";
     request.max_tokens = draw(0, 9) == 0 ? 0 : draw(1, 30);
     request.sampling.seed = static_cast<uint64_t>(draw(0, 1'000'000));
     request.sampling.temperature = i % 3 == 0 ? 0.0F : 1.0F;
@@ -131,8 +138,12 @@ TEST_P(AnyCompany, GivesTheAnswersOfTheOracle) {
   EXPECT_EQ(stats.finished_error, 0);
   EXPECT_EQ(stats.finished_stop + stats.finished_length + stats.finished_cancelled,
             std::ssize(world.all));
+  EXPECT_GT(stats.prefix_cache_queries, stats.prefix_cache_hits);
+  EXPECT_GT(stats.prefix_cache_hits, 100);
   if (company.num_blocks < 100 && company.max_batch > 1) {
     EXPECT_GT(stats.preemptions, 20);
+    EXPECT_GT(stats.preempted_tokens, stats.resumed_tokens);
+    EXPECT_GT(stats.resumed_tokens, 0);
   }
 }
 
@@ -283,6 +294,93 @@ TEST(Core, SiblingsShareTheirPromptsBlocks) {
   // the first of its answer.
   EXPECT_LE(world.core->stats().kv_blocks_used, 19 + 8 * 2);
   world.run();
+}
+
+std::vector<int32_t> counting(int32_t first, int32_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) tokens[static_cast<size_t>(i)] = 2 + (first + i) % 60;
+  return tokens;
+}
+
+TEST(Core, ATurnBeginsWithTheCachedOnesBeforeIt) {
+  World world({}, {});
+  const Request first = simple(counting(0, 30), 20);
+  Received& answer = world.add(first);
+  world.run();
+  EXPECT_EQ(answer.usage.cached_tokens, 0);
+
+  Request second = first;
+  const std::vector<int32_t>& generated = answer.answers.at(0).tokens;
+  second.prompt.insert(second.prompt.end(), generated.begin(), generated.end());
+  for (const int32_t token : counting(7, 9)) second.prompt.push_back(token);
+  Received& next = world.add(second);
+  const int64_t forwards = world.fake->num_forwards;
+  world.run();
+  EXPECT_EQ(next.usage.cached_tokens, 48);  // of 59 in blocks of 4; the 50th token never ran
+  EXPECT_EQ(next.answers.at(0), oracle(second, 0, {}));
+  EXPECT_EQ(world.fake->num_forwards - forwards, 20);
+  EXPECT_EQ(world.core->stats().prefix_cache_queries, 30 + 59);
+  EXPECT_EQ(world.core->stats().prefix_cache_hits, 48);
+
+  Received& same = world.add(second);
+  world.run();
+  EXPECT_EQ(same.usage.cached_tokens, 58);  // all but the last, which runs for its logits
+  EXPECT_EQ(same.answers.at(0), next.answers.at(0));
+}
+
+TEST(Core, TenantsAndSaltsShareNothing) {
+  World world({}, {});
+  const auto cached = [&](const std::string& tenant, const std::string& salt) {
+    Request request = simple(counting(0, 30), 4);
+    request.tenant = tenant;
+    request.cache_salt = salt;
+    Received& received = world.add(request);
+    world.run();
+    EXPECT_EQ(received.answers.at(0), oracle(request, 0, {}));
+    return received.usage.cached_tokens;
+  };
+  EXPECT_EQ(cached("a", ""), 0);
+  EXPECT_EQ(cached("b", ""), 0);
+  EXPECT_EQ(cached("", ""), 0);
+  EXPECT_EQ(cached("a", "x"), 0);
+  EXPECT_EQ(cached("b", "x"), 0);
+  EXPECT_EQ(cached("", "ax"), 0);
+  EXPECT_EQ(cached("ax", ""), 0);
+  EXPECT_EQ(cached("a", ""), 29);
+  EXPECT_EQ(cached("b", "x"), 29);
+  EXPECT_EQ(cached("", ""), 29);
+}
+
+TEST(Core, WithoutAPrefixCacheNothingIsLookedFor) {
+  CoreOptions options;
+  options.prefix_cache = false;
+  World world({}, options);
+  for (int i = 0; i < 2; ++i) {
+    const Request request = simple(counting(0, 30), 4);
+    Received& received = world.add(request);
+    world.run();
+    EXPECT_EQ(received.usage.cached_tokens, 0);
+    EXPECT_EQ(received.answers.at(0), oracle(request, 0, {}));
+  }
+  EXPECT_EQ(world.core->stats().prefix_cache_queries, 0);
+  EXPECT_EQ(world.core->stats().prefix_cache_hits, 0);
+}
+
+TEST(Core, WhatAFailedStepShouldHaveWrittenIsNotFoundLater) {
+  FakeModelOptions model;
+  model.throwing_token = 63;
+  World world(model, {});
+  Request bad = simple(counting(0, 30), 12);
+  bad.prompt.push_back(63);
+  Received& guilty = world.add(bad);
+  world.run();
+  EXPECT_EQ(guilty.answers.at(0).finish, Finish::error);
+  Request good = simple(counting(0, 30), 12);
+  good.sampling.logit_bias = {{63, -100.0F}};
+  Received& received = world.add(good);
+  world.run();
+  EXPECT_EQ(received.usage.cached_tokens, 0);
+  EXPECT_EQ(received.answers.at(0), oracle(good, 0, model));
 }
 
 TEST(Core, LogProbabilitiesComeWithTheirTokens) {

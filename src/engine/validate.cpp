@@ -98,6 +98,9 @@ void validate(const Request& request, int64_t vocab_size, int64_t context) {
   check_prompt(request, vocab_size, context);
   check_sampling(request.sampling, vocab_size);
   check_end(request, vocab_size);
+  if (static_cast<int64_t>(request.cache_salt.size()) > kMaxCacheSaltBytes)
+    fail_param("cache_salt", "cache_salt has {} bytes; at most {} are allowed",
+               request.cache_salt.size(), kMaxCacheSaltBytes);
   check_range("n", request.n, 1, kMaxChoices);
   check_range("logprobs", request.logprobs, -1, kMaxLogprobs);
   check_range("prompt_logprobs", request.prompt_logprobs, -1, kMaxLogprobs);

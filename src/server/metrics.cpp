@@ -138,6 +138,10 @@ std::string Metrics::text(const Stats& stats) const {
   counter("prompt_tokens_total", "Prompt tokens processed.", stats.prompt_tokens);
   counter("generation_tokens_total", "Tokens generated.", stats.generated_tokens);
   counter("num_preemptions_total", "Preemptions by the scheduler.", stats.preemptions);
+  counter("prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache.",
+          stats.prefix_cache_queries);
+  counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
+          stats.prefix_cache_hits);
   add("vllm:request_success_total", "Ended generations by reason.", MetricType::Counter,
       {{{"finished_reason", "stop"}, number(stats.finished_stop)},
        {{"finished_reason", "length"}, number(stats.finished_length)},
@@ -145,6 +149,10 @@ std::string Metrics::text(const Stats& stats) const {
        {{"finished_reason", "error"}, number(stats.finished_error)}});
   add("hasten:engine_steps_total", "Steps of the engine.", MetricType::Counter,
       {{{}, number(stats.steps)}});
+  add("hasten:preempted_tokens_total", "Computed tokens of preempted sequences.",
+      MetricType::Counter, {{{}, number(stats.preempted_tokens)}});
+  add("hasten:resumed_tokens_total", "Of them, those that were still cached afterwards.",
+      MetricType::Counter, {{{}, number(stats.resumed_tokens)}});
   add("hasten:engine_rejections_total", "Requests that the engine refused.", MetricType::Counter,
       {{{}, number(stats.rejected)}});
   return prometheus::TextSerializer().Serialize(families);
@@ -156,6 +164,10 @@ namespace {
 Stats since(const Stats& start, Stats now) {
   now.steps -= start.steps;
   now.preemptions -= start.preemptions;
+  now.preempted_tokens -= start.preempted_tokens;
+  now.resumed_tokens -= start.resumed_tokens;
+  now.prefix_cache_queries -= start.prefix_cache_queries;
+  now.prefix_cache_hits -= start.prefix_cache_hits;
   now.prompt_tokens -= start.prompt_tokens;
   now.generated_tokens -= start.generated_tokens;
   now.finished_stop -= start.finished_stop;

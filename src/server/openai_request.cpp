@@ -158,6 +158,7 @@ GenerationFields read_generation(const Fields& body, const RequestBounds& bounds
   read_stream(body, fields);
   fields.request.sampling = read_sampling(body, bounds);
   read_stops(body, bounds, fields.request);
+  fields.request.cache_salt = body.string("cache_salt", bounds.limits.salt_bytes).value_or("");
   fields.request.n = static_cast<int32_t>(body.integer("n", 1, bounds.limits.choices).value_or(1));
   fields.request.min_tokens = body.integer("min_tokens", 0, bounds.context).value_or(0);
   return fields;

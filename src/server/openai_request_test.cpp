@@ -48,6 +48,7 @@ struct FieldCase {
 };
 
 // Values at the edge of each range, and just beyond.
+const std::string kLongSalt = "\"" + std::string(257, 's') + "\"";
 const FieldCase kShared[] = {
     {"temperature",
      {"0", "0.0", "1", "100", "1e-300"},
@@ -81,6 +82,7 @@ const FieldCase kShared[] = {
      'o'},
     {"stop", {"\"a\"", "[]", "[\"a\", \"b\"]"}, {"\"\"", "[\"\"]", "[1]", "[null]", "[[]]"}, 'S'},
     {"model", {"\"fake\"", "\"\""}, {}, 's'},
+    {"cache_salt", {"\"\"", "\"our group\""}, {kLongSalt.c_str()}, 's'},
 };
 const FieldCase kChatOnly[] = {
     {"max_tokens", {"1"}, {"0"}, 'i'},
@@ -168,6 +170,7 @@ TEST(OpenAiRequestTest, FillsTheRequest) {
       "seed": -1, "n": 3, "max_completion_tokens": 7, "max_tokens": 9, "min_tokens": 2,
       "stop": ["x", "yz"], "stop_token_ids": [5], "ignore_eos": true,
       "skip_special_tokens": false, "logit_bias": {"7": -100}, "logprobs": true,
+      "cache_salt": "ours",
       "top_logprobs": 4, "unknown_field": [1, 2], "user": "someone", "metadata": {}
   )");
   const Request& request = parsed.common.request;
@@ -192,6 +195,7 @@ TEST(OpenAiRequestTest, FillsTheRequest) {
   EXPECT_TRUE(request.ignore_eos);
   EXPECT_TRUE(request.show_special);
   EXPECT_EQ(request.logprobs, 4);
+  EXPECT_EQ(request.cache_salt, "ours");
   EXPECT_EQ(chat("\"a\": 1").common.request.max_tokens, 0);
   EXPECT_EQ(chat("\"top_k\": -1").common.request.sampling.top_k, 0);
   EXPECT_GT(chat("\"top_p\": 1e-300").common.request.sampling.top_p, 0.0F);

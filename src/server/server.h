@@ -25,6 +25,7 @@ struct Limits {
   int64_t stop_bytes = 256;         // of each stop string
   int64_t stop_tokens = 128;        // of a request
   int64_t logit_biases = 1024;      // of a request
+  int64_t salt_bytes = 256;         // of cache_salt
   int64_t choices = 16;             // n
   int64_t prompts = 64;             // of one /v1/completions request
   int64_t top_logprobs = 20;        // alternatives per token

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same tokens, whatever the company: 200 mixed prompts give bit-equal answers alone, in batches
-// and in chunks of any size, with cancellations and preemptions beside them.
+// and in chunks of any size, with cancellations and preemptions beside them, and whatever part of
+// them the prefix cache has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "hasten/engine.h"
@@ -107,10 +109,13 @@ EngineOptions options(int32_t batch, int64_t chunk) {
 
 class Equality : public ::testing::Test {
  protected:
-  /// The answers of requests that run one after another, each prompt in one piece.
+  /// The answers of requests that run one after another, each prompt in one piece, none of it from
+  /// the prefix cache.
   static const std::vector<Answer>& alone() {
     static const std::vector<Answer> answers_alone = [] {
-      Engine engine(options(1, 1024));
+      EngineOptions plain = options(1, 1024);
+      plain.prefix_cache = false;
+      Engine engine(plain);
       return answers(engine);
     }();
     return answers_alone;
@@ -171,7 +176,30 @@ TEST_F(Equality, PreemptionsInATightCache) {
   std::printf("preemptions: %ld in %ld blocks\n", engine.stats().preemptions,
               engine.stats().kv_blocks_total);
   EXPECT_GT(engine.stats().preemptions, 0);
+  EXPECT_GT(engine.stats().resumed_tokens, 0);
+  EXPECT_GT(engine.stats().prefix_cache_hits, 0);
   EXPECT_EQ(engine.stats().kv_blocks_used, 0);
+}
+
+TEST_F(Equality, PromptsFromThePrefixCache) {
+  EngineOptions roomy = options(8, 96);
+  roomy.kv_cache_bytes = 2560 * 24576;  // for all the tokens of this test
+  Engine engine(roomy);
+  const auto hits = [&] {
+    static int64_t queries_before = 0;
+    static int64_t hits_before = 0;
+    const Stats stats = engine.stats();
+    const auto queries =
+        stats.prefix_cache_queries - std::exchange(queries_before, stats.prefix_cache_queries);
+    const auto found =
+        stats.prefix_cache_hits - std::exchange(hits_before, stats.prefix_cache_hits);
+    std::printf("%ld of %ld prompt tokens from the cache\n", found, queries);
+    return static_cast<double>(found) / static_cast<double>(queries);
+  };
+  expect_same(answers(engine), "first time");
+  EXPECT_GT(hits(), 0.05);  // templates in common
+  expect_same(answers(engine), "second time");
+  EXPECT_GT(hits(), 0.9);
 }
 
 TEST_F(Equality, OneThread) {

@@ -43,6 +43,7 @@ class Line {
   size_t add(const Job& job) {
     Sequence& sequence = *sequences_.emplace_back(std::make_unique<Sequence>());
     sequence.request_id = std::ssize(sequences_);
+    sequence.cache_domain.low = sequences_.size();  // the prompts are alike, but not shared
     sequence.prompt = std::span(prompt_).first(static_cast<size_t>(job.num_prompt));
     sequence.max_generated = job.length;
     sequence.predicted_generated = job.predicted;

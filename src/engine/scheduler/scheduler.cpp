@@ -3,6 +3,7 @@
 #include "engine/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/kv_cache/sizing.h"
@@ -15,6 +16,11 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlock
   HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0 && options.aging_us > 0);
   view_.aging_us = options.aging_us;
   for (const GroupBlocks& group : groups) groups_.emplace_back(group);
+  if (options.prefix_cache) {
+    std::vector<PrefixGroup> sources;
+    for (Group& group : groups_) sources.push_back({.pool = &group.pool, .window = group.window});
+    tree_.emplace(sources, options.block_size);
+  }
   running_.reserve(2 * static_cast<size_t>(options.max_batch));  // the finished ones, too
   plan_.num_groups = static_cast<int64_t>(groups.size());
 }
@@ -31,14 +37,18 @@ void Scheduler::remove(const Sequence& sequence) {
 
 void Scheduler::finish(const Sequence& sequence) {
   const auto is_sibling = [&](const Sequence* s) { return s->request_id == sequence.request_id; };
-  if (std::ranges::none_of(waiting_, is_sibling)) return remove(sequence);
-  for (Running& running : running_)
-    if (running.sequence == &sequence) running.finished = true;
+  const auto at = std::ranges::find(running_, &sequence, &Running::sequence);
+  if (at != running_.end()) {
+    take_in(*at);
+    at->finished = true;
+  }
+  if (std::ranges::none_of(waiting_, is_sibling)) remove(sequence);
 }
 
 const StepPlan& Scheduler::plan(int64_t now_us) {
   view_.now_us = now_us;
-  num_displaced_ = 0;
+  num_set_aside_ = 0;
+  sources_.clear();
   plan_.sequences.clear();
   plan_.block_tables.clear();
   plan_.copies.clear();
@@ -56,6 +66,7 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
 }
 
 void Scheduler::advance() {
+  sources_.clear();
   for (const PlannedSequence& planned : plan_.sequences) {
     Sequence& sequence = *planned.sequence;
     sequence.num_computed = planned.end();
@@ -79,11 +90,17 @@ int64_t Scheduler::num_free_blocks() const {
   return sum;
 }
 
+/// Offers what a sequence has computed to others.
+void Scheduler::take_in(Running& running) {
+  if (tree_) tree_->extend(running.cursor, *running.sequence, running.tables);
+}
+
 /// Gives every sequence that decodes its token, then the others chunks in order of admission.
 void Scheduler::share_budget() {
   const auto decodes = [](const Sequence& s) { return s.num_tokens() - s.num_computed == 1; };
   for (const bool decoding : {true, false}) {
     for (Running& running : running_) {
+      if (decoding) take_in(running);
       running.count = running.finished ? 0 : running.count;
       if (running.finished || decodes(*running.sequence) != decoding) continue;
       running.count = chunk(*running.sequence);
@@ -160,6 +177,7 @@ bool Scheduler::grow(Running& running) const {
 
 void Scheduler::preempt(size_t index) {
   Sequence& sequence = *running_[index].sequence;
+  prefix_stats_.num_preempted += sequence.num_computed;
   sequence.num_computed = 0;
   sequence.queued_us = view_.now_us;
   waiting_.push_back(&sequence);
@@ -178,14 +196,21 @@ void Scheduler::admit() {
   while (may_displace || (num_running() < options_.max_batch && tokens_left_ > 0)) {
     Sequence* const first = first_of_waiting();
     if (first == nullptr) return;
+    look_up(*first);
+    if (pays_to_wait(*first)) {
+      std::swap(*std::ranges::find(waiting_, first),
+                waiting_.end()[-1 - static_cast<std::ptrdiff_t>(num_set_aside_)]);
+      ++num_set_aside_;
+      continue;
+    }
     // Whoever is first waits for room rather than being overtaken, or large requests would starve.
-    if (!has_room(*first, prompt_source(*first)) && !displace(*first, prompt_source(*first))) {
+    if (!has_room(*first) && !displace(*first)) {
       // Once somebody was admitted, blocks of the finished may be about to be copied.
       if (admitted || !drop_finished()) return;
       continue;
     }
     std::erase(waiting_, first);
-    start(*first, prompt_source(*first));
+    start(*first);
     admitted = true;
   }
 }
@@ -194,12 +219,11 @@ Scheduler::Place Scheduler::place(const Sequence& sequence) const {
   return {options_.policy->rank(sequence, view_), sequence.request_id, sequence.choice};
 }
 
-/// Who is admitted next: the first in place of those that may start. Null: nobody. What was
-/// displaced in this step does not come back in it.
+/// Who is admitted next: the first in place of those that may start. Null: nobody.
 Sequence* Scheduler::first_of_waiting() const {
   Sequence* first = nullptr;
   Place best;
-  for (Sequence* sequence : std::span(waiting_).first(waiting_.size() - num_displaced_)) {
+  for (Sequence* sequence : std::span(waiting_).first(waiting_.size() - num_set_aside_)) {
     const Place candidate = place(*sequence);
     if ((first != nullptr && best < candidate) || !may_start(*sequence)) continue;
     first = sequence;
@@ -208,14 +232,70 @@ Sequence* Scheduler::first_of_waiting() const {
   return first;
 }
 
+/// Finds what the cache has of `sequence`.
+void Scheduler::look_up(const Sequence& sequence) {
+  found_.prefix = {.nodes = std::move(found_.prefix.nodes)};
+  found_.prefix.nodes.clear();
+  if (tree_) {
+    const int64_t limit = sequence.scoring() ? sequence.num_scored : sequence.num_tokens() - 1;
+    tree_->match(sequence, limit, found_.prefix);
+  }
+  found_.sibling = prompt_source(sequence);
+  if (sequence.num_prompt() - 1 <= found_.prefix.num_tokens) found_.sibling = nullptr;
+}
+
+/// A running sibling that has all of the prompt but its last token in the cache, or null. (The last
+/// one runs again, for its logits.)
+const Scheduler::Running* Scheduler::prompt_source(const Sequence& sequence) const {
+  const int64_t end = sequence.num_prompt() - 1;
+  if (end == 0 || sequence.scoring()) return nullptr;
+  for (const Running& running : running_) {
+    if (running.sequence->request_id != sequence.request_id ||
+        running.sequence->num_computed < end || !running.copies.empty())
+      continue;
+    bool complete = true;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const int64_t window = groups_[g].window;
+      complete = complete && running.tables[g].covers(
+                                 window > 0 ? std::max<int64_t>(0, end - window + 1) : 0, end);
+    }
+    if (complete) return &running;
+  }
+  return nullptr;
+}
+
+/// Whether a running sequence is about to compute at least half of what `sequence` would have to,
+/// whole blocks of the prompts of both. To wait takes no longer than to compute the same again, and
+/// costs only what is not in common.
+bool Scheduler::pays_to_wait(const Sequence& sequence) const {
+  if (!tree_ || found_.sibling != nullptr || sequence.scoring()) return false;
+  const int64_t to_compute = sequence.num_tokens() - found_.prefix.num_tokens;
+  return std::ranges::any_of(running_, [&](const Running& running) {
+    const Sequence& other = *running.sequence;
+    if (!running.runs() || other.num_computed >= other.num_prompt() - 1 ||
+        other.cache_domain != sequence.cache_domain)
+      return false;
+    const int64_t common =
+        std::ranges::mismatch(sequence.prompt, other.prompt).in1 - sequence.prompt.begin();
+    const int64_t whole = common / options_.block_size * options_.block_size;
+    return whole > other.num_computed && 2 * (whole - found_.prefix.num_tokens) >= to_compute;
+  });
+}
+
 /// Whether a place in the batch, a token of the budget and enough blocks are there.
-bool Scheduler::has_room(const Sequence& sequence, const Running* source) const {
-  return num_running() < options_.max_batch && chunk(sequence) > 0 && fits(sequence, source);
+bool Scheduler::has_room(const Sequence& sequence) {
+  if (num_running() >= options_.max_batch || chunk(sequence) == 0) return false;
+  if (fits(sequence)) return true;
+  if (found_.sibling != nullptr || found_.prefix.partial < 0) return false;
+  // A block to copy from may be one too many.
+  found_.prefix.partial = -1;
+  found_.prefix.num_tokens -= found_.prefix.num_tokens % options_.block_size;
+  return fits(sequence);
 }
 
 /// Makes room at the cost of sequences that `sequence` displaces, beginning with the last. False
 /// when that is not enough; then nobody has to go.
-bool Scheduler::displace(const Sequence& sequence, const Running* source) {
+bool Scheduler::displace(const Sequence& sequence) {
   if (options_.policy->displaces == nullptr) return false;
   const int64_t tokens_left = tokens_left_;
   bool enough = false;
@@ -224,7 +304,7 @@ bool Scheduler::displace(const Sequence& sequence, const Running* source) {
     if (last == nullptr) break;
     last->leaving = true;
     tokens_left_ += last->count;
-    enough = has_room(sequence, source);
+    enough = has_room(sequence);
   }
   if (!enough) {
     tokens_left_ = tokens_left;
@@ -234,10 +314,11 @@ bool Scheduler::displace(const Sequence& sequence, const Running* source) {
   for (size_t i = running_.size(); i-- > 0;) {
     if (!running_[i].leaving) continue;
     preempt(i);
-    ++num_displaced_;
+    ++num_set_aside_;
   }
-  // Blocks that the displaced share with siblings have not become free.
-  return has_room(sequence, prompt_source(sequence));
+  // Blocks that the displaced share with others have not become free.
+  look_up(sequence);
+  return has_room(sequence);
 }
 
 /// Of the running sequences that `sequence` displaces the last in place, or null. Siblings are left
@@ -269,32 +350,16 @@ bool Scheduler::may_start(const Sequence& sequence) const {
   });
 }
 
-/// A running sibling that has all of the prompt but its last token in the cache, or null. (The last
-/// one runs again, for its logits.)
-const Scheduler::Running* Scheduler::prompt_source(const Sequence& sequence) const {
-  const int64_t end = sequence.num_prompt() - 1;
-  if (end == 0 || sequence.scoring()) return nullptr;
-  for (const Running& running : running_) {
-    if (running.sequence->request_id != sequence.request_id || running.sequence->num_computed < end)
-      continue;
-    bool complete = true;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      const int64_t window = groups_[g].window;
-      complete = complete && running.tables[g].covers(
-                                 window > 0 ? std::max<int64_t>(0, end - window + 1) : 0, end);
-    }
-    if (complete) return &running;
-  }
-  return nullptr;
-}
-
 /// Whether all present tokens of `sequence` have room beside what the running ones still need, and
 /// each of those can take one more block before memory is short again.
-bool Scheduler::fits(const Sequence& sequence, const Running* source) const {
+bool Scheduler::fits(const Sequence& sequence) const {
   for (size_t g = 0; g < groups_.size(); ++g) {
     int64_t needed = peak(sequence, groups_[g]) + num_running();
-    if (source != nullptr)
-      needed -= source->tables[g].num_held((sequence.num_prompt() - 1) / options_.block_size);
+    if (found_.sibling != nullptr)
+      needed -=
+          found_.sibling->tables[g].num_held((sequence.num_prompt() - 1) / options_.block_size);
+    else if (tree_)
+      needed -= tree_->num_saved(found_.prefix, g);
     for (const Running& running : running_) {
       const int64_t held = running.tables[g].num_held();
       if (running.runs())
@@ -313,7 +378,7 @@ int64_t Scheduler::peak(const Sequence& sequence, const Group& group) const {
                      options_.block_size);
 }
 
-void Scheduler::start(Sequence& sequence, const Running* source) {
+void Scheduler::start(Sequence& sequence) {
   sequence.waited_us = waited_us(sequence, view_);
   sequence.queued_us = -1;
   Running started;
@@ -321,19 +386,36 @@ void Scheduler::start(Sequence& sequence, const Running* source) {
   started.num_generated = sequence.generated.size();
   for (size_t g = 0; g < groups_.size(); ++g)
     started.tables.emplace_back(groups_[g].pool, options_.block_size);
-  if (source != nullptr) {
+  if (const Running* sibling = found_.sibling) {
     sequence.num_computed = sequence.num_prompt() - 1;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const auto copy = started.tables[g].share_prefix(source->tables[g], sequence.num_computed);
+      const auto copy = started.tables[g].share_prefix(sibling->tables[g], sequence.num_computed);
       if (copy)
         started.copies.push_back(
             {.group = static_cast<int32_t>(g), .from = copy->first, .to = copy->second});
     }
+    if (tree_)
+      started.cursor = tree_->begin(sibling->cursor, sequence.num_computed / options_.block_size);
+  } else if (tree_) {
+    sequence.num_computed = found_.prefix.num_tokens;
+    started.cursor = tree_->begin(found_.prefix, started.tables, started.copies, sources_);
   }
+  count_hits(sequence);
   started.count = chunk(sequence);
   spend(sequence, started.count);
   HASTEN_CHECK(grow(started));
   running_.push_back(std::move(started));
+}
+
+void Scheduler::count_hits(Sequence& sequence) {
+  if (sequence.num_cached >= 0) {
+    prefix_stats_.num_resumed += sequence.num_computed;
+    return;
+  }
+  sequence.num_cached = sequence.num_computed;
+  if (!tree_ || sequence.scoring()) return;
+  prefix_stats_.num_queried += sequence.num_prompt();
+  prefix_stats_.num_hits += sequence.num_cached;
 }
 
 /// Writes the plan down.

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
 
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/block_table.h"
+#include "engine/kv_cache/prefix_tree.h"
 #include "engine/scheduler/policy.h"
 #include "engine/sequence/step.h"
 
@@ -20,6 +22,7 @@ struct SchedulerOptions {
   int64_t step_tokens = 512;       // tokens in a step at most
   int32_t max_batch = 32;          // sequences in a step at most; not above step_tokens
   int64_t max_prompt_logits = 64;  // rows of logits in a step besides one per sequence, at least 1
+  bool prefix_cache = true;        // sequences begin with what others have left in the cache
   const Policy* policy = &kFcfsPolicy;
   int64_t aging_us = 60'000'000;  // of waiting, that moves a sequence up by one class; at least 1
 };
@@ -30,21 +33,35 @@ struct GroupBlocks {
   int64_t window = 0;  // tokens that a query can see, itself included; 0: all
 };
 
+/// What the prefix cache has done, in tokens; none of it ever falls.
+struct PrefixStats {
+  int64_t num_queried = 0;    // prompt tokens of the sequences that were admitted
+  int64_t num_hits = 0;       // of them, those that were in the cache
+  int64_t num_preempted = 0;  // computed tokens of the sequences that gave their blocks back
+  int64_t num_resumed = 0;    // tokens found in the cache when such a one was admitted again
+};
+
 /// Stall-free continuous batching (Agrawal et al., Sarathi-Serve, 2024): each sequence that
 /// decodes gets its token in every step, prefill chunks fill the rest of the token budget.
 ///
 /// A sequence is admitted only when the blocks of all its present tokens are free beyond what the
 /// running ones still need. When decoding uses memory up, the running sequence that the policy
-/// ranks last gives its blocks back and waits again; its tokens are computed anew later, with the
-/// same result. Where there is no room for the one that ranks first, it may displace running ones
-/// that rank behind it, if the policy says so.
+/// ranks last gives its blocks back and waits again; what of them has been evicted by then is
+/// computed anew later, with the same result. Where there is no room for the one that ranks first,
+/// it may displace running ones that rank behind it, if the policy says so.
 ///
 /// Everything ends. The sequence admitted earliest is never the victim of a lack of memory, and no
 /// sequence is displaced before it has generated a token since it was admitted; so within a bounded
 /// number of steps a token is generated, and generated tokens are never lost.
 ///
+/// A sequence begins with the longest beginning of its tokens that the cache has, be it from a
+/// prompt, an answer, or its own time before a preemption; but its last token runs, for its logits.
+/// Where a running sequence is just computing most of what another one needs, that one waits for
+/// it.
+///
 /// While one choice of a request computes their common prompt, its siblings wait; then they begin
-/// with its blocks, even if the prompt's next token was already its last.
+/// with its blocks, even if the prompt's next token was already its last, and with that part of
+/// the prompt, too, that does not fill a block.
 ///
 /// The same calls, times included, give the same plans. One thread.
 class Scheduler {
@@ -53,12 +70,13 @@ class Scheduler {
 
   /// Queues a sequence, which must outlive its `remove`. It waits since its `arrival_us`.
   void add(Sequence& sequence);
-  /// Forgets a sequence, running or waiting, and frees its blocks. Not between `plan` and
-  /// `advance`.
+  /// Forgets a sequence, running or waiting, and frees its blocks. What its last step computed is
+  /// not offered to others, as that step may have failed. Not between `plan` and `advance`.
   void remove(const Sequence& sequence);
 
-  /// The same for a sequence that has drawn its last token, but siblings that wait may yet begin
-  /// with its blocks: they stay for one more plan. It must still outlive its `remove`.
+  /// The same for a sequence that has drawn its last token, whose blocks are good, and siblings
+  /// that wait may yet begin with them: they stay for one more plan. It must still outlive its
+  /// `remove`.
   void finish(const Sequence& sequence);
 
   /// The next step, planned at `now_us` by the clock of Sequence::arrival_us, which never goes
@@ -72,17 +90,24 @@ class Scheduler {
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t num_blocks() const;
   int64_t num_free_blocks() const;
+  const PrefixStats& prefix_stats() const { return prefix_stats_; }
 
  private:
   struct Running {
     Sequence* sequence = nullptr;
     std::vector<BlockTable> tables;  // one per group
     std::vector<BlockCopy> copies;   // that its first step shall make
+    PrefixCursor cursor;             // up to where its blocks are in the tree
     int64_t count = 0;               // tokens in this step
     size_t num_generated = 0;        // of its sequence, when it was admitted
     bool finished = false;           // runs no more; its blocks are for its siblings
     bool leaving = false;            // is about to be displaced
     bool runs() const { return !finished && !leaving; }
+  };
+  /// What the cache has of a sequence that is to be admitted.
+  struct Found {
+    const Running* sibling = nullptr;  // has the prompt all but its last token; null: use `prefix`
+    PrefixMatch prefix;
   };
   /// Where a sequence stands: by the policy's rank, then in order of arrival.
   using Place = std::tuple<double, int64_t, int32_t>;
@@ -92,6 +117,7 @@ class Scheduler {
     int64_t window;
   };
 
+  void take_in(Running& running);
   void share_budget();
   void secure_blocks();
   void admit();
@@ -106,20 +132,27 @@ class Scheduler {
   bool drop_finished();
   Place place(const Sequence& sequence) const;
   Sequence* first_of_waiting() const;
-  bool has_room(const Sequence& sequence, const Running* source) const;
-  bool displace(const Sequence& sequence, const Running* source);
+  void look_up(const Sequence& sequence);
+  const Running* prompt_source(const Sequence& sequence) const;
+  bool pays_to_wait(const Sequence& sequence) const;
+  bool has_room(const Sequence& sequence);
+  bool displace(const Sequence& sequence);
   Running* last_displaced_by(const Sequence& sequence);
   bool may_start(const Sequence& sequence) const;
-  const Running* prompt_source(const Sequence& sequence) const;
-  bool fits(const Sequence& sequence, const Running* source) const;
+  bool fits(const Sequence& sequence) const;
   int64_t peak(const Sequence& sequence, const Group& group) const;
-  void start(Sequence& sequence, const Running* source);
+  void start(Sequence& sequence);
+  void count_hits(Sequence& sequence);
 
   const SchedulerOptions options_;
   std::deque<Group> groups_;        // a pool does not move
+  std::optional<PrefixTree> tree_;  // none: there is no prefix cache
   std::vector<Running> running_;    // in order of admission
-  std::vector<Sequence*> waiting_;  // in no order; those displaced in this step at the end
-  size_t num_displaced_ = 0;        // in this step
+  std::vector<Sequence*> waiting_;  // in no order; those set aside at the end
+  size_t num_set_aside_ = 0;        // displaced in this step, or better admitted in a later one
+  Found found_;                     // of the one to be admitted next
+  std::vector<BlockRef> sources_;   // of the plan's copies; nobody else may write them before
+  PrefixStats prefix_stats_;
   QueueView view_;
   StepPlan plan_;
   int64_t tokens_left_ = 0;  // of this step's budget

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/kv_cache/sizing.h"
@@ -22,10 +24,18 @@ struct World {
       : options(given), groups(std::move(group_blocks)), scheduler(given, groups) {}
 
   Sequence& add(int64_t request_id, int64_t num_prompt, int64_t max_generated, int32_t choice = 0) {
+    Sequence& sequence = add(std::span(prompt).first(static_cast<size_t>(num_prompt)), request_id,
+                             max_generated, choice);
+    sequence.cache_domain.low = static_cast<uint64_t>(request_id);  // shares with its siblings only
+    return sequence;
+  }
+  /// `tokens` must outlive the world.
+  Sequence& add(std::span<const int32_t> tokens, int64_t request_id, int64_t max_generated,
+                int32_t choice = 0) {
     auto sequence = std::make_unique<Sequence>();
     sequence->request_id = request_id;
     sequence->choice = choice;
-    sequence->prompt = std::span(prompt).first(static_cast<size_t>(num_prompt));
+    sequence->prompt = tokens;
     sequence->max_generated = max_generated;
     sequence->arrival_us = now_us;
     sequences.push_back(std::move(sequence));
@@ -39,6 +49,8 @@ struct World {
     preemptions += plan.num_preemptions;
     if (plan.empty()) return false;
     check(plan);
+    if (HasFailure()) return false;
+    write(plan);
     if (HasFailure()) return false;
     num_copies += static_cast<int64_t>(plan.copies.size());
     scheduler.advance();
@@ -97,6 +109,40 @@ struct World {
     ASSERT_EQ(plan.num_tokens, num_tokens);
   }
 
+  /// Runs a step on caches that hold, in the place of keys and values, what these depend on: all
+  /// tokens up to theirs.
+  void write(const StepPlan& plan) {
+    const auto content = [](const Sequence& sequence, int64_t position) {
+      uint64_t hash = 0;
+      for (int64_t p = 0; p <= position; ++p)
+        hash = hash * 1099511628211U + static_cast<uint64_t>(sequence.token(p)) + 7;
+      return hash;
+    };
+    const auto slot = [&](size_t index, size_t g, int64_t position) -> uint64_t& {
+      const int32_t id =
+          plan.block_table(index, g)[static_cast<size_t>(position / options.block_size)];
+      return caches[g][{id, position % options.block_size}];
+    };
+    for (const BlockCopy& copy : plan.copies)
+      for (int64_t i = 0; i < options.block_size; ++i) {
+        auto& cache = caches[static_cast<size_t>(copy.group)];
+        cache[{copy.to, i}] = cache[{copy.from, i}];
+      }
+    for (size_t g = 0; g < groups.size(); ++g) {
+      for (size_t i = 0; i < plan.sequences.size(); ++i)
+        for (int64_t p = plan.sequences[i].begin; p < plan.sequences[i].end(); ++p)
+          slot(i, g, p) = content(*plan.sequences[i].sequence, p);
+      for (size_t i = 0; i < plan.sequences.size(); ++i) {
+        const PlannedSequence& planned = plan.sequences[i];
+        const int64_t window = groups[g].window;
+        for (int64_t p = window > 0 ? std::max<int64_t>(0, planned.begin - window + 1) : 0;
+             p < planned.end(); ++p)
+          ASSERT_EQ(slot(i, g, p), content(*planned.sequence, p))
+              << "group " << g << ", position " << p;
+      }
+    }
+  }
+
   int64_t run() {
     int64_t steps = 0;
     while (step()) {
@@ -111,6 +157,8 @@ struct World {
   std::vector<GroupBlocks> groups;
   Scheduler scheduler;
   std::vector<std::unique_ptr<Sequence>> sequences;
+  // By group, then by block and place in it.
+  std::vector<std::map<std::pair<int32_t, int64_t>, uint64_t>> caches{groups.size()};
   int64_t now_us = 0;
   int64_t preemptions = 0;
   int64_t num_copies = 0;
@@ -180,6 +228,7 @@ TEST(Scheduler, SiblingsBeginWithTheSharedPrompt) {
   EXPECT_EQ(plan.copies[0].to, plan.block_table(1, 0)[2]);
   EXPECT_EQ(plan.block_table(2, 0)[0], plan.block_table(0, 0)[0]);
   EXPECT_NE(plan.block_table(2, 0)[2], plan.block_table(1, 0)[2]);
+  world.write(plan);
   world.scheduler.advance();
   for (const auto& sequence : world.sequences) sequence->generated.push_back(7);
   EXPECT_GT(world.run(), 0);
@@ -237,6 +286,114 @@ TEST(Scheduler, AScoredPromptRunsInPiecesThatItsLogitsFitIn) {
   EXPECT_GE(plain.generated.size(), 1U);
 }
 
+/// Counts from `first`.
+std::vector<int32_t> range(int32_t first, int64_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+TEST(Scheduler, BeginsWithWhatTheCacheHas) {
+  World world(small(64, 4), {{.num_blocks = 40}, {.num_blocks = 40, .window = 9}});
+  const std::vector<int32_t> prompt = range(0, 22);
+  world.add(prompt, 1, 5);
+  EXPECT_GT(world.run(), 0);
+
+  std::vector<int32_t> longer = range(0, 22);
+  longer.insert(longer.end(), 5, 7);  // as the answer was
+  longer.insert(longer.end(), {90, 91});
+  const Sequence& next = world.add(longer, 2, 3);
+  const StepPlan& plan = world.scheduler.plan(world.now_us);
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].begin, 24);  // 26 tokens of the first one were computed
+  EXPECT_EQ(plan.sequences[0].count, 5);
+  EXPECT_EQ(next.num_cached, 24);
+  world.scheduler.advance();
+  EXPECT_EQ(world.scheduler.prefix_stats().num_queried, 22 + 29);
+  EXPECT_EQ(world.scheduler.prefix_stats().num_hits, 24);
+  world.scheduler.remove(next);
+
+  // A whole prompt again: its last block is copied, since its last token runs once more.
+  const std::vector<int32_t> whole = range(0, 20);
+  world.add(whole, 3, 3);
+  const StepPlan& again = world.scheduler.plan(world.now_us);
+  ASSERT_EQ(again.sequences.size(), 1U);
+  EXPECT_EQ(again.sequences[0].begin, 19);
+  ASSERT_EQ(again.copies.size(), 2U);
+  EXPECT_EQ(again.copies[1].group, 1);
+  EXPECT_NE(again.copies[1].from, again.copies[1].to);
+  EXPECT_EQ(again.copies[1].to, again.block_table(0, 1)[4]);
+}
+
+TEST(Scheduler, WaitsForOneThatComputesTheSame) {
+  World world(small(16, 4), {{.num_blocks = 100}});
+  const std::vector<int32_t> prompt = range(0, 40);
+  std::vector<int32_t> other = range(0, 40);
+  other.back() = 99;
+  const std::vector<int32_t> unrelated = range(50, 5);
+  const Sequence& first = world.add(prompt, 1, 2);
+  const Sequence& second = world.add(other, 2, 2);
+  const Sequence& third = world.add(unrelated, 3, 2);
+  ASSERT_TRUE(world.step());
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(first.num_computed, 32);
+  ASSERT_TRUE(world.step());  // 8 tokens are left in it
+  EXPECT_EQ(second.num_cached, -1);
+  EXPECT_EQ(third.num_cached, 0);  // overtakes the one that would only have repeated
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(second.num_cached, 39);
+  EXPECT_GT(world.run(), 0);
+}
+
+TEST(Scheduler, DoesNotWaitForLittle) {
+  World world(small(64, 4), {{.num_blocks = 100}});
+  const std::vector<int32_t> prompt = range(0, 30);
+  std::vector<int32_t> other = range(0, 12);
+  for (const int32_t token : range(60, 13)) other.push_back(token);
+  world.add(prompt, 1, 2);
+  world.add(other, 2, 2);
+  EXPECT_EQ(world.scheduler.plan(world.now_us).sequences.size(), 2U);
+  world.scheduler.advance();
+}
+
+TEST(Scheduler, ABlockToCopyFromGivesWayWhereBlocksAreScarce) {
+  World world(small(64, 4), {{.num_blocks = 4}});
+  const std::vector<int32_t> prompt = range(0, 8);
+  world.add(prompt, 1, 1);
+  EXPECT_EQ(world.run(), 1);
+  // All four blocks are needed; that of the tokens 4 to 7 cannot stay beside its copy.
+  std::vector<int32_t> other = range(0, 16);
+  other[6] = 99;
+  Sequence& next = world.add(other, 2, 1);
+  EXPECT_EQ(world.run(), 1);
+  EXPECT_EQ(next.num_cached, 4);
+  EXPECT_EQ(world.num_copies, 0);
+}
+
+TEST(Scheduler, APreemptedSequenceFindsMostOfItselfAgain) {
+  World world(small(64, 4), {{.num_blocks = 14}});
+  world.add(1, 16, 24);
+  world.add(2, 16, 24);
+  while (world.preemptions == 0) ASSERT_TRUE(world.step());
+  EXPECT_GT(world.run(), 0);
+  const PrefixStats& stats = world.scheduler.prefix_stats();
+  EXPECT_GE(stats.num_preempted, 16);
+  EXPECT_GT(stats.num_resumed, 0);
+  EXPECT_LT(stats.num_resumed, stats.num_preempted + 1);
+}
+
+TEST(Scheduler, OfWhatIsRemovedTheLastStepIsNotOffered) {
+  World world(small(64, 4), {{.num_blocks = 40}});
+  const std::vector<int32_t> prompt = range(0, 20);
+  const Sequence& failed = world.add(prompt, 1, 2);
+  (void)world.scheduler.plan(world.now_us);
+  world.scheduler.advance();
+  world.scheduler.remove(failed);
+  const Sequence& next = world.add(prompt, 2, 2);
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(next.num_cached, 0);
+}
+
 TEST(Scheduler, RandomLoadKeepsEveryInvariantAndEnds) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
@@ -252,6 +409,9 @@ TEST(Scheduler, RandomLoadKeepsEveryInvariantAndEnds) {
     std::vector<GroupBlocks> groups;
     for (const int64_t window : {int64_t{0}, draw(1, 30)})
       groups.push_back({peak_blocks(context, window, options.step_tokens, 4) + draw(0, 8), window});
+    std::vector<std::vector<int32_t>> texts(4);
+    for (std::vector<int32_t>& text : texts)
+      for (int i = 0; i < 50; ++i) text.push_back(static_cast<int32_t>(draw(0, 9) == 0));
     World world(options, groups);
     int64_t submitted = 0;
     for (int64_t round = 0; round < 400; ++round) {

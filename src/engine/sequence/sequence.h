@@ -13,8 +13,8 @@
 namespace hasten::engine {
 
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
-/// engine's thread touches it: the scheduler moves `num_computed`, `num_scored`, `queued_us` and
-/// `waited_us`, the commit adds to `generated`.
+/// engine's thread touches it: the scheduler moves `num_computed`, `num_cached`, `num_scored`,
+/// `queued_us` and `waited_us`, the commit adds to `generated`.
 struct Sequence {
   int64_t request_id = 0;           // ascending in order of submission
   int32_t choice = 0;               // which of the request's n answers
@@ -27,6 +27,7 @@ struct Sequence {
   int64_t predicted_generated = 0;  // generated.size() at the end, as expected; 0: max_generated
   int64_t arrival_us = 0;           // when it was submitted, by the clock of the plans
   int64_t num_computed = 0;         // leading tokens whose keys and values lie in the cache
+  int64_t num_cached = -1;          // of the prompt, found there when it first ran; -1: never yet
   bool scores_prompt = false;       // the log probabilities of the prompt's tokens are wanted
   int64_t num_scored = 0;           // leading prompt tokens whose logits have been read for that
   int64_t queued_us = -1;           // since when it waits; -1: it runs

@@ -88,7 +88,7 @@ struct FakeModelOptions {
   int64_t max_context = 4096;
   std::vector<int64_t> windows = {0};  // one cache group each; 0: all tokens
   int32_t nan_token = -1;              // a sequence with it gets logits that are NaN
-  int32_t throwing_token = -1;         // a step with it throws
+  int32_t throwing_token = -1;         // a step with it throws before it writes anything
 };
 
 class FakeModel : public models::Model {
@@ -131,9 +131,9 @@ class FakeModel : public models::Model {
     HASTEN_CHECK(std::ssize(out) == std::ssize(input.logit_rows) * options_.vocab_size);
     HASTEN_CHECK(input.batches.size() == groups_.size() && input.caches.size() == groups_.size());
     HASTEN_CHECK(input.positions.size() == input.token_ids.size());
-    for (size_t g = 0; g < groups_.size(); ++g) write(input, g);
     for (const int32_t token : input.token_ids)
       if (token == options_.throwing_token) fail(ErrorCode::internal, "the fake model throws");
+    for (size_t g = 0; g < groups_.size(); ++g) write(input, g);
 
     size_t row = 0;
     for (size_t s = 0; s < batch.context_len.size(); ++s) {
