@@ -30,6 +30,7 @@ std::vector<std::unique_ptr<const Tokenizer>> make_tokenizers() {
   }
   // Names that a text may begin again and again.
   TokenizerSpec named = hasten::text::testing::tiny_bpe_spec();
+  named.normalize_nfc = false;
   for (const size_t length : {2, 3, 120, 250}) {
     named.tokens.push_back(std::string(length, 'a') + "b");
     named.types.push_back(static_cast<int32_t>(TokenType::user_defined));
@@ -76,21 +77,20 @@ void check(const Tokenizer& tokenizer, std::string_view text, const EncodeOption
 
 }  // namespace
 
-// The first two bytes place a literal range; the rest is the text.
+// The first two bytes place a literal range, the third chooses the tokenizer; the rest is the text.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto tokenizers = make_tokenizers();
-  if (size < 2) return 0;
-  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
+  if (size < 3) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 3, size - 3);
   const auto clamp = [&](size_t at) { return static_cast<int64_t>(std::min(at, text.size())); };
   const std::vector<TextRange> everything{{0, clamp(text.size())}};
   const std::vector<TextRange> part{{clamp(data[0]), clamp(size_t{data[0]} + data[1])}};
-  for (const auto& tokenizer : tokenizers) {
-    check(*tokenizer, text, {.add_special = false});
-    check(*tokenizer, text, {.add_special = false, .parse_special = true, .literal = part});
-    HASTEN_CHECK(tokenizer->encode(text, {.add_special = false}) ==
-                 tokenizer->encode(
-                     text, {.add_special = false, .parse_special = true, .literal = everything}));
-  }
+  const Tokenizer& tokenizer = *tokenizers[data[2] % tokenizers.size()];
+  check(tokenizer, text, {.add_special = false});
+  check(tokenizer, text, {.add_special = false, .parse_special = true, .literal = part});
+  HASTEN_CHECK(
+      tokenizer.encode(text, {.add_special = false}) ==
+      tokenizer.encode(text, {.add_special = false, .parse_special = true, .literal = everything}));
   for (const NormalizationForm form :
        {NormalizationForm::nfd, NormalizationForm::nfkc, NormalizationForm::nfkd}) {
     const std::string normalized = to_normalization_form(text, form);
