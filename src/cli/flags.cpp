@@ -170,8 +170,9 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->capture_default_str()
       ->check(whole_number(0, 1 << 20))
       ->type_name("N");
-  command.add_flag("!--no-prefix-cache", options.prefix_cache,
-                   "Compute every prompt anew, even where an earlier one began alike");
+  command.add_flag_callback(
+      "--no-prefix-cache", [&options] { options.prefix_cache = false; },
+      "Compute every prompt anew, even where an earlier one began alike");
   command
       .add_option("--max-batch", options.max_batch,
                   "Sequences that run at the same time (default: chosen for the device)")

@@ -193,7 +193,9 @@ bool Scheduler::drop_finished() {
 void Scheduler::admit() {
   const bool may_displace = options_.policy->displaces != nullptr;
   bool admitted = false;
-  while (may_displace || (num_running() < options_.max_batch && tokens_left_ > 0)) {
+  if (waiting_.empty()) return;
+  sum_promises();
+  while (may_displace || (num_competing_ < options_.max_batch && tokens_left_ > 0)) {
     Sequence* const first = first_of_waiting();
     if (first == nullptr) return;
     look_up(*first);
@@ -284,7 +286,7 @@ bool Scheduler::pays_to_wait(const Sequence& sequence) const {
 
 /// Whether a place in the batch, a token of the budget and enough blocks are there.
 bool Scheduler::has_room(const Sequence& sequence) {
-  if (num_running() >= options_.max_batch || chunk(sequence) == 0) return false;
+  if (num_competing_ >= options_.max_batch || chunk(sequence) == 0) return false;
   if (fits(sequence)) return true;
   if (found_.sibling != nullptr || found_.prefix.partial < 0) return false;
   // A block to copy from may be one too many.
@@ -304,11 +306,13 @@ bool Scheduler::displace(const Sequence& sequence) {
     if (last == nullptr) break;
     last->leaving = true;
     tokens_left_ += last->count;
+    sum_promises();
     enough = has_room(sequence);
   }
   if (!enough) {
     tokens_left_ = tokens_left;
     for (Running& running : running_) running.leaving = false;
+    sum_promises();
     return false;
   }
   for (size_t i = running_.size(); i-- > 0;) {
@@ -317,6 +321,7 @@ bool Scheduler::displace(const Sequence& sequence) {
     ++num_set_aside_;
   }
   // Blocks that the displaced share with others have not become free.
+  sum_promises();
   look_up(sequence);
   return has_room(sequence);
 }
@@ -350,23 +355,33 @@ bool Scheduler::may_start(const Sequence& sequence) const {
   });
 }
 
+/// Sums up what `fits` must know of all running sequences.
+void Scheduler::sum_promises() {
+  num_competing_ = num_running();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].num_promised = 0;
+    for (const Running& running : running_) groups_[g].num_promised += promised(running, g);
+  }
+}
+
+/// The free blocks that a running sequence still needs for its present tokens; less than none for
+/// one that is about to give its blocks back.
+int64_t Scheduler::promised(const Running& running, size_t g) const {
+  const int64_t held = running.tables[g].num_held();
+  if (running.leaving) return -held;
+  return running.runs() ? std::max<int64_t>(0, peak(*running.sequence, groups_[g]) - held) : 0;
+}
+
 /// Whether all present tokens of `sequence` have room beside what the running ones still need, and
 /// each of those can take one more block before memory is short again.
 bool Scheduler::fits(const Sequence& sequence) const {
   for (size_t g = 0; g < groups_.size(); ++g) {
-    int64_t needed = peak(sequence, groups_[g]) + num_running();
+    int64_t needed = peak(sequence, groups_[g]) + num_competing_ + groups_[g].num_promised;
     if (found_.sibling != nullptr)
       needed -=
           found_.sibling->tables[g].num_held((sequence.num_prompt() - 1) / options_.block_size);
     else if (tree_)
       needed -= tree_->num_saved(found_.prefix, g);
-    for (const Running& running : running_) {
-      const int64_t held = running.tables[g].num_held();
-      if (running.runs())
-        needed += std::max<int64_t>(0, peak(*running.sequence, groups_[g]) - held);
-      else if (running.leaving)
-        needed -= held;
-    }
     if (needed > groups_[g].pool.num_free()) return false;
   }
   return true;
@@ -404,6 +419,8 @@ void Scheduler::start(Sequence& sequence) {
   started.count = chunk(sequence);
   spend(sequence, started.count);
   HASTEN_CHECK(grow(started));
+  ++num_competing_;
+  for (size_t g = 0; g < groups_.size(); ++g) groups_[g].num_promised += promised(started, g);
   running_.push_back(std::move(started));
 }
 

@@ -115,6 +115,7 @@ class Scheduler {
     explicit Group(const GroupBlocks& blocks) : pool(blocks.num_blocks), window(blocks.window) {}
     BlockPool pool;
     int64_t window;
+    int64_t num_promised = 0;  // free blocks that running sequences still need; while admitting
   };
 
   void take_in(Running& running);
@@ -139,6 +140,8 @@ class Scheduler {
   bool displace(const Sequence& sequence);
   Running* last_displaced_by(const Sequence& sequence);
   bool may_start(const Sequence& sequence) const;
+  void sum_promises();
+  int64_t promised(const Running& running, size_t g) const;
   bool fits(const Sequence& sequence) const;
   int64_t peak(const Sequence& sequence, const Group& group) const;
   void start(Sequence& sequence);
@@ -149,6 +152,7 @@ class Scheduler {
   std::optional<PrefixTree> tree_;  // none: there is no prefix cache
   std::vector<Running> running_;    // in order of admission
   std::vector<Sequence*> waiting_;  // in no order; those set aside at the end
+  int64_t num_competing_ = 0;       // as num_running(), while admitting
   size_t num_set_aside_ = 0;        // displaced in this step, or better admitted in a later one
   Found found_;                     // of the one to be admitted next
   std::vector<BlockRef> sources_;   // of the plan's copies; nobody else may write them before
