@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "hasten_test/errors.h"
@@ -25,9 +26,12 @@ struct Load {
   int64_t num_sequences = 1;
   int64_t queries = 1;
   int64_t context = 0;
+  DType kv_type = DType::bf16;
 
-  /// Keys and values that one call reads, in bytes of bf16.
-  int64_t cache_bytes() const { return num_sequences * context * kNumKvHeads * kHeadDim * 2 * 2; }
+  /// Keys and values that one call reads.
+  int64_t cache_bytes() const {
+    return 2 * row_bytes(kv_type, num_sequences * context * kNumKvHeads * kHeadDim);
+  }
   int64_t num_tokens() const { return num_sequences * queries; }
   int64_t blocks_per_sequence() const { return (context + kBlockSize - 1) / kBlockSize; }
 };
@@ -46,7 +50,7 @@ class AttentionStep {
                                     .block_size = kBlockSize,
                                     .num_kv_heads = kNumKvHeads,
                                     .head_dim = kHeadDim,
-                                    .dtype = DType::bf16});
+                                    .types = {.keys = load.kv_type, .values = load.kv_type}});
     fill_cache(random);
 
     query_start_ = {0};
@@ -111,9 +115,11 @@ class AttentionStep {
   ops::DeviceTensor out_;
 };
 
-void attention(benchmark::State& state, const Machine& machine) {
-  const Load load{
-      .num_sequences = state.range(0), .queries = state.range(1), .context = state.range(2)};
+void attention(benchmark::State& state, const Machine& machine, DType kv_type) {
+  const Load load{.num_sequences = state.range(0),
+                  .queries = state.range(1),
+                  .context = state.range(2),
+                  .kv_type = kv_type};
   AttentionStep step(machine.backend, load,
                      std::max<int64_t>(1, kStreamBytes / load.cache_bytes()));
   const auto reference = ops::make_reference_backend();
@@ -137,16 +143,19 @@ void attention(benchmark::State& state, const Machine& machine) {
 }  // namespace
 
 void register_attention(const Machine& machine) {
-  benchmark::RegisterBenchmark("attention",
-                               [&machine](benchmark::State& state) { attention(state, machine); })
-      ->ArgNames({"sequences", "queries", "context"})
-      ->Args({1, 1, 1024})
-      ->Args({1, 1, 8192})
-      ->Args({16, 1, 1024})
-      ->Args({1, 256, 256})
-      ->Args({1, 256, 2048})
-      ->UseRealTime()
-      ->Unit(benchmark::kMicrosecond);
+  for (const DType kv_type : {DType::bf16, DType::f8_e4m3, DType::q8_0, DType::q4_0}) {
+    benchmark::RegisterBenchmark(
+        ("attention/" + std::string(info(kv_type).name)).c_str(),
+        [&machine, kv_type](benchmark::State& state) { attention(state, machine, kv_type); })
+        ->ArgNames({"sequences", "queries", "context"})
+        ->Args({1, 1, 1024})
+        ->Args({1, 1, 8192})
+        ->Args({16, 1, 1024})
+        ->Args({1, 256, 256})
+        ->Args({1, 256, 2048})
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
+  }
 }
 
 }  // namespace hasten::bench

@@ -23,8 +23,10 @@ struct EngineOptions {
   std::string devices = "auto";      // "auto", "cpu", or "reference" (the slow, exact truth)
   int32_t threads = 0;               // CPU workers; 0: one per physical core
   int64_t context = 0;  // tokens that one sequence may reach; 0: the model's own, as memory allows
-  int64_t kv_cache_bytes = 0;     // for keys and values; 0: by arithmetic from free memory
-  std::string kv_type = "auto";   // f32, f16 or bf16; auto: bf16 (f32 for f32 models)
+  int64_t kv_cache_bytes = 0;  // for keys and values; 0: by arithmetic from free memory
+  // How keys and values are kept: f32, f16, bf16, fp8 (e4m3), q8_0 or q4_0; auto: bf16 (f32 for
+  // f32 models). "q8_0/q4_0": keys and values apart.
+  std::string kv_type = "auto";
   int32_t block_size = 16;        // tokens in a cache block; a power of two
   int64_t step_tokens = 0;        // tokens in a step at most; 0: chosen for the device
   int32_t max_batch = 0;          // sequences in a step at most; 0: chosen for the device

@@ -13,10 +13,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "base/quantity.h"
 #include "engine/core.h"
 #include "engine/engine.h"
 #include "models/model.h"
+#include "ops/kv_row.h"
 
 namespace hasten {
 namespace {
@@ -29,15 +31,26 @@ constexpr int32_t kMaxBatch = 32;
 // for the page cache and everything else on the machine.
 constexpr double kFreeMemoryShare = 0.6;
 
-DType kv_dtype(const std::string& name, const models::ModelInfo& info) {
+DType kv_type(std::string_view name, const models::ModelInfo& info) {
   if (name == "auto") {
     return info.weight_types.starts_with("f32") ? DType::f32 : DType::bf16;
   }
-  const auto dtype = dtype_from_name(name);
-  if (!dtype || (*dtype != DType::f32 && *dtype != DType::f16 && *dtype != DType::bf16)) {
-    fail_param("kv_type", "kv_type \"{}\" is unknown; known: auto, f32, f16, bf16", name);
+  const auto type = dtype_from_name(name == "fp8" ? "f8_e4m3" : name);
+  if (!type || !ops::is_kv_type(*type)) {
+    fail_param(
+        "kv_type",
+        "kv_type {} is unknown; known: auto, f32, f16, bf16, fp8, q8_0, q4_0, or one for "
+        "keys and one for values as in q8_0/q4_0",
+        printable(name));
   }
-  return *dtype;
+  return *type;
+}
+
+/// "TYPE" for both, or "TYPE/TYPE" for keys and values.
+ops::KvTypes kv_types(std::string_view names, const models::ModelInfo& info) {
+  const size_t slash = std::min(names.find('/'), names.size());
+  const std::string_view values = names.substr(slash == names.size() ? 0 : slash + 1);
+  return {.keys = kv_type(names.substr(0, slash), info), .values = kv_type(values, info)};
 }
 
 /// Checks the options that are numbers, so that arithmetic on them cannot go wrong.
@@ -118,7 +131,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   engine::CoreOptions core;
   core.context = options.context;
   core.kv_cache_bytes = options.kv_cache_bytes;
-  core.kv_dtype = kv_dtype(options.kv_type, loaded);
+  core.kv_types = kv_types(options.kv_type, loaded);
   core.block_size = options.block_size;
   core.max_batch = options.max_batch > 0 ? options.max_batch : kMaxBatch;
   core.step_tokens = options.step_tokens > 0 ? options.step_tokens

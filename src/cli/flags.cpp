@@ -157,7 +157,10 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                   "auto, cpu, or reference (slow and exact: what every kernel is tested against)")
       ->capture_default_str()
       ->type_name("NAME");
-  command.add_option("--kv-type", options.kv_type, "Keys and values: auto, f32, f16 or bf16")
+  command
+      .add_option("--kv-type", options.kv_type,
+                  "How keys and values are kept: auto, f32, f16, bf16, fp8, q8_0 or q4_0; or keys "
+                  "and values apart, as in q8_0/q4_0")
       ->capture_default_str()
       ->type_name("TYPE");
   command

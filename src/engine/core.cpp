@@ -80,7 +80,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
 
   std::vector<GroupSize> sizes;
   for (const models::CacheGroup& group : model->cache_groups()) {
-    const auto spec = cache_spec(group, 1, options.block_size, options.kv_dtype);
+    const auto spec = cache_spec(group, 1, options.block_size, options.kv_types);
     sizes.push_back({.block_bytes = backend.kv_cache_bytes(spec), .window = group.window});
     capacity_.kv_bytes_per_token += sizes.back().block_bytes / options.block_size;
   }
@@ -119,7 +119,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
       std::make_unique<Runner>(std::move(model), backend,
                                RunnerLimits{.num_blocks = sizing.num_blocks,
                                             .block_size = options.block_size,
-                                            .kv_dtype = options.kv_dtype,
+                                            .kv_types = options.kv_types,
                                             .context = sizing.context,
                                             .step_tokens = options.step_tokens,
                                             .max_sequences = options.max_batch,

@@ -21,15 +21,15 @@ class Core;
 
 /// How a model is served. Sizes are the caller's to choose; the engine holds them to each other.
 struct CoreOptions {
-  int64_t context = 0;         // tokens one sequence may reach; 0: as the model and memory allow
-  int64_t kv_cache_bytes = 0;  // for keys and values at most; as much is allocated as can be used
-  DType kv_dtype = DType::bf16;
-  int32_t block_size = 16;               // tokens in a cache block; a power of two, at most 1024
-  int64_t step_tokens = 512;             // tokens in a step at most
-  int32_t max_batch = 32;                // sequences in a step at most; step_tokens at most
-  bool prefix_cache = true;              // answers begin with what others left in the cache
-  int64_t max_queue = 0;                 // requests that may wait; 0: 4 * max_batch, at least 256
-  std::string policy = "fcfs";           // order of the queue
+  int64_t context = 0;          // tokens one sequence may reach; 0: as the model and memory allow
+  int64_t kv_cache_bytes = 0;   // for keys and values at most; as much is allocated as can be used
+  ops::KvTypes kv_types;        // bf16 both
+  int32_t block_size = 16;      // tokens in a cache block; a power of two, at most 1024
+  int64_t step_tokens = 512;    // tokens in a step at most
+  int32_t max_batch = 32;       // sequences in a step at most; step_tokens at most
+  bool prefix_cache = true;     // answers begin with what others left in the cache
+  int64_t max_queue = 0;        // requests that may wait; 0: 4 * max_batch, at least 256
+  std::string policy = "fcfs";  // order of the queue
   int64_t aging_us = 60'000'000;         // of waiting, that moves a request up by one class
   int64_t stall_limit_us = 120'000'000;  // a step that takes longer makes `health` not ready
 };

@@ -182,7 +182,7 @@ TEST_F(ForwardTest, SequencesOfOneStepDoNotMeet) {
                                              .num_blocks = 4,
                                              .num_kv_heads = group.num_kv_heads,
                                              .head_dim = group.head_dim,
-                                             .dtype = DType::f32}));
+                                             .types = {.keys = DType::f32, .values = DType::f32}}));
     pointers.push_back(caches.back().get());
   }
   std::vector<int32_t> ids = first, positions, slots, rows;
@@ -214,8 +214,11 @@ TEST_F(ForwardTest, AllocatesNothing) {
                                                  .block_tables = table,
                                                  .block_table_stride = 1,
                                                  .slots = positions});
-  const auto cache = device.make_kv_cache(
-      {.num_layers = 7, .num_blocks = 1, .num_kv_heads = 1, .head_dim = 16, .dtype = DType::f32});
+  const auto cache = device.make_kv_cache({.num_layers = 7,
+                                           .num_blocks = 1,
+                                           .num_kv_heads = 1,
+                                           .head_dim = 16,
+                                           .types = {.keys = DType::f32, .values = DType::f32}});
   const std::vector<ops::KvCache*> caches(2, cache.get());
   std::vector<float> logits(2 * 61);
   device.muted = true;  // the reference operations do allocate

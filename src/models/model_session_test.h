@@ -28,12 +28,13 @@ class ModelSession {
     if (served == 0) served = options.context;
     model_->reserve(kMaxTokens, 4, served > 0 ? served : model_->info().max_context);
     for (const CacheGroup& group : model_->cache_groups()) {
-      caches_.push_back(backend_->make_kv_cache({.num_layers = group.num_layers,
-                                                 .num_blocks = kNumBlocks,
-                                                 .block_size = kBlockSize,
-                                                 .num_kv_heads = group.num_kv_heads,
-                                                 .head_dim = group.head_dim,
-                                                 .dtype = DType::f32}));
+      caches_.push_back(
+          backend_->make_kv_cache({.num_layers = group.num_layers,
+                                   .num_blocks = kNumBlocks,
+                                   .block_size = kBlockSize,
+                                   .num_kv_heads = group.num_kv_heads,
+                                   .head_dim = group.head_dim,
+                                   .types = {.keys = DType::f32, .values = DType::f32}}));
       cache_pointers_.push_back(caches_.back().get());
     }
     for (int32_t i = 0; i < kNumBlocks; ++i) block_table_.push_back((i * 7 + 3) % kNumBlocks);

@@ -36,6 +36,12 @@ class Weight {
   Tensor source_;
 };
 
+/// How keys and how values are kept; see kv_row.h.
+struct KvTypes {
+  DType keys = DType::bf16;
+  DType values = DType::bf16;
+};
+
 /// Shape of the paged key/value storage of one cache group.
 struct KvCacheSpec {
   int64_t num_layers = 0;
@@ -43,7 +49,7 @@ struct KvCacheSpec {
   int64_t block_size = 16;  // tokens in a block
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  DType dtype = DType::bf16;  // of keys and values
+  KvTypes types;
 };
 
 /// Keys and values of one cache group, in blocks. The layout inside a block is the backend's own.

@@ -12,6 +12,7 @@ enum class DType : uint8_t {
   f32,
   f16,
   bf16,
+  f8_e4m3,
   f64,
   i8,
   i16,

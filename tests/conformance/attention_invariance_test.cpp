@@ -37,10 +37,15 @@ class AttentionInvarianceTest
 
   AttentionSettings random_settings() {
     const Variant& variant = std::get<1>(GetParam());
+    const int64_t head_dim = random_.pick<int64_t>({32, 64, 80, 96, 128});
+    const auto pick_type = [&] {
+      const DType type = random_.pick<DType>({kKvTypes.begin(), kKvTypes.end()});
+      return head_dim % info(type).block_size == 0 ? type : DType::f8_e4m3;
+    };
     return {.num_kv_heads = random_.between(1, 3),
             .heads_per_kv_head = random_.pick<int64_t>({1, 2, 3, 4, 7, 8}),
-            .head_dim = random_.pick<int64_t>({32, 64, 80, 96, 128}),
-            .kv_dtype = random_.pick<DType>({DType::f32, DType::f16, DType::bf16}),
+            .head_dim = head_dim,
+            .kv_types = {.keys = pick_type(), .values = pick_type()},
             .soft_cap = variant.soft_cap,
             .window = variant.window,
             .block_size = random_.pick<int64_t>({8, 16, 32})};
@@ -48,7 +53,7 @@ class AttentionInvarianceTest
 
   static std::string describe(const AttentionSettings& settings) {
     return fmt::format("kv heads {} x {} head_dim {} kv {} block {}", settings.num_kv_heads,
-                       settings.heads_per_kv_head, settings.head_dim, info(settings.kv_dtype).name,
+                       settings.heads_per_kv_head, settings.head_dim, settings.kv_names(),
                        settings.block_size);
   }
 

@@ -43,9 +43,8 @@ class AttentionTest : public ConformanceTest {
     const auto threads = static_cast<int32_t>(random_.between(1, 3));
     SCOPED_TRACE(fmt::format(
         "kv heads {} x {} head_dim {} kv {} cap {} window {} block {} threads {} queries/keys{}",
-        settings.num_kv_heads, settings.heads_per_kv_head, settings.head_dim,
-        info(settings.kv_dtype).name, settings.soft_cap, settings.window, settings.block_size,
-        threads, text));
+        settings.num_kv_heads, settings.heads_per_kv_head, settings.head_dim, settings.kv_names(),
+        settings.soft_cap, settings.window, settings.block_size, threads, text));
 
     const auto backend = make(threads);
     const auto run = [&](ops::Backend& any) {
@@ -86,10 +85,21 @@ TEST_P(AttentionTest, OddHeadSizes) {
 }
 
 TEST_P(AttentionTest, StorageTypes) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    for (const int64_t head_dim : {64, 80}) {
-      check({.num_kv_heads = 2, .heads_per_kv_head = 3, .head_dim = head_dim, .kv_dtype = dtype},
-            {random_load(100), {random_.between(1, 200), 1}});
+  for (const DType keys : kKvTypes) {
+    for (const DType values : kKvTypes) {
+      for (const int64_t head_dim : {64, 80, 96}) {
+        const bool fits =
+            head_dim % info(keys).block_size == 0 && head_dim % info(values).block_size == 0;
+        if (!fits) continue;
+        for (const int64_t block_size : {1, 8, 16}) {
+          check({.num_kv_heads = 2,
+                 .heads_per_kv_head = 3,
+                 .head_dim = head_dim,
+                 .kv_types = {.keys = keys, .values = values},
+                 .block_size = block_size},
+                {random_load(100), {random_.between(1, 200), 1}});
+        }
+      }
     }
   }
 }

@@ -60,7 +60,7 @@ TEST_P(MemoryTest, CacheBytesCoverKeysAndValues) {
                                 .block_size = 16,
                                 .num_kv_heads = 2,
                                 .head_dim = 80,
-                                .dtype = dtype};
+                                .types = {.keys = dtype, .values = dtype}};
     const auto cache = backend_->make_kv_cache(spec);
     EXPECT_EQ(cache->spec().num_blocks, 5);
     // Layouts may pad, but not waste: capacity is planned with this number.
@@ -85,7 +85,7 @@ TEST_P(MemoryTest, CopiesWholeBlocksOfAllLayers) {
                                               .block_size = kBlockSize,
                                               .num_kv_heads = kHeads,
                                               .head_dim = kHeadDim,
-                                              .dtype = DType::f32});
+                                              .types = {.keys = DType::f32, .values = DType::f32}});
   std::vector<int32_t> slots(kSlots);
   std::iota(slots.begin(), slots.end(), 0);
   std::vector<std::vector<float>> written;  // per layer, [kSlots, kHeads, kHeadDim]

@@ -45,7 +45,7 @@ PagedWorld::PagedWorld(ops::Backend& backend, const AttentionSettings& settings,
                                   .block_size = settings.block_size,
                                   .num_kv_heads = settings.num_kv_heads,
                                   .head_dim = settings.head_dim,
-                                  .dtype = settings.kv_dtype});
+                                  .types = settings.kv_types});
   poison_cache();
 }
 

@@ -2,9 +2,11 @@
 // Sequences over a paged cache of one backend, as an engine would run them, in hostile memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ops/backend.h"
@@ -12,17 +14,25 @@
 
 namespace hasten::conformance {
 
+/// Every type that keys and values may be kept as.
+inline constexpr std::array kKvTypes = {DType::f32,     DType::f16,  DType::bf16,
+                                        DType::f8_e4m3, DType::q8_0, DType::q4_0};
+
 struct AttentionSettings {
   int64_t num_kv_heads = 1;
   int64_t heads_per_kv_head = 1;
   int64_t head_dim = 64;
-  DType kv_dtype = DType::bf16;
+  ops::KvTypes kv_types;
   float soft_cap = 0.0F;
   int64_t window = 0;
   int64_t block_size = 16;
 
   int64_t num_heads() const { return num_kv_heads * heads_per_kv_head; }
   int64_t query_size() const { return num_heads() * head_dim; }
+  /// "q8_0/q4_0".
+  std::string kv_names() const {
+    return std::string(info(kv_types.keys).name) + "/" + std::string(info(kv_types.values).name);
+  }
   int64_t key_size() const { return num_kv_heads * head_dim; }
 };
 

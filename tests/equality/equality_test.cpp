@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -111,24 +112,29 @@ class Equality : public ::testing::Test {
  protected:
   /// The answers of requests that run one after another, each prompt in one piece, none of it from
   /// the prefix cache.
-  static const std::vector<Answer>& alone() {
-    static const std::vector<Answer> answers_alone = [] {
+  static const std::vector<Answer>& alone(const std::string& kv_type) {
+    static std::map<std::string, std::vector<Answer>> answers_alone;
+    auto& found = answers_alone[kv_type];
+    if (found.empty()) {
       EngineOptions plain = options(1, 1024);
       plain.prefix_cache = false;
+      plain.kv_type = kv_type;
       Engine engine(plain);
-      return answers(engine);
-    }();
-    return answers_alone;
+      found = answers(engine);
+    }
+    return found;
   }
 
-  static void expect_same(const std::vector<Answer>& results, const std::string& what) {
-    ASSERT_EQ(results.size(), alone().size());
+  static void expect_same(const std::vector<Answer>& results, const std::string& what,
+                          const std::string& kv_type = "auto") {
+    const std::vector<Answer>& expected = alone(kv_type);
+    ASSERT_EQ(results.size(), expected.size());
     int equal = 0;
     int64_t tokens = 0;
     for (size_t i = 0; i < results.size(); ++i) {
-      EXPECT_EQ(results[i].tokens, alone()[i].tokens) << what << ", prompt " << i;
-      EXPECT_EQ(results[i].logprobs, alone()[i].logprobs) << what << ", prompt " << i;
-      equal += results[i] == alone()[i] ? 1 : 0;
+      EXPECT_EQ(results[i].tokens, expected[i].tokens) << what << ", prompt " << i;
+      EXPECT_EQ(results[i].logprobs, expected[i].logprobs) << what << ", prompt " << i;
+      equal += results[i] == expected[i] ? 1 : 0;
       tokens += static_cast<int64_t>(results[i].tokens.size());
     }
     std::printf("%s: %d of %zu answers bit-equal (%ld tokens)\n", what.c_str(), equal,
@@ -200,6 +206,13 @@ TEST_F(Equality, PromptsFromThePrefixCache) {
   EXPECT_GT(hits(), 0.05);  // templates in common
   expect_same(answers(engine), "second time");
   EXPECT_GT(hits(), 0.9);
+}
+
+TEST_F(Equality, EightBitKeysAndFourBitValues) {
+  EngineOptions narrow = options(32, 64);
+  narrow.kv_type = "q8_0/q4_0";
+  Engine engine(narrow);
+  expect_same(answers(engine), "batch 32, chunk 64, " + narrow.kv_type, narrow.kv_type);
 }
 
 TEST_F(Equality, OneThread) {

@@ -23,6 +23,8 @@
 namespace hasten {
 namespace {
 
+constexpr ops::KvTypes kExactKv{.keys = DType::f32, .values = DType::f32};
+
 using testing::read_file;
 using testing::shared_dir;
 using testing::source_dir;
@@ -60,7 +62,7 @@ class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
   /// Worst relative error over the prompts of a golden file.
   double worst_error(const weights::Checkpoint& checkpoint, const json::Value& golden) {
     const auto backend = GetParam().make();
-    const DType kv = GetParam().exact ? DType::f32 : DType::bf16;
+    const ops::KvTypes kv = GetParam().exact ? kExactKv : ops::KvTypes();
     const auto model = models::load_model(checkpoint, *backend);
     double worst = 0;
     EXPECT_FALSE(golden.at("logits").as_array().empty());
@@ -112,11 +114,11 @@ TEST_P(GoldenLogits, FifteenWeightFormats) {
     if (file.find("iq3_s") != std::string::npos) continue;  // a type that hasten does not read yet
     const auto checkpoint = weights::open_checkpoint(folder / file);
     const auto truth_model = models::load_model(*checkpoint, *truth_backend);
-    const auto truth = testing::all_logits(*truth_model, *truth_backend, tokens, DType::f32);
+    const auto truth = testing::all_logits(*truth_model, *truth_backend, tokens, kExactKv);
     const auto backend = GetParam().make();
     const auto model = models::load_model(*checkpoint, *backend);
     const auto logits =
-        testing::all_logits(*model, *backend, tokens, GetParam().exact ? DType::f32 : DType::bf16);
+        testing::all_logits(*model, *backend, tokens, GetParam().exact ? kExactKv : ops::KvTypes());
     const size_t row = logits.size() / tokens.size();
     double mean = 0;
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -148,7 +150,7 @@ TEST_P(GoldenLogits, F32WeightsAndCache) {
   const auto checkpoint = weights::open_checkpoint(folder / "one-layer-f32.gguf");
   const auto backend = GetParam().make();
   const auto model = models::load_model(*checkpoint, *backend);
-  const auto logits = testing::all_logits(*model, *backend, tokens, DType::f32);
+  const auto logits = testing::all_logits(*model, *backend, tokens, kExactKv);
   const double error =
       testing::norm_error(last_row(logits, tokens.size()),
                           numbers<double>(golden.at("last_logits").at("one-layer-f32.gguf")));

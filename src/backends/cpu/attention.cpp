@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "ops/kv_row.h"
 
 namespace hasten::cpu {
 namespace {
@@ -51,7 +52,6 @@ struct Attention::Shape {
         tokens_per_piece(std::max<int64_t>(1, kPieceRows / group)),
         max_rows(tokens_per_piece * group) {}
 
-  int64_t element_bytes() const { return info(cache.spec().dtype).block_bytes; }
   int64_t num_rows(const Piece& piece) const { return piece.num_tokens * group; }
   /// Position of a token of the step in its sequence.
   int64_t position(const Piece& piece, int64_t token) const {
@@ -170,7 +170,7 @@ bool Attention::list_spans(const Shape& shape) {
          num_spans * state_floats(kPartialRows, shape.padded_dim) * 4 <= partial_capacity_bytes_;
 }
 
-/// Copies the piece's queries, scaled.
+/// Copies the piece's queries, scaled, and rotated if the keys are.
 void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory& memory) {
   float* to = memory.q;
   for (int64_t t = piece.first_token; t < piece.first_token + piece.num_tokens; ++t) {
@@ -178,6 +178,9 @@ void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory
         shape.params.q.f32() + (t * shape.num_heads + piece.kv_head * shape.group) * shape.head_dim;
     for (int64_t i = 0; i < shape.group * shape.head_dim; ++i) *to++ = from[i] * shape.params.scale;
   }
+  if (!ops::is_rotated(shape.cache.spec().types.keys)) return;
+  for (int64_t row = 0; row < shape.num_rows(piece); ++row)
+    ops::rotate(memory.q + row * shape.head_dim, shape.head_dim);
 }
 
 /// Brings keys and values at positions [begin, end) of one tile to memory as f32; the rest of the
@@ -199,7 +202,8 @@ void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin,
     HASTEN_CHECK(block >= 0 && block < shape.cache.spec().num_blocks);
     kernels_.kv_load({.keys = shape.cache.keys(shape.params.layer, block, piece.kv_head),
                       .values = shape.cache.values(shape.params.layer, block, piece.kv_head),
-                      .kind = shape.cache.kind(),
+                      .key_kind = shape.cache.key_kind(),
+                      .value_kind = shape.cache.value_kind(),
                       .head_dim = shape.head_dim,
                       .block_size = block_size,
                       .first = first,
@@ -217,7 +221,11 @@ void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin,
                           CachedTile& tile) {
   const ops::PagedBatch& batch = shape.params.batch;
   const int64_t block_size = shape.cache.spec().block_size;
-  const int64_t element = shape.element_bytes();
+  const int64_t head_dim = shape.head_dim;
+  const KvKind key_kind = shape.cache.key_kind();
+  const KvKind value_kind = shape.cache.value_kind();
+  const int64_t value_bytes = kv_code_bytes(value_kind, head_dim);
+  const int64_t value_scale_bytes = head_dim / kKvScaleElements * kKvScaleBytes;
   const int64_t tile_begin = begin / kTileKeys * kTileKeys;
   tile.begin = static_cast<int32_t>(begin - tile_begin);
   tile.end = static_cast<int32_t>(end - tile_begin);
@@ -232,8 +240,11 @@ void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin,
     const int64_t count = std::min(block_size - first, end - position);
     const uint8_t* values =
         shape.cache.values(shape.params.layer, block_of(position), piece.kv_head);
+    const uint8_t* scales = values + block_size * value_bytes;
     for (int64_t i = 0; i < count; ++i) {
-      tile.values[position - tile_begin + i] = values + (first + i) * shape.head_dim * element;
+      const int64_t at = position - tile_begin + i;
+      tile.values[at] = values + (first + i) * value_bytes;
+      if (has_scales(value_kind)) tile.value_scales[at] = scales + (first + i) * value_scale_bytes;
     }
     position += count;
   }
@@ -241,9 +252,13 @@ void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin,
     // Vectors that nobody sees read keys that somebody does.
     const int64_t at = tile_begin + v * kGroupRows;
     const int64_t seen = at + kGroupRows > begin && at < end ? at : begin / kGroupRows * kGroupRows;
-    tile.keys[v] =
-        shape.cache.keys(shape.params.layer, block_of(std::max(seen, begin)), piece.kv_head) +
-        seen % block_size * element;
+    const int64_t first = seen % block_size;
+    const uint8_t* keys =
+        shape.cache.keys(shape.params.layer, block_of(std::max(seen, begin)), piece.kv_head);
+    tile.keys[v] = keys + kv_key_row_bytes(key_kind, first);
+    if (has_scales(key_kind))
+      tile.key_scales[v] =
+          keys + kv_code_bytes(key_kind, block_size * head_dim) + first * kKvScaleBytes;
   }
 }
 
@@ -254,8 +269,9 @@ void Attention::attend_span(const Shape& shape, const Piece& piece, int64_t span
   clear(state, rows, shape.padded_dim);
   const int64_t span_begin = std::max(span * kSpanKeys, shape.first_key(piece));
   const int64_t span_end = std::min((span + 1) * kSpanKeys, shape.end_key(piece));
-  const bool cached = rows <= kCachedRows && shape.head_dim == shape.padded_dim &&
-                      shape.cache.spec().block_size % kGroupRows == 0;
+  const int64_t block_size = shape.cache.spec().block_size;
+  const bool cached =
+      rows <= kCachedRows && shape.head_dim == shape.padded_dim && block_size % kGroupRows == 0;
   const auto tile_end = [&](int64_t begin) {
     return std::min(begin / kTileKeys * kTileKeys + kTileKeys, span_end);
   };
@@ -284,8 +300,10 @@ void Attention::attend_span(const Shape& shape, const Piece& piece, int64_t span
       const bool more = end < span_end;
       if (more) find_tile(shape, piece, end, tile_end(end), tiles[1 - current]);
       kernels_.attend_cached({.queries = queries,
-                              .kind = shape.cache.kind(),
-                              .key_stride = shape.cache.spec().block_size * shape.element_bytes(),
+                              .key_kind = shape.cache.key_kind(),
+                              .value_kind = shape.cache.value_kind(),
+                              .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
+                              .scale_stride = block_size * kKvScaleBytes,
                               .tile = &tiles[current],
                               .next = more ? &tiles[1 - current] : nullptr});
       current = 1 - current;
@@ -298,14 +316,16 @@ void Attention::attend_span(const Shape& shape, const Piece& piece, int64_t span
   }
 }
 
-/// Writes the piece's outputs.
+/// Writes the piece's outputs, rotated back if the values are.
 void Attention::finish(const Shape& shape, const Piece& piece, const SoftmaxState& total) {
+  const bool rotated = ops::is_rotated(shape.cache.spec().types.values);
   for (int64_t r = 0; r < shape.num_rows(piece); ++r) {
     const int64_t token = piece.first_token + r / shape.group;
     const int64_t head = piece.kv_head * shape.group + r % shape.group;
     float* out = shape.params.out.f32() + (token * shape.num_heads + head) * shape.head_dim;
     const float* from = total.out + r * shape.padded_dim;
     for (int64_t d = 0; d < shape.head_dim; ++d) out[d] = from[d] / total.sum[r];
+    if (rotated) ops::rotate(out, shape.head_dim);
   }
 }
 

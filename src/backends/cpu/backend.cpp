@@ -231,22 +231,17 @@ void CpuBackend::kv_write(const ops::KvWriteParams& params) {
     HASTEN_CHECK(slot >= 0 && slot < spec.num_blocks * spec.block_size);
   }
   const int64_t row = spec.num_kv_heads * spec.head_dim;
-  workers_.for_each(
-      num_tokens, piece_rows(kPieceElements, 8 * row), [&](int64_t begin, int64_t end, int32_t) {
-        for (int64_t t = begin; t < end; ++t) {
-          const int64_t slot = params.batch.slots[static_cast<size_t>(t)];
-          for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
-            kernels_.kv_store({.k = params.k.f32() + t * row + h * spec.head_dim,
-                               .v = params.v.f32() + t * row + h * spec.head_dim,
-                               .keys = cache.keys(params.layer, slot / spec.block_size, h),
-                               .values = cache.values(params.layer, slot / spec.block_size, h),
-                               .kind = cache.kind(),
-                               .head_dim = spec.head_dim,
-                               .block_size = spec.block_size,
-                               .offset = slot % spec.block_size});
-          }
-        }
-      });
+  workers_.for_each(num_tokens, piece_rows(kPieceElements, 8 * row),
+                    [&](int64_t begin, int64_t end, int32_t) {
+                      for (int64_t t = begin; t < end; ++t) {
+                        const int64_t slot = params.batch.slots[static_cast<size_t>(t)];
+                        for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
+                          cache.store(kernels_, params.layer, slot, h,
+                                      params.k.f32() + t * row + h * spec.head_dim,
+                                      params.v.f32() + t * row + h * spec.head_dim);
+                        }
+                      }
+                    });
 }
 
 }  // namespace

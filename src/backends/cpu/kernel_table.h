@@ -20,6 +20,23 @@ inline constexpr int kTileKeys = 64;
 
 enum class FloatKind : uint8_t { f32, f16, bf16 };
 
+/// How keys or values lie in the cache: as codes, and for the last two scales (CpuKvCache).
+enum class KvKind : uint8_t { f32, f16, bf16, f8_e4m3, q8_0, q4_0 };
+inline constexpr int64_t kKvScaleElements = 32;  // that share a scale
+inline constexpr int64_t kKvScaleBytes = 2;      // binary16
+static constexpr bool has_scales(KvKind kind) { return kind >= KvKind::q8_0; }
+/// Bytes of the codes of some elements, an even number for q4_0.
+static constexpr int64_t kv_code_bytes(KvKind kind, int64_t elements) {
+  return kind == KvKind::f32    ? elements * 4
+         : kind <= KvKind::bf16 ? elements * 2
+         : kind <= KvKind::q8_0 ? elements
+                                : elements / 2;
+}
+/// Bytes from a row of key codes to the next: of one element of the head, of q4_0 of two.
+static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
+  return kind == KvKind::q4_0 ? num_keys : kv_code_bytes(kind, num_keys);
+}
+
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together, so that it reads
 /// one stream. A tile of h rows is, for each block of kBlockColumns columns,
 ///   int8 values [h][kBlockColumns];
@@ -116,12 +133,12 @@ struct RopeTokenTask {
   bool interleaved;
 };
 
-/// Some tokens of one block of the KV cache, one KV head. Keys are stored [head_dim][block_size],
-/// values [block_size][head_dim].
+/// Some tokens of one block of the KV cache, one KV head.
 struct KvRunTask {
-  const void* keys;
-  const void* values;
-  FloatKind kind;
+  const uint8_t* keys;  // of the block, its scales behind them
+  const uint8_t* values;
+  KvKind key_kind;
+  KvKind value_kind;
   int64_t head_dim;
   int64_t block_size;
   int64_t first;       // token inside the block
@@ -132,15 +149,14 @@ struct KvRunTask {
   int64_t at;
 };
 
+/// data[first + i * stride] = x[i], rounded to nearest; what is too large for f16 saturates.
 struct KvStoreTask {
-  const float* k;  // [head_dim]
-  const float* v;  // [head_dim]
-  void* keys;
-  void* values;
-  FloatKind kind;
-  int64_t head_dim;
-  int64_t block_size;
-  int64_t offset;  // token inside the block
+  const float* x;
+  int64_t count;
+  KvKind kind;  // f32, f16 or bf16
+  void* data;
+  int64_t first;   // elements
+  int64_t stride;  // elements
 };
 
 /// Online softmax state of some query rows: sum of exp(score - max) and of that times the values.
@@ -172,8 +188,13 @@ struct AttendTileTask {
 
 /// A tile of keys where they lie in the cache.
 struct CachedTile {
-  const uint8_t* keys[kTileKeys / 16];  // of 16 keys each: element d at keys[i] + d * key_stride
-  const uint8_t* values[kTileKeys];     // [head_dim] of each key in [begin, end)
+  // Of 16 keys each: the codes of element d at keys[i] + d * key_stride (of q4_0: row
+  // d / 32 * 16 + d % 16, in the high nibbles where d % 32 >= 16), the scales of elements 32 j and
+  // following at key_scales[i] + j * scale_stride.
+  const uint8_t* keys[kTileKeys / 16];
+  const uint8_t* key_scales[kTileKeys / 16];
+  const uint8_t* values[kTileKeys];        // [head_dim] of each key in [begin, end)
+  const uint8_t* value_scales[kTileKeys];  // [head_dim / 32] likewise
   int32_t begin;
   int32_t end;
 };
@@ -181,8 +202,10 @@ struct CachedTile {
 /// For few rows: the work of loading the tile for so few is saved. head_dim is a multiple of 16.
 struct AttendCachedTask {
   TileQueries queries;
-  FloatKind kind;
+  KvKind key_kind;
+  KvKind value_kind;
   int64_t key_stride;      // bytes
+  int64_t scale_stride;    // bytes
   const CachedTile* tile;  // what lies outside [begin, end) is read as keys, to no effect
   const CachedTile* next;  // fetched meanwhile; null: none
 };

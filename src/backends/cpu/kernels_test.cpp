@@ -18,6 +18,7 @@
 #include "backends/cpu/isa.h"
 #include "base/error.h"
 #include "quant/q8_0.h"
+#include "tensor/float8.h"
 #include "tensor/half.h"
 #include "tensor/tensor.h"
 
@@ -194,23 +195,25 @@ TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
 // Every binary16 and bf16 through the cache: exact in, rounded to nearest even out.
 TEST_P(KernelTest, CacheConversionsMatchTheScalarOnes) {
   constexpr int64_t kDim = 16;
+  const auto saturated_f16 = [](float x) {
+    return f32_to_f16(std::isnan(x) ? x : std::clamp(x, -65504.0F, 65504.0F));
+  };
   std::vector<float> tile_keys(kDim * kTileKeys);
   std::vector<float> tile_values(kTileKeys * kDim);
-  const auto check = [&](FloatKind kind, const std::vector<float>& in, auto to_bits,
-                         auto to_float) {
+  const auto check = [&](KvKind kind, const std::vector<float>& in, auto to_bits, auto to_float) {
     std::vector<uint16_t> keys(kDim);
     std::vector<uint16_t> values(kDim);
-    kernels().kv_store({.k = in.data(),
-                        .v = in.data(),
-                        .keys = keys.data(),
-                        .values = values.data(),
-                        .kind = kind,
-                        .head_dim = kDim,
-                        .block_size = 1,
-                        .offset = 0});
-    kernels().kv_load({.keys = keys.data(),
-                       .values = values.data(),
-                       .kind = kind,
+    for (std::vector<uint16_t>* to : {&keys, &values})
+      kernels().kv_store({.x = in.data(),
+                          .count = kDim,
+                          .kind = kind,
+                          .data = to->data(),
+                          .first = 0,
+                          .stride = 1});
+    kernels().kv_load({.keys = reinterpret_cast<const uint8_t*>(keys.data()),
+                       .values = reinterpret_cast<const uint8_t*>(values.data()),
+                       .key_kind = kind,
+                       .value_kind = kind,
                        .head_dim = kDim,
                        .block_size = 1,
                        .first = 0,
@@ -238,8 +241,38 @@ TEST_P(KernelTest, CacheConversionsMatchTheScalarOnes) {
       v = std::bit_cast<float>(static_cast<uint32_t>(random()));
       if (round % 2 == 0) v = f16_to_f32(static_cast<uint16_t>(random()));
     }
-    check(FloatKind::f16, in, f32_to_f16, f16_to_f32);
-    check(FloatKind::bf16, in, f32_to_bf16, bf16_to_f32);
+    check(KvKind::f16, in, saturated_f16, f16_to_f32);
+    check(KvKind::bf16, in, f32_to_bf16, bf16_to_f32);
+  }
+}
+
+TEST_P(KernelTest, EveryE4M3IsReadAsTheScalarOneIs) {
+  constexpr int64_t kDim = 256;
+  std::vector<uint8_t> codes(kDim);
+  std::iota(codes.begin(), codes.end(), uint8_t{0});
+  std::vector<float> tile_keys(kDim * kTileKeys);
+  std::vector<float> tile_values(kTileKeys * kDim);
+  kernels().kv_load({.keys = codes.data(),
+                     .values = codes.data(),
+                     .key_kind = KvKind::f8_e4m3,
+                     .value_kind = KvKind::f8_e4m3,
+                     .head_dim = kDim,
+                     .block_size = 1,
+                     .first = 0,
+                     .count = 1,
+                     .tile_keys = tile_keys.data(),
+                     .tile_values = tile_values.data(),
+                     .padded_dim = kDim,
+                     .at = 0});
+  for (int64_t i = 0; i < kDim; ++i) {
+    const float want = f8_e4m3_to_f32(codes[i]);
+    for (const float got : {tile_values[i], tile_keys[i * kTileKeys]}) {
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(got)) << i;
+      } else {
+        EXPECT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want)) << i;
+      }
+    }
   }
 }
 

@@ -8,28 +8,38 @@
 
 namespace hasten::cpu {
 
-/// [layer][block][KV head][keys [head_dim][block_size], then values [block_size][head_dim]]: keys
-/// lie with one position per lane, values with one element of the head per lane.
+/// [layer][block][KV head][keys, then values]. Keys lie with one position per lane,
+/// [head_dim][block_size], values with one element of the head per lane, [block_size][head_dim];
+/// behind them lie their scales if the type has any, binary16: of keys [head_dim / 32][block_size],
+/// of values [block_size][head_dim / 32]. Two elements of q4_0 that are 16 apart in the head share
+/// a byte, in both.
 class CpuKvCache final : public ops::KvCache {
  public:
-  /// Error{unsupported} for a dtype other than f32, f16, bf16; Error{resource_exhausted}.
+  /// Error{unsupported} as ops::check_kv_types; Error{resource_exhausted}.
   explicit CpuKvCache(const ops::KvCacheSpec& spec);
 
   static int64_t num_bytes(const ops::KvCacheSpec& spec);
 
-  FloatKind kind() const { return kind_; }
+  KvKind key_kind() const { return key_kind_; }
+  KvKind value_kind() const { return value_kind_; }
   uint8_t* keys(int64_t layer, int64_t block, int64_t head) const {
-    return memory_.data() +
-           ((layer * spec().num_blocks + block) * spec().num_kv_heads + head) * 2 * head_bytes_;
+    return memory_.data() + ((layer * spec().num_blocks + block) * spec().num_kv_heads + head) *
+                                (key_bytes_ + value_bytes_);
   }
   uint8_t* values(int64_t layer, int64_t block, int64_t head) const {
-    return keys(layer, block, head) + head_bytes_;
+    return keys(layer, block, head) + key_bytes_;
   }
+  /// Keeps a token's key and value of one head, [head_dim] each, at a slot (block id * block_size +
+  /// offset). Threads may store at different slots.
+  void store(const KernelTable& kernels, int64_t layer, int64_t slot, int64_t head, const float* k,
+             const float* v) const;
   void copy_block(int64_t from, int64_t to);
 
  private:
-  FloatKind kind_;
-  int64_t head_bytes_;  // keys of one head in one block
+  KvKind key_kind_;
+  KvKind value_kind_;
+  int64_t key_bytes_;    // of one head in one block
+  int64_t value_bytes_;  // likewise
   Memory memory_;
 };
 

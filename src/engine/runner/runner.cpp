@@ -10,13 +10,13 @@
 namespace hasten::engine {
 
 ops::KvCacheSpec cache_spec(const models::CacheGroup& group, int64_t num_blocks, int64_t block_size,
-                            DType kv_dtype) {
+                            ops::KvTypes kv_types) {
   return {.num_layers = group.num_layers,
           .num_blocks = num_blocks,
           .block_size = block_size,
           .num_kv_heads = group.num_kv_heads,
           .head_dim = group.head_dim,
-          .dtype = kv_dtype};
+          .types = kv_types};
 }
 
 Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
@@ -32,7 +32,7 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
   for (size_t g = 0; g < cache_groups.size(); ++g) {
     Group& group = groups_.emplace_back();
     group.cache = backend.make_kv_cache(
-        cache_spec(cache_groups[g], limits.num_blocks[g], limits.block_size, limits.kv_dtype));
+        cache_spec(cache_groups[g], limits.num_blocks[g], limits.block_size, limits.kv_types));
     group.block_tables.reserve(max_sequences * max_blocks);
     group.slots.reserve(max_tokens);
     group.copies.reserve(max_sequences);

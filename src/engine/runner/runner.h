@@ -17,8 +17,8 @@ namespace hasten::engine {
 struct RunnerLimits {
   std::vector<int64_t> num_blocks;  // of each cache group of the model
   int64_t block_size = 16;          // tokens in a block
-  DType kv_dtype = DType::bf16;     // of keys and values
-  int64_t context = 0;              // tokens of one sequence
+  ops::KvTypes kv_types;
+  int64_t context = 0;  // tokens of one sequence
   int64_t step_tokens = 0;
   int64_t max_sequences = 0;
   int64_t max_logits = 0;  // rows
@@ -26,7 +26,7 @@ struct RunnerLimits {
 
 /// How the backend stores one cache group.
 ops::KvCacheSpec cache_spec(const models::CacheGroup& group, int64_t num_blocks, int64_t block_size,
-                            DType kv_dtype);
+                            ops::KvTypes kv_types);
 
 /// Owns the model, its caches and the buffers of a step. One thread.
 class Runner {

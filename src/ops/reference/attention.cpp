@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/kv_row.h"
 #include "ops/reference/operations.h"
 #include "ops/reference/paged_kv_cache.h"
-#include "quant/codec.h"
 
 namespace hasten::ops::reference {
 namespace {
@@ -40,18 +40,21 @@ VisibleKeys gather(const AttentionParams& params, int64_t sequence, int64_t kv_h
     const int64_t position = first + i;
     const int64_t block = table[position / spec.block_size];
     const int64_t slot = block * spec.block_size + position % spec.block_size;
-    quant::decode_row(spec.dtype, cache.key(params.layer, slot, kv_head),
-                      visible.keys.data() + i * spec.head_dim, spec.head_dim);
-    quant::decode_row(spec.dtype, cache.value(params.layer, slot, kv_head),
-                      visible.values.data() + i * spec.head_dim, spec.head_dim);
+    decode_kv_row(spec.types.keys, cache.key(params.layer, slot, kv_head), spec.head_dim,
+                  visible.keys.data() + i * spec.head_dim);
+    decode_kv_row(spec.types.values, cache.value(params.layer, slot, kv_head), spec.head_dim,
+                  visible.values.data() + i * spec.head_dim);
   }
   return visible;
 }
 
-/// One query head of one token: q and out are [head_dim].
+/// One query head of one token: query and out are [head_dim].
 void attend(const AttentionParams& params, int64_t position, const VisibleKeys& visible,
-            const float* q, float* out) {
+            const float* query, float* out) {
   const int64_t head_dim = params.q.dim(2);
+  const KvTypes& types = params.cache.spec().types;
+  std::vector<float> q(query, query + head_dim);
+  if (is_rotated(types.keys)) rotate(q.data(), head_dim);
   const int64_t first = first_visible(position, params.window);
   const int64_t num_keys = position - first + 1;
   const float* keys = visible.keys.data() + (first - visible.first) * head_dim;
@@ -79,6 +82,7 @@ void attend(const AttentionParams& params, int64_t position, const VisibleKeys& 
     for (int64_t key = 0; key < num_keys; ++key) sum += weights[key] * values[key * head_dim + i];
     out[i] = static_cast<float>(sum / total);
   }
+  if (is_rotated(types.values)) rotate(out, head_dim);
 }
 
 void check_batch(const PagedBatch& batch, int64_t block_size) {
@@ -106,10 +110,10 @@ void kv_write(const KvWriteParams& params) {
     const int64_t slot = params.batch.slots[t];
     for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
       const int64_t offset = (t * spec.num_kv_heads + h) * spec.head_dim;
-      quant::encode_row(spec.dtype, params.k.f32() + offset, cache.key(params.layer, slot, h),
-                        spec.head_dim);
-      quant::encode_row(spec.dtype, params.v.f32() + offset, cache.value(params.layer, slot, h),
-                        spec.head_dim);
+      encode_kv_row(spec.types.keys, params.k.f32() + offset, spec.head_dim,
+                    cache.key(params.layer, slot, h));
+      encode_kv_row(spec.types.values, params.v.f32() + offset, spec.head_dim,
+                    cache.value(params.layer, slot, h));
     }
   }
 }

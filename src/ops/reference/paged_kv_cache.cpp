@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "ops/kv_row.h"
 
 namespace hasten::ops::reference {
 namespace {
@@ -16,22 +17,26 @@ Shape storage_shape(const KvCacheSpec& spec) {
 }  // namespace
 
 PagedKvCache::PagedKvCache(const KvCacheSpec& spec) : KvCache(spec) {
-  HASTEN_CHECK(spec.dtype == DType::f32 || spec.dtype == DType::f16 || spec.dtype == DType::bf16);
-  keys_ = OwnedTensor(spec.dtype, storage_shape(spec));
-  values_ = OwnedTensor(spec.dtype, storage_shape(spec));
+  check_kv_types(spec);
+  keys_ = OwnedTensor(spec.types.keys, storage_shape(spec));
+  values_ = OwnedTensor(spec.types.values, storage_shape(spec));
 }
 
 int64_t PagedKvCache::num_bytes(const KvCacheSpec& spec) {
-  return 2 * row_bytes(spec.dtype, storage_shape(spec).num_elements());
+  check_kv_types(spec);
+  const int64_t num_elements = storage_shape(spec).num_elements();
+  return row_bytes(spec.types.keys, num_elements) + row_bytes(spec.types.values, num_elements);
 }
 
 void PagedKvCache::copy_block(int64_t from, int64_t to) {
   HASTEN_CHECK(from >= 0 && from < spec().num_blocks && to >= 0 && to < spec().num_blocks);
   const int64_t block_size = spec().block_size;
-  const int64_t bytes = row_bytes(spec().dtype, block_size * spec().num_kv_heads * spec().head_dim);
+  const int64_t size = block_size * spec().num_kv_heads * spec().head_dim;
   for (int64_t layer = 0; layer < spec().num_layers; ++layer) {
-    std::memmove(key(layer, to * block_size, 0), key(layer, from * block_size, 0), bytes);
-    std::memmove(value(layer, to * block_size, 0), value(layer, from * block_size, 0), bytes);
+    std::memmove(key(layer, to * block_size, 0), key(layer, from * block_size, 0),
+                 static_cast<size_t>(row_bytes(spec().types.keys, size)));
+    std::memmove(value(layer, to * block_size, 0), value(layer, from * block_size, 0),
+                 static_cast<size_t>(row_bytes(spec().types.values, size)));
   }
 }
 

@@ -10,7 +10,7 @@ namespace hasten::ops::reference {
 
 class PagedKvCache : public KvCache {
  public:
-  /// Zeroed. spec.dtype is f32, f16 or bf16; Error{resource_exhausted} when memory is short.
+  /// Zeroed. Error{unsupported} as check_kv_types, Error{resource_exhausted} when memory is short.
   explicit PagedKvCache(const KvCacheSpec& spec);
 
   /// Bytes of keys and values together.

@@ -170,12 +170,8 @@ class ReferenceAttentionTest : public ReferenceTest {
   std::vector<int32_t> table_ = {3, 0, 2};
   std::vector<int32_t> slots_ = {6, 7, 0, 1, 4};
   std::vector<int32_t> context_ = {5};
-  std::unique_ptr<KvCache> cache_ = backend_->make_kv_cache({.num_layers = 2,
-                                                             .num_blocks = 4,
-                                                             .block_size = 2,
-                                                             .num_kv_heads = 1,
-                                                             .head_dim = 1,
-                                                             .dtype = DType::bf16});
+  std::unique_ptr<KvCache> cache_ = backend_->make_kv_cache(
+      {.num_layers = 2, .num_blocks = 4, .block_size = 2, .num_kv_heads = 1, .head_dim = 1});
 };
 
 TEST_F(ReferenceAttentionTest, WeighsValuesBySoftmax) {
@@ -218,8 +214,8 @@ TEST_F(ReferenceTest, CacheBytesAreKeysAndValues) {
                                       .block_size = 16,
                                       .num_kv_heads = 4,
                                       .head_dim = 8,
-                                      .dtype = DType::f16}),
-            2 * 2 * 3 * 16 * 4 * 8 * 2);
+                                      .types = {.keys = DType::f16, .values = DType::f32}}),
+            2 * 3 * 16 * 4 * 8 * (2 + 4));
 }
 
 }  // namespace

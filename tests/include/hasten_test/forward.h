@@ -12,10 +12,10 @@
 
 namespace hasten::testing {
 
-/// Reads `tokens` in one step from an empty cache of `kv_dtype` and returns the logits
+/// Reads `tokens` in one step from an empty cache of `kv_types` and returns the logits
 /// [num_tokens, vocab_size].
 inline std::vector<float> all_logits(models::Model& model, ops::Backend& backend,
-                                     const std::vector<int32_t>& tokens, DType kv_dtype) {
+                                     const std::vector<int32_t>& tokens, ops::KvTypes kv_types) {
   constexpr int64_t kBlockSize = 16;
   const auto num_tokens = static_cast<int64_t>(tokens.size());
   const int64_t num_blocks = ceil_div(num_tokens, kBlockSize);
@@ -47,7 +47,7 @@ inline std::vector<float> all_logits(models::Model& model, ops::Backend& backend
                                             .block_size = kBlockSize,
                                             .num_kv_heads = group.num_kv_heads,
                                             .head_dim = group.head_dim,
-                                            .dtype = kv_dtype}));
+                                            .types = kv_types}));
     caches.push_back(owners.back().get());
     batches.push_back(batch);
   }

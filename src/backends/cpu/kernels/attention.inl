@@ -6,6 +6,7 @@
 
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/kernels/elementwise.inl"
+#include "backends/cpu/kernels/kv_elements.inl"
 #include "backends/cpu/kernels/unroll.inl"
 
 namespace hasten::cpu {
@@ -13,70 +14,83 @@ namespace {
 
 constexpr float kNoMax = -__builtin_inff();
 
-inline F32x16 load_kind(FloatKind kind, const void* data, int64_t index) {
-  if (kind == FloatKind::f32) return load(static_cast<const float*>(data) + index);
-  if (kind == FloatKind::f16) return load_f16(static_cast<const uint16_t*>(data) + index);
-  return load_bf16(static_cast<const uint16_t*>(data) + index);
-}
-
-/// The n < 16 elements at `index`; the other lanes are zero.
-inline F32x16 load_kind_first(FloatKind kind, const void* data, int64_t index, int64_t n) {
-  if (kind == FloatKind::f32) return load_first(static_cast<const float*>(data) + index, n);
-  uint16_t lanes[16] = {};
-  for (int64_t i = 0; i < n; ++i) lanes[i] = static_cast<const uint16_t*>(data)[index + i];
-  return load_kind(kind, lanes, 0);
-}
-
-/// data[index + i * stride] = v[i] for the first n lanes.
-inline void store_kind(FloatKind kind, void* data, int64_t index, int64_t stride, F32x16 v,
-                       int64_t n) {
-  if (kind == FloatKind::f32) {
-    float lanes[16];
-    store(lanes, v);
-    for (int64_t i = 0; i < n; ++i) static_cast<float*>(data)[index + i * stride] = lanes[i];
-    return;
-  }
-  uint16_t lanes[16];
-  if (kind == FloatKind::f16) {
-    store_f16(lanes, v);
-  } else {
-    store_bf16(lanes, v);
-  }
-  for (int64_t i = 0; i < n; ++i) static_cast<uint16_t*>(data)[index + i * stride] = lanes[i];
-}
-
 inline void kv_store(const KvStoreTask& task) {
-  const auto put = [&](int64_t d, F32x16 k, F32x16 v, int64_t n) {
-    store_kind(task.kind, task.keys, d * task.block_size + task.offset, task.block_size, k, n);
-    store_kind(task.kind, task.values, task.offset * task.head_dim + d, 1, v, n);
+  const auto put = [&](int64_t i, F32x16 v, int64_t n) {
+    const int64_t at = task.first + i * task.stride;
+    if (task.kind == KvKind::f32) {
+      float lanes[16];
+      store(lanes, v);
+      auto* to = static_cast<float*>(task.data) + at;
+      for (int64_t lane = 0; lane < n; ++lane) to[lane * task.stride] = lanes[lane];
+      return;
+    }
+    uint16_t lanes[16];
+    if (task.kind == KvKind::f16) {
+      constexpr float kLargest = 65504.0F;  // min and max let a NaN through as their second
+      store_f16(lanes, max(set1(-kLargest), min(set1(kLargest), v)));
+    } else {
+      store_bf16(lanes, v);
+    }
+    auto* to = static_cast<uint16_t*>(task.data) + at;
+    for (int64_t lane = 0; lane < n; ++lane) to[lane * task.stride] = lanes[lane];
   };
   for_lanes(
-      task.head_dim, [&](int64_t d) { put(d, load(task.k + d), load(task.v + d), 16); },
-      [&](int64_t d, int64_t n) {
-        put(d, load_first(task.k + d, n), load_first(task.v + d, n), n);
+      task.count, [&](int64_t i) { put(i, load(task.x + i), 16); },
+      [&](int64_t i, int64_t n) { put(i, load_first(task.x + i, n), n); });
+}
+
+template <KvKind kKind>
+inline void load_keys(const KvRunTask& task) {
+  const int64_t row_bytes = kv_key_row_bytes(kKind, task.block_size);
+  const uint8_t* scales = task.keys + kv_code_bytes(kKind, task.block_size * task.head_dim) +
+                          task.first * kKvScaleBytes;
+  for (int64_t i = 0; i < task.count; i += 16) {
+    const int64_t n = task.count - i < 16 ? task.count - i : 16;
+    const uint8_t* codes = task.keys + kv_key_row_bytes(kKind, task.first + i);
+    float* to = task.tile_keys + task.at + i;
+    for (int64_t j = 0; j < num_key_row_runs<kKind>(task.head_dim); ++j) {
+      F32x16 scale = zero();
+      if constexpr (has_scales(kKind)) {
+        scale = load_first_kv_scales(scales + (j * task.block_size + i) * kKvScaleBytes, n);
+      }
+      for_key_rows<kKind>(task.head_dim, j, [&](int64_t row, auto high) {
+        F32x16 keys = load_first_kv_codes<kKind, decltype(high)::value>(codes + row * row_bytes, n);
+        if constexpr (has_scales(kKind)) keys = mul(keys, scale);
+        if (n == 16) {
+          store(to, keys);
+        } else {
+          store_first(to, keys, n);
+        }
+        to += kTileKeys;
       });
+    }
+  }
+}
+
+template <KvKind kKind>
+inline void load_values(const KvRunTask& task) {
+  const int64_t row_bytes = kv_code_bytes(kKind, task.head_dim);
+  const int64_t scale_bytes = task.head_dim / kKvScaleElements * kKvScaleBytes;
+  const uint8_t* scales = task.values + task.block_size * row_bytes;
+  for (int64_t t = 0; t < task.count; ++t) {
+    const uint8_t* codes = task.values + (task.first + t) * row_bytes;
+    const uint8_t* scale = scales + (task.first + t) * scale_bytes;
+    float* to = task.tile_values + (task.at + t) * task.padded_dim;
+    for (int64_t d = 0; d < task.head_dim; d += 16) {
+      const int64_t n = task.head_dim - d < 16 ? task.head_dim - d : 16;
+      if (kKind == KvKind::q4_0 && d % 32 != 0) {
+        store(to + d, load_value_elements<kKind, true>(codes, scale, d, n));
+      } else {
+        store(to + d, load_value_elements<kKind, false>(codes, scale, d, n));
+      }
+    }
+  }
 }
 
 inline void kv_load(const KvRunTask& task) {
-  for (int64_t d = 0; d < task.head_dim; ++d) {
-    float* to = task.tile_keys + d * kTileKeys + task.at;
-    const int64_t from = d * task.block_size + task.first;
-    for_lanes(
-        task.count, [&](int64_t i) { store(to + i, load_kind(task.kind, task.keys, from + i)); },
-        [&](int64_t i, int64_t n) {
-          store_first(to + i, load_kind_first(task.kind, task.keys, from + i, n), n);
-        });
-  }
-  for (int64_t t = 0; t < task.count; ++t) {
-    float* to = task.tile_values + (task.at + t) * task.padded_dim;
-    const int64_t from = (task.first + t) * task.head_dim;
-    for_lanes(
-        task.head_dim,
-        [&](int64_t d) { store(to + d, load_kind(task.kind, task.values, from + d)); },
-        [&](int64_t d, int64_t n) {
-          store(to + d, load_kind_first(task.kind, task.values, from + d, n));
-        });
-  }
+  with_kv_kind(task.key_kind, [&](auto kind) { load_keys<KvKind{decltype(kind)::value}>(task); });
+  with_kv_kind(task.value_kind,
+               [&](auto kind) { load_values<KvKind{decltype(kind)::value}>(task); });
 }
 
 /// c[r, 16 v ...] = (kAdd: itself) + sum over k of a[r, k] * b[k, 16 v ...], for a tile of rows and
@@ -172,7 +186,7 @@ inline void attend_tile(const AttendTileTask& task) {
 }
 
 /// Scores of kRows queries with kVectors * 16 keys of a tile, in the order of multiply_tile.
-template <FloatKind kKind, int kVectors, int kRows>
+template <KvKind kKind, int kVectors, int kRows>
 inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t first_vector) {
   const TileQueries& queries = task.queries;
   const float* q = queries.q + row * queries.head_dim;
@@ -180,19 +194,30 @@ inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t firs
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) sum[r][v] = zero();
   }
-  for (int64_t d = 0; d < queries.head_dim; ++d) {
-    F32x16 keys[kVectors];
-    for (int v = 0; v < kVectors; ++v) {
-      const int64_t at = d * task.key_stride;
-      if (task.next != nullptr && at % 64 == 0) {
-        prefetch(task.next->keys[first_vector + v] + at);
+  for (int64_t j = 0; j < num_key_row_runs<kKind>(queries.head_dim); ++j) {
+    F32x16 scales[kVectors];
+    for (int v = 0; has_scales(kKind) && v < kVectors; ++v) {
+      const int64_t at = j * task.scale_stride;
+      if (task.next != nullptr) prefetch(task.next->key_scales[first_vector + v] + at);
+      scales[v] = load_kv_scales(task.tile->key_scales[first_vector + v] + at);
+    }
+    for_key_rows<kKind>(queries.head_dim, j, [&](int64_t key_row, auto high) HASTEN_INLINE {
+      F32x16 keys[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        const int64_t at = key_row * task.key_stride;
+        if (task.next != nullptr && at % 64 == 0 && decltype(high)::value == 0) {
+          prefetch(task.next->keys[first_vector + v] + at);
+        }
+        keys[v] =
+            load_kv_codes<kKind, decltype(high)::value>(task.tile->keys[first_vector + v] + at);
+        if constexpr (has_scales(kKind)) keys[v] = mul(keys[v], scales[v]);
       }
-      keys[v] = load_kind(kKind, task.tile->keys[first_vector + v] + at, 0);
-    }
-    for (int r = 0; r < kRows; ++r) {
-      const F32x16 factor = set1(q[r * queries.head_dim + d]);
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(factor, keys[v], sum[r][v]);
-    }
+      for (int r = 0; r < kRows; ++r) {
+        const F32x16 factor = set1(q[r * queries.head_dim]);
+        for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(factor, keys[v], sum[r][v]);
+      }
+      ++q;  // the rows come in the order of the elements
+    });
   }
   for (int r = 0; r < kRows; ++r) {
     float* scores = queries.scores + (row + r) * kTileKeys + 16 * first_vector;
@@ -202,24 +227,35 @@ inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t firs
 
 /// Adds kVectors * 16 elements of the values, weighted, to the outputs of kRows queries, in the
 /// order of multiply_tile.
-template <FloatKind kKind, int kVectors, int kRows>
+template <KvKind kKind, int kVectors, int kRows>
 inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t first_element) {
   const TileQueries& queries = task.queries;
   float* out = queries.state.out + row * queries.padded_dim + first_element;
   const float* weights = queries.scores + row * kTileKeys;
-  constexpr int64_t kBytes = kKind == FloatKind::f32 ? 4 : 2;
   F32x16 sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) sum[r][v] = load(out + r * queries.padded_dim + 16 * v);
   }
   for (int32_t t = task.tile->begin; t < task.tile->end; ++t) {
-    const uint8_t* value = task.tile->values[t] + first_element * kBytes;
+    const uint8_t* codes = task.tile->values[t];
+    const uint8_t* scales = has_scales(kKind) ? task.tile->value_scales[t] : nullptr;
     if (task.next != nullptr && t >= task.next->begin && t < task.next->end) {
-      const uint8_t* next = task.next->values[t] + first_element * kBytes;
-      for (int64_t line = 0; line < kVectors * 16 * kBytes; line += 64) prefetch(next + line);
+      const uint8_t* next = task.next->values[t] + kv_code_bytes(kKind, first_element);
+      for (int64_t line = 0; line < kv_code_bytes(kKind, kVectors * 16); line += 64) {
+        prefetch(next + line);
+      }
+      if constexpr (has_scales(kKind)) prefetch(task.next->value_scales[t]);
     }
     F32x16 elements[kVectors];
-    for (int v = 0; v < kVectors; ++v) elements[v] = load_kind(kKind, value + 16 * v * kBytes, 0);
+    unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
+      constexpr int kVector = decltype(v)::value;
+      const int64_t d = first_element + 16 * kVector;
+      // Where groups of vectors begin at even multiples of 16, the compiler knows the nibble.
+      const bool high =
+          kKind == KvKind::q4_0 && (kFloatGroups % 2 == 0 ? kVector % 2 != 0 : d % 32 != 0);
+      elements[kVector] = high ? load_value_elements<kKind, true>(codes, scales, d, 16)
+                               : load_value_elements<kKind, false>(codes, scales, d, 16);
+    });
     for (int r = 0; r < kRows; ++r) {
       const F32x16 factor = set1(weights[r * kTileKeys + t]);
       for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(factor, elements[v], sum[r][v]);
@@ -230,19 +266,22 @@ inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t firs
   }
 }
 
-template <FloatKind kKind>
-inline void attend_cached_kind(const AttendCachedTask& task) {
-  const TileQueries& queries = task.queries;
+template <KvKind kKind>
+inline void score_all_cached(const AttendCachedTask& task) {
   constexpr int kKeyVectors = kTileKeys / 16;
   static_assert(kKeyVectors % kFloatGroups == 0);
-  for (int64_t row = 0; row < queries.rows; row += kFloatRows) {
-    with_constant<kFloatRows>(queries.rows - row, [&](auto rows) {
+  for (int64_t row = 0; row < task.queries.rows; row += kFloatRows) {
+    with_constant<kFloatRows>(task.queries.rows - row, [&](auto rows) {
       for (int64_t v = 0; v < kKeyVectors; v += kFloatGroups) {
         score_cached<kKind, kFloatGroups, decltype(rows)::value>(task, row, v);
       }
     });
   }
-  for (int64_t row = 0; row < queries.rows; ++row) softmax_row(queries, row);
+}
+
+template <KvKind kKind>
+inline void weigh_all_cached(const AttendCachedTask& task) {
+  const TileQueries& queries = task.queries;
   for (int64_t row = 0; row < queries.rows; row += kFloatRows) {
     with_constant<kFloatRows>(queries.rows - row, [&](auto rows) {
       for (int64_t d = 0; d < queries.head_dim; d += 16 * kFloatGroups) {
@@ -255,14 +294,11 @@ inline void attend_cached_kind(const AttendCachedTask& task) {
 }
 
 inline void attend_cached(const AttendCachedTask& task) {
-  switch (task.kind) {
-    case FloatKind::f32:
-      return attend_cached_kind<FloatKind::f32>(task);
-    case FloatKind::f16:
-      return attend_cached_kind<FloatKind::f16>(task);
-    case FloatKind::bf16:
-      return attend_cached_kind<FloatKind::bf16>(task);
-  }
+  with_kv_kind(task.key_kind,
+               [&](auto kind) { score_all_cached<KvKind{decltype(kind)::value}>(task); });
+  for (int64_t row = 0; row < task.queries.rows; ++row) softmax_row(task.queries, row);
+  with_kv_kind(task.value_kind,
+               [&](auto kind) { weigh_all_cached<KvKind{decltype(kind)::value}>(task); });
 }
 
 inline void merge_softmax(const MergeTask& task) {

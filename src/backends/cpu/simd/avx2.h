@@ -169,6 +169,25 @@ inline void store_f16(uint16_t* p, F32x16 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v.low, kRounding));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(v.high, kRounding));
 }
+/// One binary16 in all lanes.
+inline F32x16 broadcast_f16(const uint16_t* p) {
+  const __m256 v = _mm256_cvtph_ps(_mm_set1_epi16(static_cast<int16_t>(*p)));
+  return {v, v};
+}
+/// See tensor/float8.h. Shifted into the place of a binary16, the bits are those of the number
+/// times 2^-8; unlike a multiplication, that conversion is not slow for subnormals.
+inline F32x16 load_f8_e4m3(const uint8_t* p) {
+  const __m256i v = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i magnitude = _mm256_and_si256(v, _mm256_set1_epi16(0x7f));
+  const __m256i sign = _mm256_slli_epi16(_mm256_xor_si256(v, magnitude), 8);
+  const __m256i nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
+  const __m256i half =
+      _mm256_blendv_epi8(_mm256_slli_epi16(magnitude, 7), _mm256_set1_epi16(0x7e00), nan);
+  const __m256i bits = _mm256_or_si256(half, sign);
+  const F32x16 scaled = {_mm256_cvtph_ps(_mm256_castsi256_si128(bits)),
+                         _mm256_cvtph_ps(_mm256_extracti128_si256(bits, 1))};
+  return mul(scaled, set1(0x1p8F));
+}
 inline F32x16 load_bf16(const uint16_t* p) {
   const auto half = [](__m128i v) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));

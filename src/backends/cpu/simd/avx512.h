@@ -99,6 +99,21 @@ inline void store_f16(uint16_t* p, F32x16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+/// One binary16 in all lanes.
+inline F32x16 broadcast_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_set1_epi16(static_cast<int16_t>(*p)));
+}
+/// See tensor/float8.h. Shifted into the place of a binary16, the bits are those of the number
+/// times 2^-8; unlike a multiplication, that conversion is not slow for subnormals.
+inline F32x16 load_f8_e4m3(const uint8_t* p) {
+  const __m256i v = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i magnitude = _mm256_and_si256(v, _mm256_set1_epi16(0x7f));
+  const __m256i sign = _mm256_slli_epi16(_mm256_xor_si256(v, magnitude), 8);
+  const __mmask16 nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7f));
+  const __m256i half =
+      _mm256_mask_mov_epi16(_mm256_slli_epi16(magnitude, 7), nan, _mm256_set1_epi16(0x7e00));
+  return mul(_mm512_cvtph_ps(_mm256_or_si256(half, sign)), set1(0x1p8F));
+}
 inline F32x16 load_bf16(const uint16_t* p) {
   const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));

@@ -149,6 +149,23 @@ inline void store_f16(uint16_t* p, F32x16 v) {
   half = magnitude > 0x7f800000U ? U32x16{} + 0x7e00U : half;
   store_u16(p, half | ((bits >> 16) & 0x8000U));
 }
+/// One binary16 in all lanes.
+inline F32x16 broadcast_f16(const uint16_t* p) {
+  uint16_t lanes[16];
+  for (uint16_t& lane : lanes) lane = *p;
+  return load_f16(lanes);
+}
+/// See tensor/float8.h.
+inline F32x16 load_f8_e4m3(const uint8_t* p) {
+  U32x16 v{};
+  for (int i = 0; i < 16; ++i) v[i] = p[i];
+  const U32x16 magnitude = v & 0x7fU;
+  const F32x16 small = __builtin_convertvector(magnitude, F32x16) * 0x1p-9F;
+  U32x16 bits = (magnitude << 20) + (120U << 23);
+  bits = magnitude < 8U ? reinterpret_cast<U32x16>(small) : bits;
+  bits = magnitude == 0x7fU ? U32x16{} + 0x7fc00000U : bits;
+  return reinterpret_cast<F32x16>(bits | (v & 0x80U) << 24);
+}
 inline F32x16 load_bf16(const uint16_t* p) { return reinterpret_cast<F32x16>(load_u16(p) << 16); }
 /// To nearest even; NaN stays NaN.
 inline void store_bf16(uint16_t* p, F32x16 v) {
