@@ -182,8 +182,12 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
 
 /// Reads tokens into block_.
 std::span<const int32_t> PrefixTree::read(const Sequence& sequence, int64_t begin, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) block_[static_cast<size_t>(i)] = sequence.token(begin + i);
-  return std::span(block_).first(static_cast<size_t>(std::max<int64_t>(0, count)));
+  count = std::max<int64_t>(0, count);
+  const int64_t of_prompt = std::clamp<int64_t>(sequence.num_prompt() - begin, 0, count);
+  if (of_prompt > 0) std::copy_n(sequence.prompt.begin() + begin, of_prompt, block_.begin());
+  for (int64_t i = of_prompt; i < count; ++i)
+    block_[static_cast<size_t>(i)] = sequence.token(begin + i);
+  return std::span(block_).first(static_cast<size_t>(count));
 }
 
 /// The hash of a child of `parent` with the tokens of block_. It begins with the domain, which is
