@@ -131,7 +131,9 @@ TEST_F(AccessTest, WritesMetricsUnderTheNamesOfVllm) {
   for (const char* line :
        {"vllm:num_requests_running{model_name=\"fake\"} 0", "vllm:num_requests_waiting{",
         "vllm:kv_cache_usage_perc{", "vllm:prompt_tokens_total{model_name=\"fake\"} 5",
-        "vllm:generation_tokens_total{",
+        "vllm:generation_tokens_total{", "vllm:prefix_cache_queries_total{",
+        "vllm:prefix_cache_hits_total{", "hasten:preempted_tokens_total{",
+        "hasten:resumed_tokens_total{",
         "vllm:request_success_total{model_name=\"fake\",finished_reason=\"stop\"} 1",
         "vllm:time_to_first_token_seconds_count{model_name=\"fake\"} 1",
         "vllm:inter_token_latency_seconds_bucket{", "vllm:e2e_request_latency_seconds_count",
