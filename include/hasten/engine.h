@@ -13,6 +13,7 @@
 #include "hasten/chat.h"
 #include "hasten/error.h"
 #include "hasten/request.h"
+#include "hasten/step_record.h"
 #include "hasten/version.h"
 
 namespace hasten {
@@ -36,6 +37,8 @@ struct EngineOptions {
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
   std::function<void(std::string_view stage, double fraction)> progress =
       {};  // while loading; may be empty
+  std::function<void(const StepRecord&)> on_step =
+      {};  // after each step, from the engine's thread; must neither block nor throw
 };
 
 /// A value that an option may have, and what it means in one line.

@@ -143,6 +143,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.max_queue = options.max_queue;
   core.prefix_cache = options.prefix_cache;
   core.policy = options.policy;
+  core.on_step = options.on_step;
   core.aging_us = options.aging_us;
   core.kv_cache_bytes = kv_cache_bytes(*model, core);
   engine = std::make_unique<engine::Engine>(std::move(model), *backend, text, core);

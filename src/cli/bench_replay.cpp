@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/machine_model.h"
 #include "cli/progress.h"
 #include "cli/roofline.h"
 #include "cli/words.h"
@@ -27,6 +29,7 @@ namespace {
 struct ReplayOptions {
   EngineOptions engine;
   WorkloadOptions workload;
+  std::filesystem::path calibrate;  // empty: nothing is written
 };
 
 /// Submits the requests of a workload when they are due and gathers what comes back. The engine's
@@ -154,18 +157,33 @@ int bench_replay(ReplayOptions& options) {
   const int32_t threads = options.engine.threads > 0 ? options.engine.threads : machine.num_threads;
   const Ceilings ceilings = measure_ceilings(threads);
   if (options.engine.max_queue == 0) options.engine.max_queue = std::ssize(workload.trace.requests);
-  Engine engine(options.engine);
+  std::vector<StepRecord> steps;  // of the engine's thread until it has gone
+  if (!options.calibrate.empty())
+    options.engine.on_step = [&steps](const StepRecord& step) { steps.push_back(step); };
+  std::optional<Engine> loaded(std::in_place, options.engine);
+  Engine& engine = *loaded;
   Request warm_up;  // pages in the weights
   warm_up.prompt = {0};
   warm_up.max_tokens = 1;
   (void)engine.generate(std::move(warm_up));
 
   const workload::Statistics statistics = Replay(engine, workload, options.workload).run();
-  const ModelInfo& model = engine.model();
+  const ModelInfo model = engine.model();
   int64_t concurrency = std::min<int64_t>(model.max_batch, statistics.num_finished());
   if (workload.users > 0) concurrency = std::min(concurrency, workload.users);
   const workload::BestCase best = workload_limit(model, ceilings, statistics, concurrency);
   const Stats stats = engine.stats();
+  loaded.reset();
+  std::optional<StepCostFit> fit;
+  if (!options.calibrate.empty()) {
+    steps.erase(steps.begin(), steps.begin() + std::min<int64_t>(1, std::ssize(steps)));  // warm-up
+    fit = write_calibration(options.calibrate,
+                            {.machine = machine.cpu,
+                             .model = model,
+                             .ceilings = ceilings,
+                             .options = simulated_sizes(model, options.engine.block_size)},
+                            steps);
+  }
   if (options.workload.json) {
     json::Object object = {{"workload", to_json(options.workload, workload)},
                            {"model", json::Object{{"name", model.name},
@@ -175,12 +193,16 @@ int bench_replay(ReplayOptions& options) {
                            {"steps", stats.steps},
                            {"preemptions", stats.preemptions},
                            {"result", statistics.to_json(best)}};
+    if (fit) object["calibration_mean_error"] = fit->mean_error;
     fmt::print("{}\n", json_text(object));
     return statistics.num_finished() > 0 ? 0 : 1;
   }
   fmt::print("{}: {} on {}, policy {}\n{}\n\n{}", model.name, model.weight_types, model.device,
              options.engine.policy, describe(options.workload, workload), statistics.to_text(best));
   fmt::print("\n{} steps, {} preemptions\n", stats.steps, stats.preemptions);
+  if (fit)
+    fmt::print("{}: costs of a step, fitted with a mean error of {:.1f} %\n",
+               options.calibrate.string(), 100 * fit->mean_error);
   return statistics.num_finished() > 0 ? 0 : 1;
 }
 
@@ -196,6 +218,10 @@ void add_bench_replay(CLI::App& bench, Action& action) {
                    "Requests that may wait; more are refused (default: no limit)")
       ->check(whole_number(0))
       ->type_name("N");
+  command
+      ->add_option("--calibrate", options->calibrate,
+                   "Writes what steps cost here to FILE, for 'hasten simulate --machine FILE'")
+      ->type_name("FILE");
   add_workload_flags(*command, options->workload);
   command->footer(
       "Answers have the length that the trace says (end tokens are ignored); latencies count from\n"

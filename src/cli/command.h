@@ -25,6 +25,7 @@ inline constexpr int64_t kMaxCount = int64_t{1} << 40;
 CLI::Validator whole_number(int64_t min, int64_t max = kMaxCount);
 /// Finite; the engine knows the limits.
 CLI::Validator number();
+CLI::Validator number_within(double min, double max);
 
 // One per file. Each adds its subcommand to `app`, which sets `action` when it was chosen.
 void add_serve(CLI::App& app, Action& action);
@@ -34,14 +35,17 @@ void add_perplexity(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_synth(CLI::App& app, Action& action);
+void add_simulate(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 
 // Likewise, below `hasten bench`.
 void add_bench_replay(CLI::App& bench, Action& action);
 void add_bench_serve(CLI::App& bench, Action& action);
 
-/// Adds the positional MODEL and the flags that load it.
+/// Adds the positional MODEL and the flags that load it, those of scheduling included.
 void add_engine_flags(CLI::App& command, EngineOptions& options);
+/// Adds the flags that say what may run at the same time, and in which order.
+void add_scheduling_flags(CLI::App& command, EngineOptions& options);
 /// Adds the flags that choose tokens, and --max-tokens.
 void add_sampling_flags(CLI::App& command, Request& request);
 

@@ -95,6 +95,15 @@ CLI::Validator number() {
   return {check, ""};
 }
 
+CLI::Validator number_within(double min, double max) {
+  const auto check = [=](const std::string& text) -> std::string {
+    const auto value = parse_number<double>(text);
+    if (value && *value >= min && *value <= max) return "";
+    return fmt::format("{} is no number from {} to {}", text, min, max);
+  };
+  return {check, ""};
+}
+
 bool is_gguf(const std::filesystem::path& file) {
   std::array<char, 4> magic{};
   std::ifstream stream(file, std::ios::binary);
@@ -146,13 +155,6 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->check(whole_number(0, 1024))
       ->type_name("N");
   command
-      .add_option(
-          "--ctx", options.context,
-          "Tokens that one conversation may reach (default, and 0: the model's own, as memory "
-          "allows)")
-      ->check(whole_number(0))
-      ->type_name("N");
-  command
       .add_option("--devices", options.devices,
                   "auto, cpu, or reference (slow and exact: what every kernel is tested against)")
       ->capture_default_str()
@@ -163,16 +165,27 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                   "and values apart, as in q8_0/q4_0")
       ->capture_default_str()
       ->type_name("TYPE");
+  command.add_option("--block-size", options.block_size, "Tokens in a cache block")
+      ->capture_default_str()
+      ->check(whole_number(0, 1 << 20))
+      ->type_name("N");
+  add_scheduling_flags(command, options);
+}
+
+void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
+  command
+      .add_option(
+          "--ctx", options.context,
+          "Tokens that one conversation may reach (default, and 0: the model's own, as memory "
+          "allows)")
+      ->check(whole_number(0))
+      ->type_name("N");
   command
       .add_option("--kv-cache", options.kv_cache_bytes,
                   "Memory for keys and values: bytes, or with B, KiB, MiB, GiB or TiB behind the "
                   "number (default: by arithmetic)")
       ->transform(byte_size())
       ->type_name("SIZE");
-  command.add_option("--block-size", options.block_size, "Tokens in a cache block")
-      ->capture_default_str()
-      ->check(whole_number(0, 1 << 20))
-      ->type_name("N");
   command.add_flag_callback(
       "--no-prefix-cache", [&options] { options.prefix_cache = false; },
       "Compute every prompt anew, even where an earlier one began alike");

@@ -188,6 +188,7 @@ int main(int argc, char** argv) {
   add_tokenize(app, action);
   add_inspect(app, action);
   add_synth(app, action);
+  add_simulate(app, action);
   add_doctor(app, action);
   app.add_subcommand("version", "Print the version, as --version does")->callback([&action] {
     action = [] {

@@ -9,18 +9,6 @@
 namespace hasten::cli {
 namespace {
 
-/// The fastest arithmetic that can do the bulk of the weights: integer dot products for quantised
-/// types; for bf16 whichever of bf16 and f32 is faster, since one is exact in the other.
-double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings) {
-  const std::string_view main_type =
-      std::string_view(model.weight_types).substr(0, model.weight_types.find(' '));
-  if (main_type == "bf16") {
-    return std::max(ceilings.bf16_flops_per_second, ceilings.f32_flops_per_second);
-  }
-  if (main_type == "f16" || main_type == "f32") return ceilings.f32_flops_per_second;
-  return ceilings.int8_ops_per_second;
-}
-
 /// The limit of `tokens` tokens that together need so many bytes and operations.
 Limit limit_of(double tokens, double bytes, double ops, const ModelInfo& model,
                const Ceilings& ceilings) {
@@ -33,6 +21,18 @@ Limit limit_of(double tokens, double bytes, double ops, const ModelInfo& model,
 }
 
 }  // namespace
+
+// Integer dot products for quantised
+// types; for bf16 whichever of bf16 and f32 is faster, since one is exact in the other.
+double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings) {
+  const std::string_view main_type =
+      std::string_view(model.weight_types).substr(0, model.weight_types.find(' '));
+  if (main_type == "bf16") {
+    return std::max(ceilings.bf16_flops_per_second, ceilings.f32_flops_per_second);
+  }
+  if (main_type == "f16" || main_type == "f32") return ceilings.f32_flops_per_second;
+  return ceilings.int8_ops_per_second;
+}
 
 Limit prefill_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t prompt) {
   const auto tokens = static_cast<double>(prompt);

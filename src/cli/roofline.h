@@ -18,6 +18,9 @@ struct Limit {
   bool memory_bound = false;
 };
 
+/// The fastest arithmetic that can do the bulk of the weights.
+double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings);
+
 /// One prompt of `prompt` tokens alone; the output matrix works for the last one only.
 Limit prefill_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t prompt);
 

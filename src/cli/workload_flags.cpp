@@ -16,18 +16,6 @@ namespace {
 constexpr int64_t kDefaultRequests = 100;
 constexpr int64_t kDefaultUsers = 8;
 
-/// A number in [min, max].
-CLI::Validator number_within(double min, double max) {
-  const CLI::Validator is_number = number();
-  const auto check = [=](std::string& text) -> std::string {
-    if (std::string wrong = is_number(text); !wrong.empty()) return wrong;
-    const double value = std::stod(text);
-    if (value >= min && value <= max) return "";
-    return fmt::format("{} is not from {} to {}", text, min, max);
-  };
-  return {check, ""};
-}
-
 }  // namespace
 
 void add_workload_flags(CLI::App& command, WorkloadOptions& options) {

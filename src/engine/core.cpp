@@ -71,7 +71,7 @@ int64_t step_bytes(const models::Model& model, const CoreOptions& options) {
 
 Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
            std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)
-    : tokenizer_(std::move(tokenizer)) {
+    : tokenizer_(std::move(tokenizer)), on_step_(options.on_step) {
   check_options(options);
   const Policy& policy = find_policy(options.policy);
   vocab_size_ = std::min<int64_t>(model->info().vocab_size, tokenizer_->vocab_size());
@@ -159,10 +159,16 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
 
 bool Core::step() {
   end_cancelled();
-  const StepPlan& plan = scheduler_->plan(monotonic_us());
+  const int64_t now = monotonic_us();
+  const StepPlan& plan = scheduler_->plan(now);
   if (plan.empty()) return false;
   execute(plan);
   commit(plan);
+  if (on_step_) {
+    StepRecord step = describe(plan);
+    step.duration_us = monotonic_us() - now;
+    on_step_(step);
+  }
   return true;
 }
 

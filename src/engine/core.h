@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -70,6 +71,7 @@ class Core {
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Sampler> sampler_;
+  const std::function<void(const StepRecord&)> on_step_;
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by id
   int64_t next_id_ = 0;
   StepResult result_;

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,6 +32,7 @@ struct CoreOptions {
   int64_t max_queue = 0;        // requests that may wait; 0: 4 * max_batch, at least 256
   std::string policy = "fcfs";  // order of the queue
   int64_t aging_us = 60'000'000;         // of waiting, that moves a request up by one class
+  std::function<void(const StepRecord&)> on_step = {};  // after each step; may be empty
   int64_t stall_limit_us = 120'000'000;  // a step that takes longer makes `health` not ready
 };
 

@@ -24,7 +24,7 @@ def hasten(*arguments, stdin=""):
 
 
 class Help(unittest.TestCase):
-    COMMANDS = "serve run bench perplexity tokenize inspect synth doctor".split()
+    COMMANDS = "serve run bench perplexity tokenize inspect synth simulate doctor".split()
 
     def test_help_names_every_command_and_each_explains_itself(self):
         top = hasten("--help")
@@ -405,6 +405,35 @@ class Measure(unittest.TestCase):
             self.assertIn("4 requests of 20 + 5 tokens, closed loop of 2 users", text)
             self.assertIn("4 requests answered", text)
             self.assertRegex(text, r"TTFT( +[\d.]+){6}\n")
+
+    def test_simulate_answers_from_peaks_and_from_a_calibration(self):
+        with tempfile.TemporaryDirectory() as folder:
+            costs = Path(folder) / "costs.json"
+            workload = ("--users", "4", "--requests", "12", "--prompt", "40", "--gen", "10")
+            replayed = hasten("bench", "replay", *workload, "--calibrate", costs, "--json")
+            self.assertEqual(replayed.returncode, 0, replayed.stderr)
+            simulated = hasten("simulate", "--machine", costs, *workload, "--json")
+            self.assertEqual(simulated.returncode, 0, simulated.stderr)
+            for report in map(json.loads, (replayed.stdout, simulated.stdout)):
+                self.assertEqual(report["result"]["finished"], 12)
+                self.assertEqual(report["result"]["output_tokens"], 120)
+            self.assertIn("fitted to measured steps", report["basis"])
+            costs.write_text(costs.read_text().replace("base_us", "bare_us"))
+            broken = hasten("simulate", "--machine", costs)
+            self.assertEqual(broken.returncode, 1)
+            self.assertIn("costs.base_us is missing", broken.stderr)
+        card = ("simulate", "--machine", "h200", "--shape", "llama-3.1-8b", "--type", "bf16", "--users", "1",
+                "--requests", "1", "--gen", "2")
+        result = json.loads(hasten(*card, "--efficiency", "1", "--json").stdout)["result"]
+        # 7.5 G of weights in 16 bits, at 4.8 TB/s.
+        self.assertAlmostEqual(result["tbt_ms"]["max"], 3.15, delta=0.05)
+        self.assertIn("SIMULATED: llama-3.1-8b, bf16 on H200-like", hasten(*card).stdout)
+        for flags, said in ((("--machine", "abacus"), "neither here, a100, h200 nor a file"),
+                            (("--machine", "a100", "--shape", "x"), "--shape x is unknown"),
+                            (("--machine", "a100", "--max-batch", "9", "--step-tokens", "8"), "--max-batch is 9")):
+            done = hasten("simulate", *flags)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(said, done.stderr)
 
     def test_bench_flags_that_do_not_fit_are_named(self):
         for arguments, said in (

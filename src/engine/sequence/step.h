@@ -10,6 +10,7 @@
 
 #include "engine/sequence/sequence.h"
 #include "hasten/request.h"
+#include "hasten/step_record.h"
 
 namespace hasten::engine {
 
@@ -48,6 +49,17 @@ struct StepPlan {
     return block_tables[sequence * static_cast<size_t>(num_groups) + group];
   }
 };
+
+/// What a plan takes to run, without its time. Windows are not looked at.
+inline StepRecord describe(const StepPlan& plan) {
+  StepRecord step{.sequences = static_cast<int64_t>(plan.sequences.size()),
+                  .tokens = plan.num_tokens};
+  for (const PlannedSequence& planned : plan.sequences) {
+    step.key_reads += planned.end();
+    step.key_products += planned.count * planned.begin + planned.count * (planned.count + 1) / 2;
+  }
+  return step;
+}
 
 /// What a step brought one sequence.
 struct SequenceResult {

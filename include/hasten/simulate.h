@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's scheduler in virtual time: what a step costs, fitted to measured ones, and what a
+// workload would meet with on a machine of such costs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hasten/step_record.h"
+
+namespace hasten {
+
+/// The time of a step, in microseconds, by its work. The first `free_tokens` are computed while the
+/// weights are read, which is what `base_us` is for the most part.
+struct StepCosts {
+  double base_us = 0;
+  double free_tokens = 0;
+  double us_per_token = 0;        // beyond the free ones
+  double us_per_sequence = 0;     // choosing a token, its text, its delivery
+  double us_per_key_read = 0;     // memory: each sequence reads its keys and values once a step
+  double us_per_key_product = 0;  // arithmetic: each token with each key that it sees
+};
+
+/// At least a microsecond.
+double step_us(const StepCosts& costs, const StepRecord& step);
+
+struct StepCostFit {
+  StepCosts costs;
+  double mean_error = 0;  // mean of |predicted - measured| / measured
+};
+
+/// Least squares of the relative error over measured steps; costs are not negative. The tenth of
+/// the steps that fits worst is left out, because a shared machine interrupts some. Throws
+/// Error{invalid_argument} for fewer than 16 steps.
+StepCostFit fit_step_costs(std::span<const StepRecord> steps);
+
+struct SimulatorOptions {
+  StepCosts costs;
+  std::string policy = "fcfs";
+  bool prefix_cache = true;       // sequences begin with what others have left in the cache
+  int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
+  int32_t block_size = 16;        // tokens in a cache block
+  int64_t num_kv_blocks = 0;      // in all; enough for one sequence of the whole context
+  int64_t context = 0;            // tokens that one sequence may reach
+  int64_t step_tokens = 512;      // tokens in a step at most
+  int32_t max_batch = 32;         // sequences in a step at most
+  int64_t max_queue = 0;          // requests that may wait; 0: any number
+};
+
+struct SimulatedRequest {
+  std::vector<int32_t> prompt;  // token ids, at least one
+  int64_t output_tokens = 1;    // that it will generate, at least one
+  std::string tenant = {};
+  int32_t priority = 0;
+};
+
+/// Which requests come, and who is told of them. All functions are called on the calling thread
+/// with virtual times that start at 0 and never go back.
+struct SimulatedWorkload {
+  size_t num_requests = 0;
+  std::vector<int64_t> times_us;  // when each comes, ascending; empty: closed loop
+  int64_t users = 1;              // of a closed loop: requests under way at the same time
+  std::function<SimulatedRequest(size_t index)> request;
+  std::function<void(size_t index, int64_t now_us)> on_arrival;
+  std::function<void(size_t index, int64_t now_us)> on_token;
+  /// Of each request once. `failure` is empty when all its tokens came; `cached_tokens` of its
+  /// prompt were in the prefix cache.
+  std::function<void(size_t index, int64_t now_us, int64_t cached_tokens, std::string_view failure)>
+      on_end;
+};
+
+struct Simulation {
+  int64_t steps = 0;
+  int64_t preemptions = 0;
+  int64_t end_us = 0;           // virtual time
+  double busy_us = 0;           // of it, in steps
+  double mean_batch = 0;        // sequences in a step
+  double mean_blocks_used = 0;  // over the time in steps
+};
+
+/// Runs the workload to its end. The same arguments give the same result. Throws
+/// Error{invalid_argument} for options that do not fit together and for an unknown policy.
+Simulation simulate(const SimulatorOptions& options, const SimulatedWorkload& workload);
+
+}  // namespace hasten

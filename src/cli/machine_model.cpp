@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Step costs by arithmetic from peaks, and their file.
+#include "cli/machine_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "cli/roofline.h"
+#include "cli/words.h"
+#include "tensor/dtype.h"
+#include "weights/synth.h"
+#include "weights/synth/shapes.h"
+
+namespace hasten::cli {
+namespace {
+
+/// A graphics card by its data sheet. Weights of fewer bits are computed in bf16 there.
+struct Card {
+  std::string_view name;
+  std::string_view title;
+  double read_bytes_per_second;
+  double bf16_flops_per_second;  // dense
+  double memory_bytes;
+};
+
+constexpr std::array kCards = {
+    Card{"a100", "A100-like (SXM, 80 GB: 2.04 TB/s, 312 Tflop/s)", 2.039e12, 312e12, 80e9},
+    Card{"h200", "H200-like (SXM, 141 GB: 4.8 TB/s, 989 Tflop/s)", 4.8e12, 989e12, 141e9}};
+
+constexpr double kMemoryShare = 0.9;  // of a card's memory: weights, keys and values
+constexpr int64_t kCardContext = 32768;
+constexpr int64_t kCardStepTokens = 2048;
+constexpr int32_t kCardMaxBatch = 256;
+
+const weights::synthetic::ModelShape& find_shape(std::string_view name) {
+  for (const auto& shape : weights::synthetic::model_shapes())
+    if (shape.name == name) return shape;
+  fail_param("shape", "--shape {} is unknown; known: {}", name,
+             fmt::join(weights::synth_shapes(), " "));
+}
+
+ModelInfo model_of(const weights::synthetic::ModelShape& shape, DType type) {
+  const int64_t attention = shape.head_dim * (2 * shape.num_heads + 2 * shape.num_kv_heads);
+  const int64_t layer = shape.hidden * (attention + 3 * shape.feed_forward);
+  const int64_t output = shape.hidden * shape.vocabulary_size;
+  const int64_t weights = shape.num_layers * layer + output;
+  const auto bytes = [type](int64_t count) {
+    const DTypeInfo& about = info(type);
+    return count / about.block_size * about.block_bytes;
+  };
+  ModelInfo model;
+  model.name = shape.name;
+  model.weight_types = info(type).name;
+  model.context = shape.context;
+  model.num_layers = shape.num_layers;
+  model.vocab_size = shape.vocabulary_size;
+  model.num_parameters = weights + (shape.tied_output ? 0 : output);
+  model.weight_bytes = bytes(model.num_parameters);
+  model.bytes_per_token = bytes(weights);
+  model.ops_per_token = 2 * weights;
+  model.output_ops_per_token = 2 * output;
+  model.attention_ops_per_token_key = 4 * shape.num_layers * shape.num_heads * shape.head_dim;
+  model.kv_bytes_per_token = 4 * shape.num_layers * shape.num_kv_heads * shape.head_dim;  // bf16
+  return model;
+}
+
+/// A step by the roofline: the weights are read while tokens are computed; the output matrix works
+/// for one token of each sequence.
+StepCosts costs_of(const ModelInfo& model, const Ceilings& ceilings, double efficiency) {
+  const double us_per_byte = 1e6 / (ceilings.read_bytes_per_second * efficiency);
+  const double us_per_op = 1e6 / (peak_ops_per_second(model, ceilings) * efficiency);
+  StepCosts costs;
+  costs.base_us = static_cast<double>(model.bytes_per_token) * us_per_byte;
+  costs.us_per_token =
+      static_cast<double>(model.ops_per_token - model.output_ops_per_token) * us_per_op;
+  costs.free_tokens = costs.base_us / costs.us_per_token;
+  costs.us_per_sequence = static_cast<double>(model.output_ops_per_token) * us_per_op;
+  costs.us_per_key_read = static_cast<double>(model.kv_bytes_per_token) * us_per_byte;
+  costs.us_per_key_product = static_cast<double>(model.attention_ops_per_token_key) * us_per_op;
+  return costs;
+}
+
+// The fields of a calibration, each once for writing and reading.
+template <class Visit>
+void visit_fields(MachineModel& machine, Visit visit) {
+  StepCosts& costs = machine.options.costs;
+  visit("costs", "base_us", costs.base_us);
+  visit("costs", "free_tokens", costs.free_tokens);
+  visit("costs", "us_per_token", costs.us_per_token);
+  visit("costs", "us_per_sequence", costs.us_per_sequence);
+  visit("costs", "us_per_key_read", costs.us_per_key_read);
+  visit("costs", "us_per_key_product", costs.us_per_key_product);
+  visit("ceilings", "read_bytes_per_second", machine.ceilings.read_bytes_per_second);
+  visit("ceilings", "int8_ops_per_second", machine.ceilings.int8_ops_per_second);
+  visit("ceilings", "bf16_flops_per_second", machine.ceilings.bf16_flops_per_second);
+  visit("ceilings", "f32_flops_per_second", machine.ceilings.f32_flops_per_second);
+  visit("model", "bytes_per_token", machine.model.bytes_per_token);
+  visit("model", "operations_per_token", machine.model.ops_per_token);
+  visit("model", "output_operations_per_token", machine.model.output_ops_per_token);
+  visit("model", "attention_operations_per_token_key", machine.model.attention_ops_per_token_key);
+  visit("model", "kv_bytes_per_token", machine.model.kv_bytes_per_token);
+  visit("model", "vocab_size", machine.model.vocab_size);
+  visit("sizes", "block_size", machine.options.block_size);
+  visit("sizes", "num_kv_blocks", machine.options.num_kv_blocks);
+  visit("sizes", "context", machine.options.context);
+  visit("sizes", "step_tokens", machine.options.step_tokens);
+  visit("sizes", "max_batch", machine.options.max_batch);
+}
+
+}  // namespace
+
+MachineModel peak_machine(std::string_view machine, std::string_view shape_name,
+                          std::string_view type_name, double efficiency) {
+  const weights::synthetic::ModelShape& shape = find_shape(shape_name);
+  const auto type = dtype_from_name(type_name);
+  if (!type) fail_param("type", "--type {} is unknown; such as bf16, q8_0 or q4_0", type_name);
+  MachineModel result;
+  result.model = model_of(shape, *type);
+  SimulatorOptions& options = result.options;
+  double cache_bytes = 0;
+  const auto card = std::find_if(kCards.begin(), kCards.end(),
+                                 [&](const Card& known) { return known.name == machine; });
+  if (machine == "here") {
+    const Machine here = describe_machine();
+    result.machine = here.cpu;
+    result.basis = fmt::format("{:.0f} % of the ceilings measured here", 100 * efficiency);
+    result.ceilings = measure_ceilings();
+    cache_bytes = static_cast<double>(here.available_bytes - result.model.weight_bytes) * 0.6;
+    options.context = std::min<int64_t>(shape.context, 8192);
+  } else if (card != kCards.end()) {
+    result.machine = card->title;
+    result.basis = fmt::format("{:.0f} % of published peaks", 100 * efficiency);
+    result.ceilings = {.read_bytes_per_second = card->read_bytes_per_second,
+                       .int8_ops_per_second = card->bf16_flops_per_second,
+                       .bf16_flops_per_second = card->bf16_flops_per_second,
+                       .f32_flops_per_second = card->bf16_flops_per_second};
+    cache_bytes =
+        card->memory_bytes * kMemoryShare - static_cast<double>(result.model.weight_bytes);
+    options.context = std::min(shape.context, kCardContext);
+    options.step_tokens = kCardStepTokens;
+    options.max_batch = kCardMaxBatch;
+  } else {
+    fail_param("machine", "--machine {} is neither here, a100, h200 nor a file", machine);
+  }
+  const auto block_bytes = static_cast<double>(result.model.kv_bytes_per_token) *
+                           static_cast<double>(options.block_size);
+  options.num_kv_blocks = static_cast<int64_t>(std::max(0.0, cache_bytes) / block_bytes);
+  options.costs = costs_of(result.model, result.ceilings, efficiency);
+  return result;
+}
+
+SimulatorOptions simulated_sizes(const ModelInfo& model, int32_t block_size) {
+  SimulatorOptions options;
+  options.block_size = block_size;
+  options.num_kv_blocks = model.kv_cache_bytes / (model.kv_bytes_per_token * block_size);
+  options.context = std::min(model.context, options.num_kv_blocks * block_size);
+  options.step_tokens = model.step_tokens;
+  options.max_batch = model.max_batch;
+  return options;
+}
+
+StepCostFit write_calibration(const std::filesystem::path& path, const MachineModel& measured,
+                              std::span<const StepRecord> steps) {
+  const StepCostFit fit = fit_step_costs(steps);
+  MachineModel machine = measured;
+  machine.options.costs = fit.costs;
+  json::Object object = {{"machine", machine.machine},
+                         {"steps", steps.size()},
+                         {"mean_error", fit.mean_error},
+                         {"model", json::Object{{"name", machine.model.name},
+                                                {"weight_types", machine.model.weight_types}}},
+                         {"costs", json::Object()},
+                         {"ceilings", json::Object()},
+                         {"sizes", json::Object()}};
+  visit_fields(machine, [&](std::string_view part, std::string_view field, const auto& value) {
+    object[part].as_object()[field] = value;
+  });
+  std::ofstream out(path, std::ios::trunc);
+  out << json_text(object) << '\n';
+  out.close();
+  if (!out) fail(ErrorCode::io, "cannot write {}", path.string());
+  return fit;
+}
+
+MachineModel read_calibration(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const std::string name = path.string();
+  const json::Value value =
+      json::parse({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, name);
+  const auto wrong = [&name](std::string_view part, std::string_view field) {
+    fail(ErrorCode::invalid_data,
+         "{} is no calibration: {}.{} is missing or out of range; hasten bench replay --calibrate "
+         "writes one",
+         name, part, field);
+  };
+  const auto find = [&](std::string_view part, std::string_view field) -> const json::Value& {
+    const json::Object* object = value.if_object();
+    const json::Value* inner = object != nullptr ? object->if_contains(part) : nullptr;
+    const json::Value* found =
+        inner != nullptr && inner->is_object() ? inner->get_object().if_contains(field) : nullptr;
+    if (found == nullptr) wrong(part, field);
+    return *found;
+  };
+  const auto text = [&](const json::Value* found) {
+    return found != nullptr && found->is_string() ? safe_text(found->get_string()) : std::string();
+  };
+  MachineModel machine;
+  visit_fields(machine, [&](std::string_view part, std::string_view field, auto& result) {
+    constexpr double kMost = 1e18;
+    const json::Value& number = find(part, field);
+    using Type = std::remove_reference_t<decltype(result)>;
+    const double most = std::min(kMost, static_cast<double>(std::numeric_limits<Type>::max()));
+    const double read = number.is_number() ? number.to_number<double>() : -1;
+    if (!(read >= 0 && read < most)) wrong(part, field);
+    result = static_cast<Type>(read);
+  });
+  machine.machine = text(value.as_object().if_contains("machine"));
+  machine.model.name = text(&find("model", "name"));
+  machine.model.weight_types = text(&find("model", "weight_types"));
+  const json::Value* error = value.as_object().if_contains("mean_error");
+  machine.basis = "fitted to measured steps";
+  if (error != nullptr && error->is_number())
+    machine.basis += fmt::format(", mean error {:.1f} %", 100 * error->to_number<double>());
+  for (const auto& [field, count] :
+       {std::pair<std::string_view, int64_t>{"vocab_size", machine.model.vocab_size},
+        {"kv_bytes_per_token", machine.model.kv_bytes_per_token}})
+    if (count < 1) wrong("model", field);
+  return machine;
+}
+
+}  // namespace hasten::cli

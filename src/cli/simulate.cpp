@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten simulate: a workload through the engine's own scheduler, in virtual time.
+#include "hasten/simulate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/quantity.h"
+#include "cli/command.h"
+#include "cli/machine_model.h"
+#include "cli/progress.h"
+#include "cli/roofline.h"
+#include "cli/words.h"
+#include "cli/workload_flags.h"
+#include "weights/synth.h"
+#include "workload/prompts.h"
+
+namespace hasten::cli {
+namespace {
+
+struct SimulateOptions {
+  std::string machine = "here";
+  std::string shape = "llama-3.2-1b";
+  std::string type = "q4_0";
+  double efficiency = 0.6;
+  EngineOptions engine;  // the sizes and the policy of it
+  WorkloadOptions workload;
+};
+
+MachineModel find_machine(const SimulateOptions& options) {
+  std::error_code ignored;
+  MachineModel machine =
+      std::filesystem::is_regular_file(options.machine, ignored)
+          ? read_calibration(options.machine)
+          : peak_machine(options.machine, options.shape, options.type, options.efficiency);
+  const EngineOptions& asked = options.engine;
+  SimulatorOptions& sizes = machine.options;
+  sizes.policy = asked.policy;
+  sizes.prefix_cache = asked.prefix_cache;
+  sizes.aging_us = asked.aging_us;
+  sizes.max_queue = asked.max_queue;
+  if (asked.step_tokens > 0) sizes.step_tokens = asked.step_tokens;
+  if (asked.max_batch > 0) sizes.max_batch = asked.max_batch;
+  if (asked.max_batch > 0 && asked.step_tokens == 0)
+    sizes.step_tokens = std::max<int64_t>(sizes.step_tokens, sizes.max_batch);
+  if (asked.kv_cache_bytes > 0)
+    sizes.num_kv_blocks =
+        asked.kv_cache_bytes / (machine.model.kv_bytes_per_token * sizes.block_size);
+  if (asked.context > 0) {
+    sizes.context = asked.context;
+  } else {
+    sizes.context = std::min(sizes.context, sizes.num_kv_blocks * sizes.block_size);
+  }
+  return machine;
+}
+
+int simulate(const SimulateOptions& options) {
+  const Workload workload = load_workload(options.workload);
+  const MachineModel machine = find_machine(options);
+  const auto& requests = workload.trace.requests;
+  for (const workload::TraceRequest& request : requests)
+    if (request.prompt_tokens == 0)
+      fail(ErrorCode::invalid_argument,
+           "the trace has a prompt without prompt_tokens: a simulation has no tokenizer to count "
+           "them");
+
+  workload::Statistics statistics(options.workload.targets);
+  std::vector<workload::Answer> answers(requests.size());
+  ProgressBar bar;
+  int64_t num_ended = 0;
+  const auto end = [&](size_t i, int64_t now, int64_t cached, std::string_view failure) {
+    answers[i].cached_tokens = cached;
+    if (++num_ended % 256 == 0)
+      bar.show("simulate", static_cast<double>(num_ended) / static_cast<double>(answers.size()));
+    if (failure.empty()) {
+      statistics.finish(answers[i], now);
+    } else {
+      statistics.fail(answers[i], now, failure);
+    }
+  };
+  const int64_t started = monotonic_us();
+  const Simulation simulation = hasten::simulate(
+      machine.options,
+      {.num_requests = requests.size(),
+       .times_us = workload.times_us,
+       .users = std::max<int64_t>(1, workload.users),
+       .request =
+           [&](size_t i) {
+             return SimulatedRequest{
+                 .prompt = workload::make_prompt(workload.trace, i, machine.model.vocab_size,
+                                                 options.workload.arrivals.seed),
+                 .output_tokens = requests[i].output_tokens,
+                 .tenant = requests[i].tenant,
+                 .priority = requests[i].priority};
+           },
+       .on_arrival =
+           [&](size_t i, int64_t now) {
+             answers[i].arrival_us = now;
+             answers[i].prompt_tokens = requests[i].prompt_tokens;
+           },
+       .on_token = [&](size_t i, int64_t now) { statistics.deliver(answers[i], now, 1); },
+       .on_end = end});
+  const double wall_seconds = static_cast<double>(monotonic_us() - started) * 1e-6;
+  bar.show("", 1.0);
+
+  int64_t concurrency = std::min<int64_t>(machine.options.max_batch, statistics.num_finished());
+  if (workload.users > 0) concurrency = std::min(concurrency, workload.users);
+  const workload::BestCase best =
+      workload_limit(machine.model, machine.ceilings, statistics, concurrency);
+  const double busy = simulation.busy_us / std::max(1.0, static_cast<double>(simulation.end_us));
+  const double used = simulation.mean_blocks_used /
+                      static_cast<double>(std::max<int64_t>(1, machine.options.num_kv_blocks));
+  if (options.workload.json) {
+    fmt::print("{}\n", json_text(json::Object{
+                           {"workload", to_json(options.workload, workload)},
+                           {"machine", machine.machine},
+                           {"basis", machine.basis},
+                           {"model", json::Object{{"name", machine.model.name},
+                                                  {"weight_types", machine.model.weight_types}}},
+                           {"policy", machine.options.policy},
+                           {"steps", simulation.steps},
+                           {"preemptions", simulation.preemptions},
+                           {"mean_batch", simulation.mean_batch},
+                           {"busy_fraction", busy},
+                           {"kv_blocks", machine.options.num_kv_blocks},
+                           {"kv_used_fraction", used},
+                           {"wall_seconds", wall_seconds},
+                           {"result", statistics.to_json(best)}}));
+    return 0;
+  }
+  fmt::print("SIMULATED: {}, {} on {}\nsteps cost {}\n{}, policy {}\n\n{}", machine.model.name,
+             machine.model.weight_types, machine.machine, machine.basis,
+             describe(options.workload, workload), machine.options.policy,
+             statistics.to_text(best));
+  fmt::print(
+      "\n{} steps of {:.1f} sequences on average, {} preemptions; busy {:.0f} % of the time; "
+      "{:.0f} % of {} used\n",
+      simulation.steps, simulation.mean_batch, simulation.preemptions, 100 * busy, 100 * used,
+      counted(machine.options.num_kv_blocks, "cache block"));
+  fmt::print("simulated in {:.2f} s: {:.2f} million requests an hour\n", wall_seconds,
+             static_cast<double>(requests.size()) / std::max(wall_seconds, 1e-6) * 3600e-6);
+  return 0;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand(
+      "simulate", "Predict latencies of a workload: the real scheduler, in virtual time");
+  auto options = std::make_shared<SimulateOptions>();
+  command
+      ->add_option(
+          "--machine", options->machine,
+          "here (its measured ceilings), a100 or h200 (like those, by published peaks), or "
+          "a FILE that 'hasten bench replay --calibrate FILE' wrote")
+      ->capture_default_str()
+      ->type_name("NAME|FILE");
+  command
+      ->add_option(
+          "--shape", options->shape,
+          fmt::format("Model, unless a FILE has one: {}", fmt::join(weights::synth_shapes(), " ")))
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--type", options->type, "Type of its weights, such as bf16, q8_0 or q4_0")
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command
+      ->add_option("--efficiency", options->efficiency,
+                   "Fraction of the peaks that steps reach; a FILE knows better")
+      ->capture_default_str()
+      ->check(number_within(0.01, 1))
+      ->type_name("F");
+  add_scheduling_flags(*command, options->engine);
+  command
+      ->add_option("--max-queue", options->engine.max_queue,
+                   "Requests that may wait; more are refused (default: no limit)")
+      ->check(whole_number(0))
+      ->type_name("N");
+  add_workload_flags(*command, options->workload);
+  command->footer(
+      "  hasten simulate --trace azure.csv --machine h200 --shape llama-3.1-8b --type bf16\n"
+      "  hasten bench replay MODEL --trace azure.csv --requests 50 --calibrate here.json\n"
+      "  hasten simulate --trace azure.csv --machine here.json --policy srtf");
+  command->callback([options, &action] { action = [options] { return simulate(*options); }; });
+}
+
+}  // namespace hasten::cli

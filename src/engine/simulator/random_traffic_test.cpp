@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler under random traffic with little memory: arrivals, lengths, shared prefixes, n > 1,
+// scoring and cancellations, all from one seed; every invariant is checked in every step.
+//
+// HASTEN_TEST_SEEDS is how many seeds run, HASTEN_TEST_SEED the first of them: a failing seed is
+// printed with the call that replays it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/siphash.h"
+#include "engine/kv_cache/sizing.h"
+#include "engine/scheduler/scheduler.h"
+
+namespace hasten::engine {
+namespace {
+
+/// What a broken invariant throws.
+struct Broken {
+  std::string what;
+};
+
+#define REQUIRE(condition)                                                   \
+  if (!(condition)) throw Broken {                                           \
+      fmt::format("{} (line {}, step {})", #condition, __LINE__, num_steps_) \
+    }
+
+int64_t from_environment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoll(text, nullptr, 10);
+}
+
+/// One choice of a request, and what its keys and values must be: a hash of all tokens up to each
+/// position, as those of a real model are a function of them.
+struct Choice {
+  Sequence sequence;
+  std::vector<uint64_t> contents;  // [num_tokens]
+  bool ended = false;
+
+  void update() {
+    while (std::ssize(contents) < sequence.num_tokens()) {
+      const auto position = std::ssize(contents);
+      // Of each tenant its own, or a block that crossed between tenants would not show.
+      const uint64_t before = contents.empty() ? hash_bytes(sequence.tenant) : contents.back();
+      contents.push_back(mix64(before + static_cast<uint64_t>(sequence.token(position))));
+    }
+  }
+};
+
+struct Ask {
+  int64_t arrival_step = 0;
+  int64_t cancel_step = 0;  // INT64_MAX: never
+  std::string tenant;
+  std::vector<int32_t> prompt;
+  std::vector<std::unique_ptr<Choice>> choices;
+  bool added = false;
+  bool over = false;
+};
+
+class Traffic {
+ public:
+  explicit Traffic(uint64_t seed) : random_(seed) {
+    options_.block_size = int64_t{1} << draw(0, 3);
+    options_.step_tokens = draw(1, 24);
+    options_.max_batch = static_cast<int32_t>(draw(1, std::min<int64_t>(options_.step_tokens, 6)));
+    options_.max_prompt_logits = draw(1, 8);
+    options_.prefix_cache = !chance(4);
+    const auto known = policies();
+    options_.policy = known[static_cast<size_t>(draw(0, std::ssize(known) - 1))];
+    options_.aging_us = draw(1, 50'000);
+    context_ = draw(4, 48);
+    const int64_t num_groups = draw(1, 2);
+    for (int64_t g = 0; g < num_groups; ++g) {
+      const int64_t window = chance(3) ? draw(1, 20) : 0;
+      const int64_t one = peak_blocks(context_, window, options_.step_tokens, options_.block_size);
+      groups_.push_back({.num_blocks = one + draw(0, 2 * one), .window = window});
+      memory_.emplace_back(static_cast<size_t>(groups_.back().num_blocks * options_.block_size),
+                           uint64_t{0});
+    }
+    scheduler_ = std::make_unique<Scheduler>(options_, groups_);
+    const int64_t num_asks = draw(1, 12);
+    for (int64_t i = 0; i < num_asks; ++i) add_ask(i);
+  }
+
+  void run() {
+    while (std::ranges::any_of(asks_, [](const auto& ask) { return !ask->over; })) {
+      REQUIRE(num_steps_ < 20'000);  // or else what is admitted does not end
+      arrive();
+      cancel();
+      now_us_ += draw(0, 5000);
+      const StepPlan& plan = scheduler_->plan(now_us_);
+      REQUIRE(!plan.empty() || scheduler_->num_waiting() + scheduler_->num_running() == 0);
+      check(plan);
+      execute(plan);
+      commit(plan);
+      ++num_steps_;
+    }
+    REQUIRE(scheduler_->num_waiting() == 0 && scheduler_->num_running() == 0);
+    REQUIRE(scheduler_->num_free_blocks() == scheduler_->num_blocks());
+  }
+
+ private:
+  int64_t draw(int64_t min, int64_t max) {
+    return min + static_cast<int64_t>(random_() % static_cast<uint64_t>(max - min + 1));
+  }
+  bool chance(int64_t one_in) { return draw(1, one_in) == 1; }
+
+  void add_ask(int64_t id) {
+    auto ask = std::make_unique<Ask>();
+    ask->arrival_step = draw(0, 40);
+    ask->cancel_step = chance(4) ? ask->arrival_step + draw(0, 30) : INT64_MAX;
+    ask->tenant = chance(2) ? "a" : "b";
+    const int64_t num_prompt = draw(1, context_ - 1);
+    if (chance(2) && !asks_.empty()) {  // begins as an earlier one does
+      const auto& other = asks_[static_cast<size_t>(draw(0, std::ssize(asks_) - 1))]->prompt;
+      const auto shared = std::min<int64_t>(num_prompt, draw(1, std::ssize(other)));
+      ask->prompt.assign(other.begin(), other.begin() + shared);
+    }
+    while (std::ssize(ask->prompt) < num_prompt)
+      ask->prompt.push_back(static_cast<int32_t>(draw(0, 2)));
+    const int64_t num_choices = chance(3) ? draw(2, 3) : 1;
+    const bool scores = chance(5);
+    const auto priority = static_cast<int32_t>(draw(-1, 1));
+    for (int64_t c = 0; c < num_choices; ++c) {
+      auto choice = std::make_unique<Choice>();
+      choice->sequence.request_id = id;
+      choice->sequence.choice = static_cast<int32_t>(c);
+      choice->sequence.priority = priority;
+      choice->sequence.tenant = ask->tenant;
+      choice->sequence.cache_domain = siphash(ask->tenant, {});
+      choice->sequence.prompt = ask->prompt;
+      choice->sequence.max_generated = draw(1, context_ - num_prompt);
+      choice->sequence.scores_prompt = scores && c == 0;
+      ask->choices.push_back(std::move(choice));
+    }
+    asks_.push_back(std::move(ask));
+  }
+
+  void arrive() {
+    for (const auto& ask : asks_) {
+      if (ask->added || ask->arrival_step > num_steps_) continue;
+      ask->added = true;
+      for (const auto& choice : ask->choices) {
+        choice->sequence.arrival_us = now_us_;
+        choice->update();
+        scheduler_->add(choice->sequence);
+      }
+    }
+  }
+
+  void cancel() {
+    for (const auto& ask : asks_)
+      if (ask->added && !ask->over && ask->cancel_step <= num_steps_) end(*ask);
+  }
+
+  void end(Ask& ask) {
+    for (const auto& choice : ask.choices) scheduler_->remove(choice->sequence);
+    ask.over = true;
+  }
+
+  /// What a plan must keep whatever was planned before.
+  void check(const StepPlan& plan) const {
+    REQUIRE(plan.num_tokens <= options_.step_tokens);
+    REQUIRE(std::ssize(plan.sequences) <= options_.max_batch);
+    REQUIRE(plan.num_logits <= std::ssize(plan.sequences) + options_.max_prompt_logits);
+    REQUIRE(scheduler_->num_free_blocks() >= 0);
+    std::set<const Sequence*> seen;
+    int64_t num_tokens = 0;
+    for (const PlannedSequence& planned : plan.sequences) {
+      const Sequence& sequence = *planned.sequence;
+      const Ask& ask = *asks_[static_cast<size_t>(sequence.request_id)];
+      REQUIRE(ask.added && !ask.over);
+      REQUIRE(!ask.choices[static_cast<size_t>(sequence.choice)]->ended);
+      REQUIRE(seen.insert(&sequence).second);
+      REQUIRE(planned.begin == sequence.num_computed && planned.count >= 1);
+      REQUIRE(planned.end() <= sequence.num_tokens());
+      REQUIRE(planned.samples == (planned.end() == sequence.num_tokens()));
+      num_tokens += planned.count;
+    }
+    REQUIRE(num_tokens == plan.num_tokens);
+  }
+
+  uint64_t& slot(size_t group, int32_t block, int64_t offset) {
+    return memory_[group][static_cast<size_t>(block * options_.block_size + offset)];
+  }
+
+  /// Does what a runner does, with hashes for keys and values: copies, then writes, then reads. A
+  /// block that two sequences write, that was given away too early, or that never was computed
+  /// shows in what is read.
+  void execute(const StepPlan& plan) {
+    for (const BlockCopy& copy : plan.copies) {
+      const auto group = static_cast<size_t>(copy.group);
+      for (int64_t i = 0; i < options_.block_size; ++i)
+        slot(group, copy.to, i) = slot(group, copy.from, i);
+    }
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      const PlannedSequence& planned = plan.sequences[i];
+      const Choice& choice = choice_of(planned);
+      for (size_t g = 0; g < groups_.size(); ++g) {
+        const auto table = plan.block_table(i, g);
+        REQUIRE(std::ssize(table) * options_.block_size >= planned.end());
+        for (int64_t p = planned.begin; p < planned.end(); ++p) {
+          const int32_t block = table[static_cast<size_t>(p / options_.block_size)];
+          REQUIRE(block >= 0 && block < groups_[g].num_blocks);
+          slot(g, block, p % options_.block_size) = choice.contents[static_cast<size_t>(p)];
+        }
+      }
+    }
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      const PlannedSequence& planned = plan.sequences[i];
+      const Choice& choice = choice_of(planned);
+      for (size_t g = 0; g < groups_.size(); ++g) {
+        const auto table = plan.block_table(i, g);
+        const int64_t window = groups_[g].window;
+        const int64_t first = window > 0 ? std::max<int64_t>(0, planned.begin - window + 1) : 0;
+        for (int64_t p = first; p < planned.end(); ++p) {
+          const int32_t block = table[static_cast<size_t>(p / options_.block_size)];
+          REQUIRE(block >= 0 && block < groups_[g].num_blocks);
+          REQUIRE(slot(g, block, p % options_.block_size) ==
+                  choice.contents[static_cast<size_t>(p)]);
+        }
+      }
+    }
+  }
+
+  Choice& choice_of(const PlannedSequence& planned) const {
+    return *asks_[static_cast<size_t>(planned.sequence->request_id)]
+                ->choices[static_cast<size_t>(planned.sequence->choice)];
+  }
+
+  void commit(const StepPlan& plan) {
+    scheduler_->advance();
+    for (const PlannedSequence& planned : plan.sequences) {
+      Choice& choice = choice_of(planned);
+      Sequence& sequence = choice.sequence;
+      REQUIRE(sequence.num_computed == planned.end());
+      if (!planned.samples) continue;
+      sequence.generated.push_back(static_cast<int32_t>(
+          mix64(choice.contents.back() ^ static_cast<uint64_t>(sequence.choice)) % 3));
+      choice.update();
+      if (std::ssize(sequence.generated) < sequence.max_generated) continue;
+      choice.ended = true;
+      scheduler_->finish(sequence);
+    }
+    for (const auto& ask : asks_) {
+      const auto has_ended = [](const auto& choice) { return choice->ended; };
+      if (ask->added && !ask->over && std::ranges::all_of(ask->choices, has_ended)) end(*ask);
+    }
+  }
+
+  std::mt19937_64 random_;
+  SchedulerOptions options_;
+  int64_t context_ = 0;
+  std::vector<GroupBlocks> groups_;
+  std::vector<std::vector<uint64_t>> memory_;  // of each group: [num_blocks, block_size]
+  std::vector<std::unique_ptr<Ask>> asks_;
+  std::unique_ptr<Scheduler> scheduler_;  // goes before the sequences that it knows
+  int64_t now_us_ = 0;
+  int64_t num_steps_ = 0;
+};
+
+TEST(RandomTraffic, KeepsEveryInvariant) {
+  const int64_t first = from_environment("HASTEN_TEST_SEED", 1);
+  const int64_t count = from_environment("HASTEN_TEST_SEEDS", 1500);
+  for (int64_t seed = first; seed < first + count; ++seed) {
+    std::string what;
+    try {
+      Traffic(static_cast<uint64_t>(seed)).run();
+    } catch (const Broken& broken) {
+      what = broken.what;
+    } catch (const std::exception& error) {
+      what = error.what();
+    }
+    ASSERT_EQ(what, "") << "HASTEN_TEST_SEED=" << seed << " HASTEN_TEST_SEEDS=1 replays it";
+  }
+}
+
+}  // namespace
+}  // namespace hasten::engine

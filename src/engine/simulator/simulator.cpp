@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop of the engine with a cost model where the forward pass would be.
+#include "engine/simulator/simulator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/siphash.h"
+#include "engine/scheduler/scheduler.h"
+#include "engine/simulator/cost_model.h"
+
+namespace hasten::engine {
+namespace {
+
+/// A request under way. Does not move: its sequence looks into it.
+struct Live {
+  SimulatedRequest request;
+  Sequence sequence;
+};
+
+void check(const SimulatorOptions& options, const SimulatedWorkload& workload) {
+  if (options.block_size < 1 || !std::has_single_bit(static_cast<uint32_t>(options.block_size)))
+    fail_param("block_size", "--block-size is {}; it must be a power of two", options.block_size);
+  if (options.max_batch < 1 || options.max_batch > options.step_tokens)
+    fail_param("max_batch", "--max-batch is {}; it must be from 1 to --step-tokens, which is {}",
+               options.max_batch, options.step_tokens);
+  if (options.context < 1 || ceil_div(options.context, options.block_size) > options.num_kv_blocks)
+    fail_param(
+        "context",
+        "a context of {} tokens does not fit {} blocks of {}: lower --ctx or raise --kv-cache",
+        options.context, options.num_kv_blocks, options.block_size);
+  HASTEN_CHECK(workload.times_us.empty() || workload.times_us.size() == workload.num_requests);
+  HASTEN_CHECK(!workload.times_us.empty() || workload.users > 0 || workload.num_requests == 0);
+}
+
+class Simulator {
+ public:
+  Simulator(const SimulatorOptions& options, const SimulatedWorkload& workload)
+      : options_(options),
+        workload_(workload),
+        scheduler_({.block_size = options.block_size,
+                    .step_tokens = options.step_tokens,
+                    .max_batch = options.max_batch,
+                    .prefix_cache = options.prefix_cache,
+                    .policy = &find_policy(options.policy),
+                    .aging_us = options.aging_us},
+                   std::vector<GroupBlocks>{{.num_blocks = options.num_kv_blocks}}) {}
+
+  Simulation run() {
+    for (;;) {
+      arrive();
+      const StepPlan& plan = scheduler_.plan(now_us());
+      if (!plan.empty()) {
+        step(plan);
+      } else if (next_ < workload_.num_requests) {
+        time_us_ = static_cast<double>(workload_.times_us[next_]);
+      } else {
+        break;
+      }
+    }
+    result_.end_us = now_us();
+    if (result_.steps > 0) result_.mean_batch /= static_cast<double>(result_.steps);
+    if (result_.busy_us > 0) result_.mean_blocks_used /= result_.busy_us;
+    return result_;
+  }
+
+ private:
+  int64_t now_us() const { return std::llround(time_us_); }
+
+  /// Queues what has come by now.
+  void arrive() {
+    const bool is_open = !workload_.times_us.empty();
+    while (next_ < workload_.num_requests) {
+      if (is_open ? workload_.times_us[next_] > now_us() : std::ssize(live_) >= workload_.users)
+        return;
+      const size_t index = next_++;
+      add(index, is_open ? workload_.times_us[index] : now_us());
+    }
+  }
+
+  void add(size_t index, int64_t arrival_us) {
+    auto live = std::make_unique<Live>();
+    live->request = workload_.request(index);
+    workload_.on_arrival(index, arrival_us);
+    const int64_t num_prompt = std::ssize(live->request.prompt);
+    HASTEN_CHECK(num_prompt > 0 && live->request.output_tokens > 0);
+    if (num_prompt > options_.context - live->request.output_tokens)
+      return workload_.on_end(index, now_us(), 0, "longer than the context");
+    if (options_.max_queue > 0 && scheduler_.num_waiting() >= options_.max_queue)
+      return workload_.on_end(index, now_us(), 0, "the queue was full");
+    Sequence& sequence = live->sequence;
+    sequence.request_id = static_cast<int64_t>(index);
+    sequence.prompt = live->request.prompt;
+    sequence.max_generated = live->request.output_tokens;
+    sequence.priority = live->request.priority;
+    sequence.tenant = live->request.tenant;
+    sequence.cache_domain = siphash(live->request.tenant, {});
+    sequence.arrival_us = arrival_us;
+    sequence.generated.reserve(static_cast<size_t>(live->request.output_tokens));
+    scheduler_.add(sequence);
+    live_.emplace(index, std::move(live));
+  }
+
+  void step(const StepPlan& plan) {
+    const double duration_us = predict_step_us(options_.costs, describe(plan));
+    time_us_ += duration_us;
+    scheduler_.advance();
+    ++result_.steps;
+    result_.preemptions += plan.num_preemptions;
+    result_.busy_us += duration_us;
+    result_.mean_batch += static_cast<double>(plan.sequences.size());
+    result_.mean_blocks_used +=
+        duration_us * static_cast<double>(scheduler_.num_blocks() - scheduler_.num_free_blocks());
+    const int64_t now = now_us();
+    for (const PlannedSequence& planned : plan.sequences) {
+      if (!planned.samples) continue;
+      Sequence& sequence = *planned.sequence;
+      const auto index = static_cast<size_t>(sequence.request_id);
+      // Some token, but no other request's, so that no answer is a prefix of another prompt.
+      const uint64_t hash = mix64(mix64(index) + sequence.generated.size());
+      sequence.generated.push_back(static_cast<int32_t>(hash >> 33));
+      workload_.on_token(index, now);
+      if (std::ssize(sequence.generated) < sequence.max_generated) continue;
+      scheduler_.finish(sequence);
+      workload_.on_end(index, now, std::max<int64_t>(0, sequence.num_cached), {});
+      live_.erase(index);
+    }
+  }
+
+  const SimulatorOptions& options_;
+  const SimulatedWorkload& workload_;
+  Scheduler scheduler_;
+  std::unordered_map<size_t, std::unique_ptr<Live>> live_;  // by index
+  size_t next_ = 0;                                         // request to come
+  double time_us_ = 0;
+  Simulation result_;
+};
+
+}  // namespace
+
+Simulation run_simulation(const SimulatorOptions& options, const SimulatedWorkload& workload) {
+  check(options, workload);
+  return Simulator(options, workload).run();
+}
+
+}  // namespace hasten::engine
