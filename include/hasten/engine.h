@@ -31,6 +31,7 @@ struct EngineOptions {
   int32_t block_size = 16;        // tokens in a cache block; a power of two
   int64_t step_tokens = 0;        // tokens in a step at most; 0: chosen for the device
   int32_t max_batch = 0;          // sequences in a step at most; 0: chosen for the device
+  int64_t target_tbt_us = 0;      // between tokens of an answer, held by shorter chunks; 0: none
   bool prefix_cache = true;       // prompts that begin alike are computed once, for each tenant
   int64_t max_queue = 0;          // requests that may wait; 0: 4 * max_batch, at least 256
   std::string policy = "fcfs";    // order of the queue, one of scheduling_policies()

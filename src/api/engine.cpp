@@ -37,11 +37,10 @@ DType kv_type(std::string_view name, const models::ModelInfo& info) {
   }
   const auto type = dtype_from_name(name == "fp8" ? "f8_e4m3" : name);
   if (!type || !ops::is_kv_type(*type)) {
-    fail_param(
-        "kv_type",
-        "kv_type {} is unknown; known: auto, f32, f16, bf16, fp8, q8_0, q4_0, or one for "
-        "keys and one for values as in q8_0/q4_0",
-        printable(name));
+    fail_param("kv_type",
+               "kv_type {} is unknown; known: auto, f32, f16, bf16, fp8, q8_0, q4_0, or one for "
+               "keys and one for values as in q8_0/q4_0",
+               printable(name));
   }
   return *type;
 }
@@ -141,6 +140,7 @@ Engine::Impl::Impl(const EngineOptions& options)
     core.max_batch = static_cast<int32_t>(std::min<int64_t>(core.max_batch, core.step_tokens));
   }
   core.max_queue = options.max_queue;
+  core.target_tbt_us = options.target_tbt_us;
   core.prefix_cache = options.prefix_cache;
   core.policy = options.policy;
   core.on_step = options.on_step;

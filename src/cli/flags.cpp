@@ -201,6 +201,13 @@ void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
       ->check(whole_number(0))
       ->type_name("N");
   command
+      .add_option_function<int64_t>(
+          "--target-tbt-ms", [&options](int64_t ms) { options.target_tbt_us = ms * 1000; },
+          "Milliseconds between the tokens of an answer that shall be held while others' prompts "
+          "are read, by shorter chunks of them (default: none; most tokens per second)")
+      ->check(whole_number(1, 1'000'000))
+      ->type_name("MS");
+  command
       .add_option("--policy", options.policy,
                   "Order of the queue:" + list_choices(scheduling_policies()))
       ->capture_default_str()

@@ -40,6 +40,9 @@ void check_options(const CoreOptions& options) {
                options.max_batch, options.step_tokens);
   if (options.max_queue < 0)
     fail_param("max_queue", "--max-queue is {}; it must not be negative", options.max_queue);
+  if (options.target_tbt_us < 0)
+    fail_param("target_tbt_us", "--target-tbt-ms is {} us; it must not be negative",
+               options.target_tbt_us);
   if (options.aging_us < 1)
     fail_param("aging_us", "--aging is {} us; it must be at least 1", options.aging_us);
   if (options.context < 0)
@@ -110,6 +113,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                                                             .step_tokens = options.step_tokens,
                                                             .max_batch = options.max_batch,
                                                             .max_prompt_logits = max_prompt_logits,
+                                                            .target_step_us = options.target_tbt_us,
                                                             .prefix_cache = options.prefix_cache,
                                                             .policy = &policy,
                                                             .aging_us = options.aging_us},
@@ -163,7 +167,7 @@ bool Core::step() {
   const StepPlan& plan = scheduler_->plan(now);
   if (plan.empty()) return false;
   execute(plan);
-  commit(plan);
+  commit(plan, monotonic_us() - now);
   if (on_step_) {
     StepRecord step = describe(plan);
     step.duration_us = monotonic_us() - now;
@@ -246,10 +250,10 @@ void Core::read_logits(const PlannedSequence& planned, std::span<float> logits,
   }
 }
 
-/// Makes the results of a step part of the jobs, then lets the sinks see them.
-void Core::commit(const StepPlan& plan) {
+/// Makes the results of a step that took `step_us` part of the jobs, then lets the sinks see them.
+void Core::commit(const StepPlan& plan, int64_t step_us) {
   const int64_t now = monotonic_us();
-  scheduler_->advance();
+  scheduler_->advance(std::max<int64_t>(1, step_us));
   ++totals_.steps;
   totals_.preemptions += plan.num_preemptions;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {

@@ -55,7 +55,7 @@ class Core {
   void end_cancelled();
   void execute(const StepPlan& plan);
   void read_logits(const PlannedSequence& planned, std::span<float> logits, SequenceResult& result);
-  void commit(const StepPlan& plan);
+  void commit(const StepPlan& plan, int64_t step_us);
   void append(Job& job, Answer& answer, SequenceResult& result, int64_t now);
   void publish(Job& job, Answer& answer, int64_t now);
   Usage usage(const Job& job, int64_t now) const;

@@ -28,10 +28,11 @@ struct CoreOptions {
   int32_t block_size = 16;      // tokens in a cache block; a power of two, at most 1024
   int64_t step_tokens = 512;    // tokens in a step at most
   int32_t max_batch = 32;       // sequences in a step at most; step_tokens at most
+  int64_t target_tbt_us = 0;    // between tokens of an answer, to be held; 0: none
   bool prefix_cache = true;     // answers begin with what others left in the cache
   int64_t max_queue = 0;        // requests that may wait; 0: 4 * max_batch, at least 256
   std::string policy = "fcfs";  // order of the queue
-  int64_t aging_us = 60'000'000;         // of waiting, that moves a request up by one class
+  int64_t aging_us = 60'000'000;  // of waiting, that moves a request up by one class
   std::function<void(const StepRecord&)> on_step = {};  // after each step; may be empty
   int64_t stall_limit_us = 120'000'000;  // a step that takes longer makes `health` not ready
 };

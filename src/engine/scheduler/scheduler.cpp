@@ -54,6 +54,7 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
   plan_.copies.clear();
   plan_.num_tokens = plan_.num_logits = plan_.num_preemptions = 0;
   tokens_left_ = options_.step_tokens;
+  work_ = {};
   prompt_logits_left_ = options_.max_prompt_logits;
 
   share_budget();
@@ -65,7 +66,12 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
   return plan_;
 }
 
-void Scheduler::advance() {
+void Scheduler::advance(int64_t step_us) {
+  if (options_.target_step_us > 0 && step_us > 0) {
+    StepWork work;
+    for (const PlannedSequence& planned : plan_.sequences) work.add(planned.begin, planned.count);
+    step_time_.observe(work, step_us);
+  }
   sources_.clear();
   for (const PlannedSequence& planned : plan_.sequences) {
     Sequence& sequence = *planned.sequence;
@@ -117,12 +123,31 @@ int64_t Scheduler::chunk(const Sequence& sequence) const {
         std::max(sequence.num_computed, sequence.num_scored) + prompt_logits_left_;
     if (scored_end < sequence.num_prompt() - 1) end = std::min(end, scored_end);
   }
-  return end - sequence.num_computed;
+  return within_target(sequence, end - sequence.num_computed);
+}
+
+/// The tokens among the next `count` of a sequence that keep the step below its target. Whatever
+/// decodes has its token; the first that prefills gets a few even in a full step, or prompts would
+/// never end beside many decodes.
+int64_t Scheduler::within_target(const Sequence& sequence, int64_t count) const {
+  constexpr int64_t kLeastPrefill = 16;
+  if (options_.target_step_us == 0 || !step_time_.ready() || count <= 1) return count;
+  const bool first = work_.tokens == work_.decodes;
+  int64_t most = first ? std::min(count, kLeastPrefill) : 0;
+  for (int64_t above = count + 1; above - most > 1;) {
+    const int64_t middle = most + (above - most) / 2;
+    StepWork work = work_;
+    work.add(sequence.num_computed, middle);
+    const bool fits = step_time_.predict_us(work) <= static_cast<double>(options_.target_step_us);
+    (fits ? most : above) = middle;
+  }
+  return most;
 }
 
 void Scheduler::spend(const Sequence& sequence, int64_t count) {
   const int64_t end = sequence.num_computed + count;
   tokens_left_ -= count;
+  work_.add(sequence.num_computed, count);
   if (sequence.scoring())
     prompt_logits_left_ -=
         std::max<int64_t>(0, std::min(end, sequence.num_prompt() - 1) - first_logit(sequence, end));

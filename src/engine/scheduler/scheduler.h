@@ -13,6 +13,7 @@
 #include "engine/kv_cache/block_table.h"
 #include "engine/kv_cache/prefix_tree.h"
 #include "engine/scheduler/policy.h"
+#include "engine/scheduler/step_time_model.h"
 #include "engine/sequence/step.h"
 
 namespace hasten::engine {
@@ -22,6 +23,7 @@ struct SchedulerOptions {
   int64_t step_tokens = 512;       // tokens in a step at most
   int32_t max_batch = 32;          // sequences in a step at most; not above step_tokens
   int64_t max_prompt_logits = 64;  // rows of logits in a step besides one per sequence, at least 1
+  int64_t target_step_us = 0;      // prefill chunks are cut to keep steps below it; 0: no target
   bool prefix_cache = true;        // sequences begin with what others have left in the cache
   const Policy* policy = &kFcfsPolicy;
   int64_t aging_us = 60'000'000;  // of waiting, that moves a sequence up by one class; at least 1
@@ -83,8 +85,9 @@ class Scheduler {
   /// back; empty only when nothing is queued. Valid until the next call. Every plan must be run or
   /// its sequences removed.
   const StepPlan& plan(int64_t now_us);
-  /// The planned tokens have run: moves num_computed and num_scored of the plan's sequences.
-  void advance();
+  /// The planned tokens have run, in `step_us` (0: not measured): moves num_computed and num_scored
+  /// of the plan's sequences.
+  void advance(int64_t step_us = 0);
 
   int64_t num_running() const;
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
@@ -125,6 +128,7 @@ class Scheduler {
   void emit();
 
   int64_t chunk(const Sequence& sequence) const;
+  int64_t within_target(const Sequence& sequence, int64_t count) const;
   void spend(const Sequence& sequence, int64_t count);
   int64_t first_logit(const Sequence& sequence, int64_t end) const;
   bool grow(Running& running) const;
@@ -160,6 +164,8 @@ class Scheduler {
   QueueView view_;
   StepPlan plan_;
   int64_t tokens_left_ = 0;  // of this step's budget
+  StepWork work_;            // of the tokens that this step has so far
+  StepTimeModel step_time_;  // learnt only when there is a target
   int64_t prompt_logits_left_ = 0;
 };
 

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests that steps keep to a stated time while a long prompt is read beside decodes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <vector>
+
+#include "engine/scheduler/scheduler.h"
+
+namespace hasten::engine {
+namespace {
+
+constexpr int64_t kLongPrompt = 16384;
+
+struct Outcome {
+  int64_t worst_us = 0;     // of the steps that read the long prompt, the first few left out
+  int64_t num_steps = 0;    // that read it
+  int64_t most_tokens = 0;  // of a step
+};
+
+/// Eight sequences decode, a long prompt arrives; time passes as on a machine of known speed.
+Outcome read_long_prompt(int64_t target_us) {
+  const std::vector<int32_t> prompt(kLongPrompt, 1);
+  Scheduler scheduler({.target_step_us = target_us, .prefix_cache = false},
+                      std::vector<GroupBlocks>{{.num_blocks = 4096}});
+  std::deque<Sequence> sequences(9);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    Sequence& sequence = sequences[i];
+    sequence.request_id = static_cast<int64_t>(i);
+    sequence.prompt = std::span(prompt).first(i < 8 ? 200 : kLongPrompt);
+    sequence.max_generated = 4000;
+    if (i < 8) scheduler.add(sequence);
+  }
+  Outcome outcome;
+  int64_t now_us = 0;
+  for (int64_t step = 0; step < 3000 && sequences[8].generated.empty(); ++step) {
+    if (step == 40) scheduler.add(sequences[8]);
+    const StepPlan& plan = scheduler.plan(now_us);
+    StepWork work;
+    bool reads = false;
+    for (const PlannedSequence& planned : plan.sequences) {
+      work.add(planned.begin, planned.count);
+      reads = reads || planned.sequence == &sequences[8];
+    }
+    const auto us = std::llround(20000.0 + 2400.0 * static_cast<double>(work.tokens) +
+                                 0.3 * static_cast<double>(work.keys) +
+                                 0.02 * static_cast<double>(work.token_keys));
+    outcome.most_tokens = std::max(outcome.most_tokens, plan.num_tokens);
+    if (reads && ++outcome.num_steps > 3)
+      outcome.worst_us = std::max<int64_t>(outcome.worst_us, us);
+    now_us += us;
+    scheduler.advance(us);
+    for (const PlannedSequence& planned : std::vector(plan.sequences))
+      if (planned.samples) planned.sequence->generated.push_back(7);
+  }
+  EXPECT_FALSE(sequences[8].generated.empty()) << "the long prompt did not end";
+  for (const Sequence& sequence : sequences) scheduler.remove(sequence);
+  return outcome;
+}
+
+TEST(TargetStep, WithoutATargetThroughputComesFirst) {
+  const Outcome outcome = read_long_prompt(0);
+  EXPECT_EQ(outcome.most_tokens, 512);
+  EXPECT_GT(outcome.worst_us, 1'000'000);
+}
+
+TEST(TargetStep, ChunksKeepStepsBelowTheTarget) {
+  const Outcome outcome = read_long_prompt(150'000);
+  EXPECT_LT(outcome.worst_us, 160'000);
+  // And use the time that there is: about 44 tokens a step beside the decodes.
+  EXPECT_LT(outcome.num_steps, kLongPrompt / 30);
+}
+
+TEST(TargetStep, AnImpossibleTargetDoesNotStopPrompts) {
+  const Outcome outcome = read_long_prompt(1000);
+  EXPECT_LT(outcome.num_steps, kLongPrompt / 15);
+  EXPECT_LT(outcome.worst_us, 120'000);
+}
+
+}  // namespace
+}  // namespace hasten::engine
