@@ -170,8 +170,12 @@ class ReferenceAttentionTest : public ReferenceTest {
   std::vector<int32_t> table_ = {3, 0, 2};
   std::vector<int32_t> slots_ = {6, 7, 0, 1, 4};
   std::vector<int32_t> context_ = {5};
-  std::unique_ptr<KvCache> cache_ = backend_->make_kv_cache(
-      {.num_layers = 2, .num_blocks = 4, .block_size = 2, .num_kv_heads = 1, .head_dim = 1});
+  std::unique_ptr<KvCache> cache_ = backend_->make_kv_cache({.num_layers = 2,
+                                                             .num_blocks = 4,
+                                                             .block_size = 2,
+                                                             .num_kv_heads = 1,
+                                                             .head_dim = 1,
+                                                             .types = {}});
 };
 
 TEST_F(ReferenceAttentionTest, WeighsValuesBySoftmax) {
