@@ -24,7 +24,7 @@ class Core;
 struct CoreOptions {
   int64_t context = 0;          // tokens one sequence may reach; 0: as the model and memory allow
   int64_t kv_cache_bytes = 0;   // for keys and values at most; as much is allocated as can be used
-  ops::KvTypes kv_types;        // bf16 both
+  ops::KvTypes kv_types = {};   // bf16 both
   int32_t block_size = 16;      // tokens in a cache block; a power of two, at most 1024
   int64_t step_tokens = 512;    // tokens in a step at most
   int32_t max_batch = 32;       // sequences in a step at most; step_tokens at most

@@ -49,7 +49,7 @@ struct KvCacheSpec {
   int64_t block_size = 16;  // tokens in a block
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  KvTypes types;
+  KvTypes types = {};
 };
 
 /// Keys and values of one cache group, in blocks. The layout inside a block is the backend's own.

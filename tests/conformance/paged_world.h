@@ -22,7 +22,7 @@ struct AttentionSettings {
   int64_t num_kv_heads = 1;
   int64_t heads_per_kv_head = 1;
   int64_t head_dim = 64;
-  ops::KvTypes kv_types;
+  ops::KvTypes kv_types = {};
   float soft_cap = 0.0F;
   int64_t window = 0;
   int64_t block_size = 16;

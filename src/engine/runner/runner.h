@@ -17,7 +17,7 @@ namespace hasten::engine {
 struct RunnerLimits {
   std::vector<int64_t> num_blocks;  // of each cache group of the model
   int64_t block_size = 16;          // tokens in a block
-  ops::KvTypes kv_types;
+  ops::KvTypes kv_types = {};
   int64_t context = 0;  // tokens of one sequence
   int64_t step_tokens = 0;
   int64_t max_sequences = 0;
