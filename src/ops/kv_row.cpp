@@ -98,7 +98,8 @@ void encode_kv_row(DType type, const float* x, int64_t size, void* row) {
     case DType::q8_0:
       return encode_blocks(type, x, size, row);
     case DType::q4_0: {
-      std::vector<float> rotated(x, x + size);
+      static thread_local std::vector<float> rotated;  // kept: allocates once per thread
+      rotated.assign(x, x + size);
       rotate(rotated.data(), size);
       return encode_blocks(type, rotated.data(), size, row);
     }

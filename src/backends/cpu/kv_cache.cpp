@@ -48,7 +48,8 @@ struct Place {
 template <class PlaceOf>
 void scatter_row(DType type, KvKind kind, int64_t head_dim, int64_t block_size, const float* x,
                  uint8_t* block, PlaceOf place_of) {
-  std::vector<uint8_t> row(static_cast<size_t>(row_bytes(type, head_dim)));
+  static thread_local std::vector<uint8_t> row;  // kept: nothing is allocated in a decode step
+  row.resize(static_cast<size_t>(row_bytes(type, head_dim)));
   ops::encode_kv_row(type, x, head_dim, row.data());
   const int64_t num_scales = head_dim / info(type).block_size;
   const int64_t scale_bytes = has_scales(kind) ? kKvScaleBytes : 0;
