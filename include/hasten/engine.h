@@ -86,7 +86,7 @@ struct Stats {
   int64_t steps = 0;
   int64_t preemptions = 0;
   int64_t preempted_tokens = 0;      // computed ones of the sequences that gave their blocks back
-  int64_t resumed_tokens = 0;        // of them, those that were still in the cache later
+  int64_t resumed_tokens = 0;        // what the cache had of them later, by whomever computed
   int64_t prefix_cache_queries = 0;  // prompt tokens looked for in the cache
   int64_t prefix_cache_hits = 0;     // of them, those that were there
   int64_t prompt_tokens = 0;

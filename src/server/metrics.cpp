@@ -151,8 +151,9 @@ std::string Metrics::text(const Stats& stats) const {
       {{{}, number(stats.steps)}});
   add("hasten:preempted_tokens_total", "Computed tokens of preempted sequences.",
       MetricType::Counter, {{{}, number(stats.preempted_tokens)}});
-  add("hasten:resumed_tokens_total", "Of them, those that were still cached afterwards.",
-      MetricType::Counter, {{{}, number(stats.resumed_tokens)}});
+  add("hasten:resumed_tokens_total",
+      "Tokens in the cache, whoever computed them, when those went on.", MetricType::Counter,
+      {{{}, number(stats.resumed_tokens)}});
   add("hasten:engine_rejections_total", "Requests that the engine refused.", MetricType::Counter,
       {{{}, number(stats.rejected)}});
   return prometheus::TextSerializer().Serialize(families);

@@ -6,7 +6,7 @@
 namespace hasten::engine {
 
 const Policy kSjfPolicy = {.name = "sjf",
-                           .summary = "the shortest predicted job first",
+                           .summary = "the shortest job by its prompt and max_tokens first",
                            .rank = aged_remaining_service,
                            .displaces = nullptr};
 
