@@ -55,6 +55,7 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
   plan_.num_tokens = plan_.num_logits = plan_.num_preemptions = 0;
   tokens_left_ = options_.step_tokens;
   work_ = {};
+  decoding_ = prefilling_ = false;
   prompt_logits_left_ = options_.max_prompt_logits;
 
   share_budget();
@@ -109,35 +110,35 @@ void Scheduler::share_budget() {
       if (decoding) take_in(running);
       running.count = running.finished ? 0 : running.count;
       if (running.finished || decodes(*running.sequence) != decoding) continue;
-      running.count = chunk(*running.sequence);
+      running.count = chunk(*running.sequence, running.sequence->num_computed);
       spend(*running.sequence, running.count);
+      if (running.count > 0) (decoding ? decoding_ : prefilling_) = true;
     }
   }
 }
 
-/// The tokens of `sequence` that what is left of the budgets allows in this step.
-int64_t Scheduler::chunk(const Sequence& sequence) const {
-  int64_t end = std::min(sequence.num_tokens(), sequence.num_computed + tokens_left_);
+/// The tokens of `sequence` from position `begin` on, in front of which all are computed, that what
+/// is left of the budgets allows in this step.
+int64_t Scheduler::chunk(const Sequence& sequence, int64_t begin) const {
+  int64_t end = std::min(sequence.num_tokens(), begin + tokens_left_);
   if (sequence.scoring()) {
-    const int64_t scored_end =
-        std::max(sequence.num_computed, sequence.num_scored) + prompt_logits_left_;
+    const int64_t scored_end = std::max(begin, sequence.num_scored) + prompt_logits_left_;
     if (scored_end < sequence.num_prompt() - 1) end = std::min(end, scored_end);
   }
-  return within_target(sequence, end - sequence.num_computed);
+  return within_target(begin, end - begin);
 }
 
-/// The tokens among the next `count` of a sequence that keep the step below its target. Whatever
-/// decodes has its token; the first that prefills gets a few even in a full step, or prompts would
-/// never end beside many decodes.
-int64_t Scheduler::within_target(const Sequence& sequence, int64_t count) const {
+/// How many of the tokens [begin, begin + count) of a sequence keep the step below its target.
+/// Whatever decodes has its token; the first that prefills gets a few even in a full step, or
+/// prompts would never end beside many decodes. Where nobody decodes, nobody waits for a token.
+int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
   constexpr int64_t kLeastPrefill = 16;
-  if (options_.target_step_us == 0 || !step_time_.ready() || count <= 1) return count;
-  const bool first = work_.tokens == work_.decodes;
-  int64_t most = first ? std::min(count, kLeastPrefill) : 0;
+  if (options_.target_step_us == 0 || !decoding_ || !step_time_.ready() || count <= 1) return count;
+  int64_t most = prefilling_ ? 0 : std::min(count, kLeastPrefill);
   for (int64_t above = count + 1; above - most > 1;) {
     const int64_t middle = most + (above - most) / 2;
     StepWork work = work_;
-    work.add(sequence.num_computed, middle);
+    work.add(begin, middle);
     const bool fits = step_time_.predict_us(work) <= static_cast<double>(options_.target_step_us);
     (fits ? most : above) = middle;
   }
@@ -309,33 +310,45 @@ bool Scheduler::pays_to_wait(const Sequence& sequence) const {
   });
 }
 
+/// The position of the first token that `sequence` would compute, by what was found.
+int64_t Scheduler::begin_of(const Sequence& sequence) const {
+  return found_.sibling != nullptr ? sequence.num_prompt() - 1 : found_.prefix.num_tokens;
+}
+
 /// Whether a place in the batch, a token of the budget and enough blocks are there.
 bool Scheduler::has_room(const Sequence& sequence) {
-  if (num_competing_ >= options_.max_batch || chunk(sequence) == 0) return false;
+  if (num_competing_ >= options_.max_batch) return false;
+  const auto may_run = [&] { return chunk(sequence, begin_of(sequence)) > 0; };
+  if (!may_run()) return false;
   if (fits(sequence)) return true;
   if (found_.sibling != nullptr || found_.prefix.partial < 0) return false;
   // A block to copy from may be one too many.
   found_.prefix.partial = -1;
   found_.prefix.num_tokens -= found_.prefix.num_tokens % options_.block_size;
-  return fits(sequence);
+  return may_run() && fits(sequence);
 }
 
 /// Makes room at the cost of sequences that `sequence` displaces, beginning with the last. False
 /// when that is not enough; then nobody has to go.
 bool Scheduler::displace(const Sequence& sequence) {
   if (options_.policy->displaces == nullptr) return false;
+  // For a place or for blocks, but not for the one token of a sequence that decodes.
+  if (num_competing_ < options_.max_batch && chunk(sequence, begin_of(sequence)) == 0) return false;
   const int64_t tokens_left = tokens_left_;
+  const StepWork work = work_;
   bool enough = false;
   while (!enough) {
     Running* const last = last_displaced_by(sequence);
     if (last == nullptr) break;
     last->leaving = true;
     tokens_left_ += last->count;
+    work_.add(last->sequence->num_computed, last->count, -1);
     sum_promises();
     enough = has_room(sequence);
   }
   if (!enough) {
     tokens_left_ = tokens_left;
+    work_ = work;
     for (Running& running : running_) running.leaving = false;
     sum_promises();
     return false;
@@ -441,8 +454,11 @@ void Scheduler::start(Sequence& sequence) {
     started.cursor = tree_->begin(found_.prefix, started.tables, started.copies, sources_);
   }
   count_hits(sequence);
-  started.count = chunk(sequence);
+  // A step without a token of it would leave its copies for later, when what they copy may be gone.
+  started.count = chunk(sequence, sequence.num_computed);
+  HASTEN_CHECK(started.count > 0);
   spend(sequence, started.count);
+  prefilling_ = true;
   HASTEN_CHECK(grow(started));
   ++num_competing_;
   for (size_t g = 0; g < groups_.size(); ++g) groups_[g].num_promised += promised(started, g);

@@ -127,8 +127,9 @@ class Scheduler {
   void admit();
   void emit();
 
-  int64_t chunk(const Sequence& sequence) const;
-  int64_t within_target(const Sequence& sequence, int64_t count) const;
+  int64_t chunk(const Sequence& sequence, int64_t begin) const;
+  int64_t within_target(int64_t begin, int64_t count) const;
+  int64_t begin_of(const Sequence& sequence) const;
   void spend(const Sequence& sequence, int64_t count);
   int64_t first_logit(const Sequence& sequence, int64_t end) const;
   bool grow(Running& running) const;
@@ -165,6 +166,8 @@ class Scheduler {
   StepPlan plan_;
   int64_t tokens_left_ = 0;  // of this step's budget
   StepWork work_;            // of the tokens that this step has so far
+  bool decoding_ = false;    // some of them are those of sequences that decode
+  bool prefilling_ = false;  // some are not
   StepTimeModel step_time_;  // learnt only when there is a target
   int64_t prompt_logits_left_ = 0;
 };

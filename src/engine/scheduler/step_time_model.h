@@ -11,16 +11,14 @@ namespace hasten::engine {
 /// What of a step takes time; windows are not counted on.
 struct StepWork {
   int64_t tokens = 0;      // that run: multiplications with the weights
-  int64_t decodes = 0;     // sequences with one token
   int64_t keys = 0;        // of all sequences, once each: bytes read from the cache
   int64_t token_keys = 0;  // of every token those it sees: multiplications of attention
 
-  /// Tokens [begin, begin + count) of a sequence run, too.
-  void add(int64_t begin, int64_t count) {
-    tokens += count;
-    decodes += count == 1 ? 1 : 0;
-    keys += begin + count;
-    token_keys += count * begin + count * (count + 1) / 2;
+  /// Tokens [begin, begin + count) of a sequence run, too; with a sign of -1, no longer.
+  void add(int64_t begin, int64_t count, int64_t sign = 1) {
+    tokens += sign * count;
+    keys += sign * (begin + count);
+    token_keys += sign * (count * begin + count * (count + 1) / 2);
   }
 };
 

@@ -20,8 +20,8 @@ struct Outcome {
   int64_t most_tokens = 0;  // of a step
 };
 
-/// Eight sequences decode, a long prompt arrives; time passes as on a machine of known speed.
-Outcome read_long_prompt(int64_t target_us) {
+/// Some sequences decode, a long prompt arrives; time passes as on a machine of known speed.
+Outcome read_long_prompt(int64_t target_us, int64_t num_decoding = 8) {
   const std::vector<int32_t> prompt(kLongPrompt, 1);
   Scheduler scheduler({.target_step_us = target_us, .prefix_cache = false},
                       std::vector<GroupBlocks>{{.num_blocks = 4096}});
@@ -30,7 +30,8 @@ Outcome read_long_prompt(int64_t target_us) {
     Sequence& sequence = sequences[i];
     sequence.request_id = static_cast<int64_t>(i);
     sequence.prompt = std::span(prompt).first(i < 8 ? 200 : kLongPrompt);
-    sequence.max_generated = 4000;
+    // Those that shall not decode beside it end before it comes.
+    sequence.max_generated = i < 8 && static_cast<int64_t>(i) >= num_decoding ? 20 : 4000;
     if (i < 8) scheduler.add(sequence);
   }
   Outcome outcome;
@@ -52,8 +53,12 @@ Outcome read_long_prompt(int64_t target_us) {
       outcome.worst_us = std::max<int64_t>(outcome.worst_us, us);
     now_us += us;
     scheduler.advance(us);
-    for (const PlannedSequence& planned : std::vector(plan.sequences))
-      if (planned.samples) planned.sequence->generated.push_back(7);
+    for (const PlannedSequence& planned : std::vector(plan.sequences)) {
+      if (!planned.samples) continue;
+      planned.sequence->generated.push_back(7);
+      if (std::ssize(planned.sequence->generated) == planned.sequence->max_generated)
+        scheduler.finish(*planned.sequence);
+    }
   }
   EXPECT_FALSE(sequences[8].generated.empty()) << "the long prompt did not end";
   for (const Sequence& sequence : sequences) scheduler.remove(sequence);
@@ -71,6 +76,12 @@ TEST(TargetStep, ChunksKeepStepsBelowTheTarget) {
   EXPECT_LT(outcome.worst_us, 160'000);
   // And use the time that there is: about 44 tokens a step beside the decodes.
   EXPECT_LT(outcome.num_steps, kLongPrompt / 30);
+}
+
+TEST(TargetStep, NobodyWaitsForAPromptThatIsAlone) {
+  const Outcome outcome = read_long_prompt(150'000, 0);
+  EXPECT_EQ(outcome.most_tokens, 512);
+  EXPECT_LE(outcome.num_steps, kLongPrompt / 512 + 1);
 }
 
 TEST(TargetStep, AnImpossibleTargetDoesNotStopPrompts) {

@@ -73,6 +73,7 @@ class Traffic {
     options_.step_tokens = draw(1, 24);
     options_.max_batch = static_cast<int32_t>(draw(1, std::min<int64_t>(options_.step_tokens, 6)));
     options_.max_prompt_logits = draw(1, 8);
+    if (draw(0, 2) == 0) options_.target_step_us = draw(1, 400);
     options_.prefix_cache = !chance(4);
     const auto known = policies();
     options_.policy = known[static_cast<size_t>(draw(0, std::ssize(known) - 1))];
@@ -172,7 +173,6 @@ class Traffic {
     REQUIRE(plan.num_tokens <= options_.step_tokens);
     REQUIRE(std::ssize(plan.sequences) <= options_.max_batch);
     REQUIRE(plan.num_logits <= std::ssize(plan.sequences) + options_.max_prompt_logits);
-    REQUIRE(scheduler_->num_free_blocks() >= 0);
     std::set<const Sequence*> seen;
     int64_t num_tokens = 0;
     for (const PlannedSequence& planned : plan.sequences) {
@@ -238,7 +238,7 @@ class Traffic {
   }
 
   void commit(const StepPlan& plan) {
-    scheduler_->advance();
+    scheduler_->advance(draw(1, 300));
     for (const PlannedSequence& planned : plan.sequences) {
       Choice& choice = choice_of(planned);
       Sequence& sequence = choice.sequence;
