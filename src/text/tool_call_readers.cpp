@@ -11,9 +11,6 @@
 #include "text/tool_values.h"
 
 namespace hasten::text {
-namespace {
-
-using Status = JsonScanner::Status;
 
 bool is_function_name(std::string_view name) {
   const auto allowed = [](char c) {
@@ -22,6 +19,10 @@ bool is_function_name(std::string_view name) {
   };
   return !name.empty() && std::all_of(name.begin(), name.end(), allowed);
 }
+
+namespace {
+
+using Status = JsonScanner::Status;
 
 /// The arguments that a string of JSON stands for; the string itself if that is none.
 std::string arguments_in_string(const std::string& literal) {

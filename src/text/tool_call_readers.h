@@ -45,6 +45,9 @@ class CallReader {
 // Longer than any function's name with the marks around it: what goes on is no call.
 inline constexpr size_t kMaxCallHead = 512;
 
+/// Letters, digits and _-.:/$, at least one.
+bool is_function_name(std::string_view name);
+
 /// Stands around strings in Gemma 4's calls.
 inline constexpr std::string_view kGemmaQuote = "<|\"|>";
 

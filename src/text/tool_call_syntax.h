@@ -16,7 +16,7 @@
 namespace hasten::text {
 
 /// How calls are set into an answer. Between two calls, and behind the last, blanks and `fillers`
-/// go; a `reopens` begins another.
+/// go; a `reopens` begins another, but a comma does so only within a list.
 struct CallSyntax {
   std::string_view marker;  // opens the first call; empty: nothing does
   std::span<const std::string_view> reopens;

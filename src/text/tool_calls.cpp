@@ -126,7 +126,7 @@ class AnswerParser final : public ChatParser {
     }
     if (syntax_.opens_with.find(pending()[blanks]) != std::string_view::npos) {
       raw_ = pending_.take_front(blanks);
-      in_array_ = false;
+      in_array_ = in_list_ = false;
       open_call();
       return true;
     }
@@ -172,10 +172,17 @@ class AnswerParser final : public ChatParser {
       return false;
     }
     emit_front(ChatEvent::Kind::content, at);
-    raw_ = pending_.take_front(syntax_.marker.size());
-    in_array_ = false;
-    open_call();
+    open_marked_call(syntax_.marker.size());
     return true;
+  }
+
+  /// A call behind a mark of `bytes` bytes. Python's may stand there without brackets.
+  void open_marked_call(size_t bytes) {
+    raw_ = pending_.take_front(bytes);
+    in_array_ = false;
+    in_list_ = syntax_.is_pythonic;
+    is_closed_ = false;
+    open_call();
   }
 
   void open_call() {
@@ -195,6 +202,7 @@ class AnswerParser final : public ChatParser {
       if (reader_ == nullptr) {
         const bool opens_array = c == '[' && !in_array_ && syntax_.allows_array;
         in_array_ = in_array_ || opens_array;
+        in_list_ = in_list_ || opens_array;
         if (opens_array || is_blank(c)) continue;
         reader_ = make_call_reader(syntax_, *tools_, finder_, c);
       }
@@ -264,30 +272,38 @@ class AnswerParser final : public ChatParser {
     mode_ = unused > 0 ? Mode::between : Mode::content;
   }
 
-  /// After a call: blanks, separators and closing markers go; a brace opens the next one.
+  /// After a call: blanks, separators and closing markers go; a brace opens the next one, and so
+  /// does a comma within a list: behind its end that is text.
   bool between() {
     raw_.clear();
     consume(num_blanks(pending()));
     if (pending_.empty()) return false;
     bool may = false;
     for (const std::string_view opener : syntax_.reopens) {
+      const bool is_comma = opener == ",";
+      if (is_comma && !in_list_) continue;
       if (is_at(0, opener)) {
-        raw_ = pending_.take_front(opener.size());
-        open_call();
+        if (is_comma) {
+          raw_ = pending_.take_front(opener.size());
+          open_call();
+        } else {
+          open_marked_call(opener.size());
+        }
         return true;
       }
       may = may || may_become(0, opener);
     }
     for (const std::string_view filler : syntax_.fillers) {
       if (is_at(0, filler)) {
-        if (filler == "]") in_array_ = false;
+        in_array_ = in_list_ = false;
+        is_closed_ = is_closed_ || filler.size() > 1;
         consume(filler.size());
         return true;
       }
       may = may || may_become(0, filler);
     }
     if (may) return false;
-    if (syntax_.opens_with.find(pending()[0]) != std::string_view::npos) {
+    if (!is_closed_ && syntax_.opens_with.find(pending()[0]) != std::string_view::npos) {
       open_call();
       return true;
     }
@@ -309,8 +325,10 @@ class AnswerParser final : public ChatParser {
   std::unique_ptr<CallReader> reader_;  // null: before the call's first character
   std::vector<ChatEvent> events_;
   int32_t num_calls_ = 0;
-  bool called_ = false;    // the call being read has been announced
-  bool in_array_ = false;  // of calls
+  bool called_ = false;     // the call being read has been announced
+  bool in_array_ = false;   // of calls
+  bool in_list_ = false;    // where a comma parts calls: an array, or Python's without brackets
+  bool is_closed_ = false;  // an end mark has come: what follows without a mark is no call
   bool reasoned_ = false;
   bool ended_ = false;
 };

@@ -75,7 +75,8 @@ bool ends_in_reasoning(std::string_view prompt);
 /// A parser for one answer. Content and reasoning stream without delay, except for what may be the
 /// start of a marker. A tool_call event opens a call (index, id, name) as soon as its name is known
 /// and its arguments begin; tool_arguments events carry the JSON text of the arguments as it
-/// arrives. Calls whose arguments are no JSON (pythonic, in tags, Gemma's) come whole at their end.
+/// arrives: those of harmony are the call's message as it stands, which nothing checks to be JSON.
+/// Calls whose arguments are no JSON (pythonic, in tags, Gemma's) come whole at their end.
 /// What is not a well-formed call comes out as content, from where its call broke; nothing throws.
 /// `tools`, which may be null, type the arguments of forms that do not say types. `id_seed` makes
 /// the ids of calls: give each answer another.

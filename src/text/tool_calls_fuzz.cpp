@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the answer parsers: the first byte picks the format, the second how the rest is cut, the
-// third which marks are control tokens.
+// Fuzzes the answer parsers: the first byte picks the format and whether special tokens are shown,
+// the second how the rest is cut, the third which marks are control tokens.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -23,13 +23,14 @@ using hasten::ChatEvent;
 using hasten::SpecialToken;
 using namespace hasten::text;
 
-/// Text with special tokens left out of it: in the fuzzed bytes each stands between 02 and 03.
+/// Text with special tokens, which are left out of it unless they are shown.
 struct Answer {
   std::string text;
-  std::vector<SpecialToken> hidden;
+  std::vector<SpecialToken> special;
 };
 
-Answer read_answer(std::string_view bytes) {
+/// In the fuzzed bytes each special token stands between 02 and 03.
+Answer read_answer(std::string_view bytes, bool shown) {
   Answer answer;
   while (!bytes.empty()) {
     const size_t open = std::min(bytes.find('\x02'), bytes.size());
@@ -37,8 +38,9 @@ Answer read_answer(std::string_view bytes) {
     bytes.remove_prefix(open);
     const size_t close = bytes.find('\x03');
     if (close == std::string_view::npos) break;
-    answer.hidden.push_back(
-        {static_cast<int64_t>(answer.text.size()), std::string(bytes.substr(1, close - 1))});
+    const std::string name(bytes.substr(1, close - 1));
+    answer.special.push_back({static_cast<int64_t>(answer.text.size()), name, shown});
+    if (shown) answer.text += name;
     bytes.remove_prefix(close + 1);
   }
   return answer;
@@ -102,14 +104,17 @@ std::string parsed(const AnswerFormat& format, const Answer& answer, size_t chun
       }
     }
   };
-  auto next = answer.hidden.begin();
-  for (size_t at = 0; at < answer.text.size() || next != answer.hidden.end(); at += chunk) {
-    const std::string_view piece = std::string_view(answer.text).substr(at, chunk);
-    const auto begin = static_cast<int64_t>(at), end = begin + static_cast<int64_t>(piece.size());
-    std::vector<SpecialToken> hidden;
-    for (; next != answer.hidden.end() && next->offset <= end; ++next)
-      hidden.push_back({next->offset - begin, next->name});
-    take(parser->push(piece, hidden));
+  auto next = answer.special.begin();
+  for (size_t at = 0, end = 0; at < answer.text.size() || next != answer.special.end(); at = end) {
+    end = std::min(at + chunk, answer.text.size());
+    std::vector<SpecialToken> special;
+    for (; next != answer.special.end() && next->offset <= static_cast<int64_t>(end); ++next) {
+      const auto offset = static_cast<size_t>(next->offset);
+      // A token's text comes whole.
+      if (next->shown) end = std::max(end, offset + next->name.size());
+      special.push_back({static_cast<int64_t>(offset - at), next->name, next->shown});
+    }
+    take(parser->push(std::string_view(answer.text).substr(at, end - at), special));
   }
   take(parser->finish());
   for (const std::string& of_call : arguments) check_arguments(format, of_call);
@@ -121,7 +126,7 @@ std::string parsed(const AnswerFormat& format, const Answer& answer, size_t chun
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 3) return 0;
   constexpr int kFormats = static_cast<int>(ToolCallFormat::harmony) + 1;
-  AnswerFormat format{.tool_calls = static_cast<ToolCallFormat>(data[0] % kFormats)};
+  AnswerFormat format{.tool_calls = static_cast<ToolCallFormat>((data[0] & 0x7F) % kFormats)};
   format.reasoning = (data[1] & 0x80) != 0;
   format.reasoning_format = static_cast<ReasoningFormat>(data[1] % 6);
   format.reads_calls = (data[1] & 0x70) != 0x70;
@@ -130,7 +135,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if ((data[2] >> (i % 8) & 1) != 0 && !marks[i].empty())
       format.control_tokens.emplace_back(marks[i]);
   }
-  const Answer answer = read_answer({reinterpret_cast<const char*>(data) + 3, size - 3});
+  const bool shown = (data[0] & 0x80) != 0;
+  const Answer answer = read_answer({reinterpret_cast<const char*>(data) + 3, size - 3}, shown);
   const size_t chunk = 1 + (data[1] & 0x0F);
   if (parsed(format, answer, chunk) != parsed(format, answer, answer.text.size() + 1)) std::abort();
   return 0;

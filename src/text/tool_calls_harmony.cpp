@@ -20,7 +20,8 @@ constexpr std::array<std::string_view, 5> kEnds = {"<|end|>", "<|call|>", "<|ret
 constexpr std::array<std::string_view, 7> kMarks = {"<|message|>",  "<|end|>",   "<|call|>",
                                                     "<|return|>",   "<|start|>", "<|channel|>",
                                                     "<|constrain|>"};
-// What an answer in channels begins with; another one is content as it stands.
+// What a message begins with; other text is content as it stands. Without a mark, only the first
+// can: its <|start|> stands in the prompt.
 constexpr std::array<std::string_view, 4> kBegins = {"<|channel|>", "<|start|>", "<|message|>",
                                                      " to="};
 // Longer than any head: what goes on without a message is content.
@@ -43,9 +44,8 @@ class HarmonyParser final : public ChatParser {
     ended_ = true;
     while (step()) {
     }
-    if (mode_ == Mode::start) emit(pending_.visible());
     if (mode_ == Mode::body) close();
-    if (mode_ == Mode::head && !begins_message()) {
+    if (mode_ == Mode::start) {
       kind_ = ChatEvent::Kind::content;
       emit(pending_.visible());
     }
@@ -55,7 +55,7 @@ class HarmonyParser final : public ChatParser {
 
  private:
   enum class Mode {
-    start,  // of the answer: a head, or plain text
+    start,  // of a message: a head, or plain text
     head,   // before <|message|>
     body,
   };
@@ -73,24 +73,25 @@ class HarmonyParser final : public ChatParser {
   }
 
   bool start() {
-    if (pending_.empty()) return false;
-    bool may = false;
+    // Blanks between messages are no text.
+    const size_t blanks = is_first_ ? 0 : num_blanks(pending().substr(0, kMaxHead));
+    if (blanks == pending_.size()) return false;
+    bool begins = false, may = false;
     for (const std::string_view begin : kBegins) {
-      may = may || (!ended_ && finder_.may_become(pending_, 0, begin));
+      if (begin[0] != '<' && !is_first_) continue;
+      begins = begins || finder_.is_at(pending_, blanks, begin);
+      may = may || (!ended_ && finder_.may_become(pending_, blanks, begin));
     }
-    if (begins_message()) {
+    if (!begins && may) return false;
+    is_first_ = false;
+    if (begins) {
+      pending_.take_front(blanks);
       mode_ = Mode::head;
-      return true;
+    } else {
+      kind_ = ChatEvent::Kind::content;
+      mode_ = Mode::body;
     }
-    if (may) return false;
-    kind_ = ChatEvent::Kind::content;
-    mode_ = Mode::body;
     return true;
-  }
-
-  bool begins_message() const {
-    return std::any_of(kBegins.begin(), kBegins.end(),
-                       [&](std::string_view begin) { return finder_.is_at(pending_, 0, begin); });
   }
 
   bool head() {
@@ -105,12 +106,16 @@ class HarmonyParser final : public ChatParser {
       }
       return true;
     }
-    const MarkedText head = pending_.take_front(end);
+    MarkedText head = pending_.take_front(end);
     pending_.take_front(kMessage.size());
+    // What stands before a later start was another head, which was cut off.
+    const size_t start = last_of(head, "<|start|>");
+    if (start != std::string_view::npos) head.take_front(start);
     constexpr std::string_view kPrefix = "functions.";
-    std::string_view recipient = word_after(head, "to=");
+    std::string_view recipient = word_after(head, " to=");
     if (recipient.starts_with(kPrefix)) recipient.remove_prefix(kPrefix.size());
-    if (reads_calls_ && !recipient.empty() && recipient != "assistant" && recipient != "user") {
+    if (reads_calls_ && is_function_name(recipient) && recipient != "assistant" &&
+        recipient != "user") {
       begin_call(recipient);
     } else {
       kind_ = word_after(head, "<|channel|>") == "analysis" ? ChatEvent::Kind::reasoning
@@ -120,12 +125,18 @@ class HarmonyParser final : public ChatParser {
     return true;
   }
 
-  /// The word behind the last `mark`.
-  std::string_view word_after(const MarkedText& head, std::string_view mark) const {
+  /// The last place of `mark`, or npos.
+  size_t last_of(const MarkedText& head, std::string_view mark) const {
     size_t last = std::string_view::npos;
     for (size_t at = finder_.find(head, mark); at != std::string_view::npos;
          at = finder_.find(head, mark, at + 1))
       last = at;
+    return last;
+  }
+
+  /// The word behind the last `mark`.
+  std::string_view word_after(const MarkedText& head, std::string_view mark) const {
+    const size_t last = last_of(head, mark);
     if (last == std::string_view::npos) return {};
     const std::string_view text = std::string_view(head.text()).substr(last + mark.size());
     return text.substr(0, text.find_first_of(" \t\r\n<"));
@@ -160,7 +171,7 @@ class HarmonyParser final : public ChatParser {
     close();
     const bool begins_head = mark == "<|start|>" || mark == "<|channel|>";
     if (!begins_head) pending_.take_front(mark.size());
-    mode_ = Mode::head;
+    mode_ = Mode::start;
     return true;
   }
 
@@ -200,6 +211,7 @@ class HarmonyParser final : public ChatParser {
   std::vector<ChatEvent> events_;
   int32_t num_calls_ = 0;
   bool has_arguments_ = false;  // of the call being read
+  bool is_first_ = true;        // of the messages: no byte of it is decided upon
   bool ended_ = false;
 };
 
