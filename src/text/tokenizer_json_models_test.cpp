@@ -43,6 +43,20 @@ TEST(UnigramJson, CutsWordsFirst) {
   EXPECT_EQ(tokenizer->bos(), -1);
 }
 
+TEST(UnigramJson, ReplacesSpacesByOneCharacter) {
+  for (const std::string replacement : {"", "ab", "▁▁"}) {
+    std::string words;
+    try {
+      load(kUnigram,
+           R"("pre_tokenizer": {"type": "Metaspace", "replacement": ")" + replacement + "\"}");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_data);
+      words = error.what();
+    }
+    EXPECT_NE(words.find("exactly one character"), std::string::npos) << words;
+  }
+}
+
 TEST(UnigramJson, NormalizesFirst) {
   const auto tokenizer =
       load(kUnigram,

@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_json_steps.h"
+#include "text/utf8.h"
 
 namespace hasten::text {
 namespace {
@@ -60,6 +61,10 @@ bool is_space_symbol_step(const NormalizerStep& step) {
 
 void read_metaspace(const json::Object& component, Segmentation& found) {
   const std::string_view replacement = as_string(field(component, "replacement"), "replacement");
+  if (replacement.empty() || decode_utf8(replacement).length != replacement.size()) {
+    fail(ErrorCode::invalid_data, "Metaspace's replacement {} is not exactly one character",
+         printable(replacement));
+  }
   const json::Value& given = field(component, "prepend_scheme");
   const bool add_prefix = as_bool(field(component, "add_prefix_space"), "add_prefix_space", true);
   const std::string_view scheme =
