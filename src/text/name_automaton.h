@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a set of names begin at each place of a text, in linear time whatever names and text.
+// The longest of a set of names that begins at each place of a text, in linear time whatever names
+// and text.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,8 @@ class NameAutomaton {
   /// A stretch that begins at `at`, which is within `text`.
   Stretch read(std::string_view text, size_t at) const;
 
-  /// The longest name that is a proper prefix of another, or -1.
+  /// The longest name that is a proper prefix of another, or -1. Names that begin with one another
+  /// make a chain: N bytes of names at most sqrt(2N) long, which is the cost of walking it.
   int32_t shorter(int32_t name) const { return shorter_[static_cast<size_t>(name)]; }
 
  private:

@@ -52,7 +52,10 @@ class PrefixMatcher {
 };
 
 /// Looks for names in one text, from its front to its end. Borrows both. Time is linear in the text
-/// and the names, however often the text begins like a name that does not come. One thread.
+/// and the names, however often the text begins like a name that does not come, as long as names
+/// are accepted. Each one refused costs a step more: where all are, as many per place as names
+/// stand there, each the beginning of the next, which for N bytes of names are at most sqrt(2N).
+/// One thread.
 class PrefixMatcher::Search {
  public:
   Search(const PrefixMatcher& matcher, std::string_view text) : matcher_(matcher), text_(text) {}
