@@ -66,6 +66,11 @@ std::vector<int64_t> arrival_times_us(const Trace& trace, const Arrivals& arriva
     } else if (i > 0) {
       time_us += unit_gap(arrivals.cv, Draws(arrivals.seed, i)) * 1e6 / arrivals.rate;
     }
+    if (!(time_us <= static_cast<double>(kMaxSeconds) * 1e6))
+      fail(ErrorCode::invalid_argument,
+           "request {} would come after {:.4g} seconds; {} are the most: ask for fewer requests, a "
+           "higher --rate or a higher --speed",
+           i + 1, time_us * 1e-6, kMaxSeconds);
     times[i] = std::llround(time_us);
   }
   return times;

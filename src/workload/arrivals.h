@@ -18,7 +18,8 @@ struct Arrivals {
 
 /// Microseconds of each request of the trace, in order; the first comes at 0. Gaps are gamma
 /// distributed with mean 1 / rate and the given coefficient of variation; each depends on its seed
-/// and index alone. Throws Error{invalid_argument} for trace times that a trace has not.
+/// and index alone. Throws Error{invalid_argument} for trace times that a trace has not,
+/// and for times beyond kMaxSeconds.
 std::vector<int64_t> arrival_times_us(const Trace& trace, const Arrivals& arrivals);
 
 }  // namespace hasten::workload

@@ -19,8 +19,6 @@
 namespace hasten::workload {
 namespace {
 
-constexpr int64_t kMaxSeconds = int64_t{1} << 40;  // far beyond any date, and safe to multiply
-
 /// What stands where in a file, for errors.
 struct Place {
   std::string_view name;
@@ -57,8 +55,7 @@ int64_t check_tokens(std::optional<int64_t> count, std::string_view field, int64
   return *count;
 }
 
-// ---- CSV
-// -----------------------------------------------------------------------------------------
+// ---- CSV ----------------------------------------------------------------------------------------
 
 std::vector<std::string_view> split(std::string_view line) {
   std::vector<std::string_view> cells;
@@ -152,8 +149,7 @@ void parse_csv(std::string_view text, std::string_view name, const TraceLimits& 
   }
 }
 
-// ---- JSON lines
-// ----------------------------------------------------------------------------------
+// ---- JSON lines ---------------------------------------------------------------------------------
 
 std::optional<int64_t> to_whole(const json::Value& value) {
   if (const auto* number = value.if_int64()) return *number;
@@ -174,7 +170,7 @@ int64_t time_field(const json::Value& value, std::string_view field, double us_p
     const double us = value.to_number<double>() * us_per_unit;
     if (us >= 0 && us <= static_cast<double>(kMaxSeconds) * 1e6) return std::llround(us);
   }
-  bad_line(place, "{} must be a time from 0 on", field);
+  bad_line(place, "{} must be a time from 0 to {} seconds", field, kMaxSeconds);
 }
 
 std::string string_field(const json::Object& object, std::string_view field, const Place& place) {
@@ -299,10 +295,14 @@ void keep_first(Trace& trace, int64_t count) {
   if (count < std::ssize(trace.requests)) trace.requests.resize(static_cast<size_t>(count));
 }
 
-void scale_lengths(Trace& trace, double factor) {
+void scale_lengths(Trace& trace, double factor, const TraceLimits& limits) {
   HASTEN_CHECK(factor > 0 && factor <= 1024);
-  const auto scaled = [factor](int64_t tokens) {
+  const auto scaled = [&](int64_t tokens) {
     const auto value = std::llround(static_cast<double>(tokens) * factor);
+    if (value > limits.tokens)
+      fail_param("scale_lengths",
+                 "--scale-lengths {} makes {} of {} tokens; a prompt or answer may have {}", factor,
+                 value, tokens, limits.tokens);
     return tokens == 0 ? 0 : std::max<int64_t>(value, 1);
   };
   trace.block_tokens = scaled(trace.block_tokens);

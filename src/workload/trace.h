@@ -10,6 +10,9 @@
 
 namespace hasten::workload {
 
+/// The last time that a workload may reach: 136 years, whose nanoseconds fit 64 bits.
+inline constexpr int64_t kMaxSeconds = int64_t{1} << 32;
+
 /// One request: when it comes and how long it is.
 struct TraceRequest {
   int64_t time_us = 0;               // since the first one
@@ -54,7 +57,8 @@ Trace read_trace(const std::filesystem::path& path, const TraceLimits& limits = 
 void keep_first(Trace& trace, int64_t count);
 
 /// Multiplies all lengths, rounded, at least 1; blocks shrink with the prompts, so that the same
-/// fraction of each prompt is shared. `factor` in (0, 1024].
-void scale_lengths(Trace& trace, double factor);
+/// fraction of each prompt is shared. `factor` in (0, 1024]. Throws Error{invalid_argument} for a
+/// length beyond the limits.
+void scale_lengths(Trace& trace, double factor, const TraceLimits& limits = {});
 
 }  // namespace hasten::workload

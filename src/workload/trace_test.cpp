@@ -147,6 +147,8 @@ TEST(Trace, ScalesLengthsAndKeepsWhatIsShared) {
   EXPECT_EQ(trace.block_tokens, 1);
   EXPECT_EQ(trace.requests[0].prompt_tokens, 1);
   EXPECT_THAT(trace.requests[0].blocks, ElementsAre(0));
+  EXPECT_THROW(scale_lengths(trace, 1024, {.tokens = 1023}), Error);
+  scale_lengths(trace, 1, {.tokens = 1});
   keep_first(trace, 5);
   EXPECT_EQ(trace.requests.size(), 1);
   keep_first(trace, 0);

@@ -81,6 +81,17 @@ TEST(Arrivals, TakeTheTracesTimesAtItsSpeed) {
   EXPECT_EQ(arrival_times_us(trace, {.speed = 2}), (std::vector<int64_t>{0, 500, 2500}));
 }
 
+TEST(Arrivals, EndWhereClocksDo) {
+  Trace trace = trace_of(2);
+  trace.has_times = true;
+  trace.requests[1].time_us = kMaxSeconds * 1'000'000;
+  EXPECT_EQ(arrival_times_us(trace, {})[1], kMaxSeconds * 1'000'000);
+  ++trace.requests[1].time_us;
+  EXPECT_THROW(arrival_times_us(trace, {}), Error);
+  EXPECT_THROW(arrival_times_us(trace, {.speed = 1e-300}), Error);
+  EXPECT_THROW(arrival_times_us(trace_of(10), {.rate = 1e-300}), Error);
+}
+
 TEST(Prompts, ShareExactlyTheBlocksOfEqualIds) {
   Trace trace = trace_of(4);
   trace.block_tokens = 8;
