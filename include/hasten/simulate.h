@@ -39,22 +39,26 @@ struct StepCostFit {
 /// Error{invalid_argument} for fewer than 16 steps.
 StepCostFit fit_step_costs(std::span<const StepRecord> steps);
 
+/// The simulator keeps some bytes for each block.
+inline constexpr int64_t kMaxSimulatedKvBlocks = int64_t{1} << 26;
+
 struct SimulatorOptions {
   StepCosts costs;
   std::string policy = "fcfs";
   bool prefix_cache = true;       // sequences begin with what others have left in the cache
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
   int32_t block_size = 16;        // tokens in a cache block
-  int64_t num_kv_blocks = 0;      // in all; enough for one sequence of the whole context
+  int64_t num_kv_blocks = 0;      // enough for one sequence of the whole context
   int64_t context = 0;            // tokens that one sequence may reach
   int64_t step_tokens = 512;      // tokens in a step at most
   int32_t max_batch = 32;         // sequences in a step at most
+  int64_t target_tbt_us = 0;      // between tokens of an answer, held by shorter chunks; 0: none
   int64_t max_queue = 0;          // requests that may wait; 0: any number
 };
 
 struct SimulatedRequest {
-  std::vector<int32_t> prompt;  // token ids, at least one
-  int64_t output_tokens = 1;    // that it will generate, at least one
+  int64_t prompt_tokens = 1;  // at least one
+  int64_t output_tokens = 1;  // that it will generate, at least one
   std::string tenant = {};
   int32_t priority = 0;
 };
@@ -66,6 +70,8 @@ struct SimulatedWorkload {
   std::vector<int64_t> times_us;  // when each comes, ascending; empty: closed loop
   int64_t users = 1;              // of a closed loop: requests under way at the same time
   std::function<SimulatedRequest(size_t index)> request;
+  /// The `prompt_tokens` token ids of a request; not asked for where they do not fit the context.
+  std::function<std::vector<int32_t>(size_t index)> prompt;
   std::function<void(size_t index, int64_t now_us)> on_arrival;
   std::function<void(size_t index, int64_t now_us)> on_token;
   /// Of each request once. `failure` is empty when all its tokens came; `cached_tokens` of its
@@ -84,7 +90,8 @@ struct Simulation {
 };
 
 /// Runs the workload to its end. The same arguments give the same result. Throws
-/// Error{invalid_argument} for options that do not fit together and for an unknown policy.
+/// Error{invalid_argument} for options that do not fit together, for an unknown policy, and for
+/// costs that lead beyond 285 years.
 Simulation simulate(const SimulatorOptions& options, const SimulatedWorkload& workload);
 
 }  // namespace hasten

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -66,9 +67,12 @@ class Replay {
   Request make_request(size_t index) const {
     const workload::TraceRequest& asked = workload_.trace.requests[index];
     Request request;
-    request.prompt = asked.text.empty() ? workload::make_prompt(workload_.trace, index,
-                                                                engine_.model().vocab_size, seed_)
-                                        : engine_.tokenize(asked.text);
+    if (!asked.text.empty()) {
+      request.prompt = engine_.tokenize(asked.text);
+    } else if (asked.prompt_tokens + asked.output_tokens <= engine_.model().context) {
+      request.prompt =
+          workload::make_prompt(workload_.trace, index, engine_.model().vocab_size, seed_);
+    }  // else submit refuses its length
     request.sampling.temperature = 0;
     request.ignore_eos = true;
     request.max_tokens = asked.output_tokens;
@@ -83,7 +87,8 @@ class Replay {
     {
       const std::lock_guard lock(mutex_);
       answer.arrival_us = due.value_or(now);
-      answer.prompt_tokens = std::ssize(request.prompt);
+      const workload::TraceRequest& asked = workload_.trace.requests[index];
+      answer.prompt_tokens = asked.text.empty() ? asked.prompt_tokens : std::ssize(request.prompt);
       if (due) statistics_.sent_late(now - *due);
       if (answer.prompt_tokens + request.max_tokens > engine_.model().context)
         return give_up(answer, now, "longer than the context");
@@ -152,6 +157,7 @@ int bench_replay(ReplayOptions& options) {
   log::set_level(log::Level::warn);
   const Workload workload = load_workload(options.workload);
   check_model(options.engine.model);
+  if (!options.calibrate.empty()) check_writable(options.calibrate);
   show_progress(options.engine);
   const Machine machine = describe_machine();
   const int32_t threads = options.engine.threads > 0 ? options.engine.threads : machine.num_threads;
@@ -175,14 +181,20 @@ int bench_replay(ReplayOptions& options) {
   const Stats stats = engine.stats();
   loaded.reset();
   std::optional<StepCostFit> fit;
+  std::exception_ptr unfit;  // thrown after the results, which a failed fit must not take along
   if (!options.calibrate.empty()) {
-    steps.erase(steps.begin(), steps.begin() + std::min<int64_t>(1, std::ssize(steps)));  // warm-up
-    fit = write_calibration(options.calibrate,
-                            {.machine = machine.cpu,
-                             .model = model,
-                             .ceilings = ceilings,
-                             .options = simulated_sizes(model, options.engine.block_size)},
-                            steps);
+    try {
+      steps.erase(steps.begin(),
+                  steps.begin() + std::min<int64_t>(1, std::ssize(steps)));  // warm-up
+      fit = write_calibration(options.calibrate,
+                              {.machine = machine.cpu,
+                               .model = model,
+                               .ceilings = ceilings,
+                               .options = simulated_sizes(model, options.engine.block_size)},
+                              steps);
+    } catch (const Error&) {
+      unfit = std::current_exception();
+    }
   }
   if (options.workload.json) {
     json::Object object = {{"workload", to_json(options.workload, workload)},
@@ -195,6 +207,7 @@ int bench_replay(ReplayOptions& options) {
                            {"result", statistics.to_json(best)}};
     if (fit) object["calibration_mean_error"] = fit->mean_error;
     fmt::print("{}\n", json_text(object));
+    if (unfit) std::rethrow_exception(unfit);
     return statistics.num_finished() > 0 ? 0 : 1;
   }
   fmt::print("{}: {} on {}, policy {}\n{}\n\n{}", model.name, model.weight_types, model.device,
@@ -203,6 +216,7 @@ int bench_replay(ReplayOptions& options) {
   if (fit)
     fmt::print("{}: costs of a step, fitted with a mean error of {:.1f} %\n",
                options.calibrate.string(), 100 * fit->mean_error);
+  if (unfit) std::rethrow_exception(unfit);
   return statistics.num_finished() > 0 ? 0 : 1;
 }
 

@@ -89,31 +89,44 @@ StepCosts costs_of(const ModelInfo& model, const Ceilings& ceilings, double effi
   return costs;
 }
 
+/// What a field of a calibration may be; what is beyond is no machine, and would overflow.
+struct Range {
+  double least;
+  double most;
+};
+constexpr Range kCost = {0, 1e9};  // microseconds, or tokens
+constexpr Range kPeak = {1, 1e18};
+constexpr Range kWork = {1, 0x1p50};  // bytes or operations
+constexpr Range kTokens = {1, INT32_MAX};
+
 // The fields of a calibration, each once for writing and reading.
 template <class Visit>
 void visit_fields(MachineModel& machine, Visit visit) {
   StepCosts& costs = machine.options.costs;
-  visit("costs", "base_us", costs.base_us);
-  visit("costs", "free_tokens", costs.free_tokens);
-  visit("costs", "us_per_token", costs.us_per_token);
-  visit("costs", "us_per_sequence", costs.us_per_sequence);
-  visit("costs", "us_per_key_read", costs.us_per_key_read);
-  visit("costs", "us_per_key_product", costs.us_per_key_product);
-  visit("ceilings", "read_bytes_per_second", machine.ceilings.read_bytes_per_second);
-  visit("ceilings", "int8_ops_per_second", machine.ceilings.int8_ops_per_second);
-  visit("ceilings", "bf16_flops_per_second", machine.ceilings.bf16_flops_per_second);
-  visit("ceilings", "f32_flops_per_second", machine.ceilings.f32_flops_per_second);
-  visit("model", "bytes_per_token", machine.model.bytes_per_token);
-  visit("model", "operations_per_token", machine.model.ops_per_token);
-  visit("model", "output_operations_per_token", machine.model.output_ops_per_token);
-  visit("model", "attention_operations_per_token_key", machine.model.attention_ops_per_token_key);
-  visit("model", "kv_bytes_per_token", machine.model.kv_bytes_per_token);
-  visit("model", "vocab_size", machine.model.vocab_size);
-  visit("sizes", "block_size", machine.options.block_size);
-  visit("sizes", "num_kv_blocks", machine.options.num_kv_blocks);
-  visit("sizes", "context", machine.options.context);
-  visit("sizes", "step_tokens", machine.options.step_tokens);
-  visit("sizes", "max_batch", machine.options.max_batch);
+  visit("costs", "base_us", costs.base_us, kCost);
+  visit("costs", "free_tokens", costs.free_tokens, kCost);
+  visit("costs", "us_per_token", costs.us_per_token, kCost);
+  visit("costs", "us_per_sequence", costs.us_per_sequence, kCost);
+  visit("costs", "us_per_key_read", costs.us_per_key_read, kCost);
+  visit("costs", "us_per_key_product", costs.us_per_key_product, kCost);
+  Ceilings& ceilings = machine.ceilings;
+  visit("ceilings", "read_bytes_per_second", ceilings.read_bytes_per_second, kPeak);
+  visit("ceilings", "int8_ops_per_second", ceilings.int8_ops_per_second, kPeak);
+  visit("ceilings", "bf16_flops_per_second", ceilings.bf16_flops_per_second, Range{0, kPeak.most});
+  visit("ceilings", "f32_flops_per_second", ceilings.f32_flops_per_second, kPeak);
+  ModelInfo& model = machine.model;
+  visit("model", "bytes_per_token", model.bytes_per_token, kWork);
+  visit("model", "operations_per_token", model.ops_per_token, kWork);
+  visit("model", "output_operations_per_token", model.output_ops_per_token, kWork);
+  visit("model", "attention_operations_per_token_key", model.attention_ops_per_token_key, kWork);
+  visit("model", "kv_bytes_per_token", model.kv_bytes_per_token, Range{1, 0x1p32});
+  visit("model", "vocab_size", model.vocab_size, kTokens);
+  SimulatorOptions& sizes = machine.options;
+  visit("sizes", "block_size", sizes.block_size, Range{1, 1 << 16});
+  visit("sizes", "num_kv_blocks", sizes.num_kv_blocks, Range{1, kMaxSimulatedKvBlocks});
+  visit("sizes", "context", sizes.context, kTokens);
+  visit("sizes", "step_tokens", sizes.step_tokens, kTokens);
+  visit("sizes", "max_batch", sizes.max_batch, kTokens);
 }
 
 }  // namespace
@@ -181,9 +194,8 @@ StepCostFit write_calibration(const std::filesystem::path& path, const MachineMo
                          {"costs", json::Object()},
                          {"ceilings", json::Object()},
                          {"sizes", json::Object()}};
-  visit_fields(machine, [&](std::string_view part, std::string_view field, const auto& value) {
-    object[part].as_object()[field] = value;
-  });
+  visit_fields(machine, [&](std::string_view part, std::string_view field, const auto& value,
+                            const Range&) { object[part].as_object()[field] = value; });
   std::ofstream out(path, std::ios::trunc);
   out << json_text(object) << '\n';
   out.close();
@@ -191,37 +203,41 @@ StepCostFit write_calibration(const std::filesystem::path& path, const MachineMo
   return fit;
 }
 
+void check_writable(const std::filesystem::path& path) {
+  const std::ofstream out(path, std::ios::app);  // what it holds stays
+  if (!out) fail(ErrorCode::io, "cannot write {}", path.string());
+}
+
 MachineModel read_calibration(const std::filesystem::path& path) {
   const MappedFile file(path);
   const std::string name = path.string();
   const json::Value value =
       json::parse({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, name);
-  const auto wrong = [&name](std::string_view part, std::string_view field) {
-    fail(ErrorCode::invalid_data,
-         "{} is no calibration: {}.{} is missing or out of range; hasten bench replay --calibrate "
-         "writes one",
-         name, part, field);
-  };
   const auto find = [&](std::string_view part, std::string_view field) -> const json::Value& {
     const json::Object* object = value.if_object();
     const json::Value* inner = object != nullptr ? object->if_contains(part) : nullptr;
     const json::Value* found =
         inner != nullptr && inner->is_object() ? inner->get_object().if_contains(field) : nullptr;
-    if (found == nullptr) wrong(part, field);
+    if (found == nullptr)
+      fail(ErrorCode::invalid_data,
+           "{} is no calibration: {}.{} is missing; hasten bench replay --calibrate writes one",
+           name, part, field);
     return *found;
   };
   const auto text = [&](const json::Value* found) {
     return found != nullptr && found->is_string() ? safe_text(found->get_string()) : std::string();
   };
   MachineModel machine;
-  visit_fields(machine, [&](std::string_view part, std::string_view field, auto& result) {
-    constexpr double kMost = 1e18;
+  visit_fields(machine, [&](std::string_view part, std::string_view field, auto& result,
+                            const Range& range) {
     const json::Value& number = find(part, field);
-    using Type = std::remove_reference_t<decltype(result)>;
-    const double most = std::min(kMost, static_cast<double>(std::numeric_limits<Type>::max()));
-    const double read = number.is_number() ? number.to_number<double>() : -1;
-    if (!(read >= 0 && read < most)) wrong(part, field);
-    result = static_cast<Type>(read);
+    if (!number.is_number())
+      fail(ErrorCode::invalid_data, "{} is no calibration: {}.{} is no number", name, part, field);
+    const auto read = number.to_number<double>();
+    if (!(read >= range.least && read <= range.most))
+      fail(ErrorCode::invalid_data, "{} is no calibration: {}.{} is {}; it must be from {} to {}",
+           name, part, field, read, range.least, range.most);
+    result = static_cast<std::remove_reference_t<decltype(result)>>(read);
   });
   machine.machine = text(value.as_object().if_contains("machine"));
   machine.model.name = text(&find("model", "name"));
@@ -230,10 +246,6 @@ MachineModel read_calibration(const std::filesystem::path& path) {
   machine.basis = "fitted to measured steps";
   if (error != nullptr && error->is_number())
     machine.basis += fmt::format(", mean error {:.1f} %", 100 * error->to_number<double>());
-  for (const auto& [field, count] :
-       {std::pair<std::string_view, int64_t>{"vocab_size", machine.model.vocab_size},
-        {"kv_bytes_per_token", machine.model.kv_bytes_per_token}})
-    if (count < 1) wrong("model", field);
   return machine;
 }
 

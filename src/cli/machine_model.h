@@ -32,7 +32,10 @@ MachineModel peak_machine(std::string_view machine, std::string_view shape, std:
 /// fit. Throws Error{io} when the file cannot be written.
 StepCostFit write_calibration(const std::filesystem::path& path, const MachineModel& measured,
                               std::span<const StepRecord> steps);
-/// Reads what write_calibration wrote. Throws Error{not_found, io, invalid_data}.
+/// Throws Error{io} when write_calibration could not write there; to be asked before a long run.
+void check_writable(const std::filesystem::path& path);
+/// Reads what write_calibration wrote; every number within bounds, or the error says which. Throws
+/// Error{not_found, io, invalid_data}.
 MachineModel read_calibration(const std::filesystem::path& path);
 
 /// The sizes of an engine as a simulator takes them.

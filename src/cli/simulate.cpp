@@ -47,6 +47,7 @@ MachineModel find_machine(const SimulateOptions& options) {
   sizes.policy = asked.policy;
   sizes.prefix_cache = asked.prefix_cache;
   sizes.aging_us = asked.aging_us;
+  sizes.target_tbt_us = asked.target_tbt_us;
   sizes.max_queue = asked.max_queue;
   if (asked.step_tokens > 0) sizes.step_tokens = asked.step_tokens;
   if (asked.max_batch > 0) sizes.max_batch = asked.max_batch;
@@ -95,12 +96,15 @@ int simulate(const SimulateOptions& options) {
        .users = std::max<int64_t>(1, workload.users),
        .request =
            [&](size_t i) {
-             return SimulatedRequest{
-                 .prompt = workload::make_prompt(workload.trace, i, machine.model.vocab_size,
-                                                 options.workload.arrivals.seed),
-                 .output_tokens = requests[i].output_tokens,
-                 .tenant = requests[i].tenant,
-                 .priority = requests[i].priority};
+             return SimulatedRequest{.prompt_tokens = requests[i].prompt_tokens,
+                                     .output_tokens = requests[i].output_tokens,
+                                     .tenant = requests[i].tenant,
+                                     .priority = requests[i].priority};
+           },
+       .prompt =
+           [&](size_t i) {
+             return workload::make_prompt(workload.trace, i, machine.model.vocab_size,
+                                          options.workload.arrivals.seed);
            },
        .on_arrival =
            [&](size_t i, int64_t now) {
@@ -135,7 +139,7 @@ int simulate(const SimulateOptions& options) {
                            {"kv_used_fraction", used},
                            {"wall_seconds", wall_seconds},
                            {"result", statistics.to_json(best)}}));
-    return 0;
+    return statistics.num_finished() > 0 ? 0 : 1;
   }
   fmt::print("SIMULATED: {}, {} on {}\nsteps cost {}\n{}, policy {}\n\n{}", machine.model.name,
              machine.model.weight_types, machine.machine, machine.basis,
@@ -148,7 +152,7 @@ int simulate(const SimulateOptions& options) {
       counted(machine.options.num_kv_blocks, "cache block"));
   fmt::print("simulated in {:.2f} s: {:.2f} million requests an hour\n", wall_seconds,
              static_cast<double>(requests.size()) / std::max(wall_seconds, 1e-6) * 3600e-6);
-  return 0;
+  return statistics.num_finished() > 0 ? 0 : 1;
 }
 
 }  // namespace

@@ -418,10 +418,35 @@ class Measure(unittest.TestCase):
                 self.assertEqual(report["result"]["finished"], 12)
                 self.assertEqual(report["result"]["output_tokens"], 120)
             self.assertIn("fitted to measured steps", report["basis"])
-            costs.write_text(costs.read_text().replace("base_us", "bare_us"))
-            broken = hasten("simulate", "--machine", costs)
-            self.assertEqual(broken.returncode, 1)
-            self.assertIn("costs.base_us is missing", broken.stderr)
+            whole = costs.read_text()
+            for part, field, value, said in (
+                    ("sizes", "block_size", 0, "sizes.block_size is 0; it must be from 1 to 65536"),
+                    ("sizes", "num_kv_blocks", 1 << 31, "sizes.num_kv_blocks is 2147483648; it must be from 1 to"),
+                    ("model", "kv_bytes_per_token", 1 << 62, "model.kv_bytes_per_token is 4.6"),
+                    ("costs", "base_us", 1e17, "costs.base_us is 1e+17; it must be from 0 to 1000000000"),
+                    ("costs", "us_per_token", "2", "costs.us_per_token is no number"),
+                    ("costs", "base_us", None, "costs.base_us is missing")):
+                calibration = json.loads(whole)
+                calibration[part][field] = value
+                if value is None:
+                    del calibration[part][field]
+                costs.write_text(json.dumps(calibration))
+                broken = hasten("simulate", "--machine", costs, "--kv-cache", "1G")
+                self.assertEqual((broken.returncode, broken.stdout), (1, ""), broken.stderr)
+                self.assertIn(said, broken.stderr)
+            costs.write_text(whole)
+            none = hasten("simulate", "--machine", costs, "--prompt", 1 << 24, "--requests", "1000")
+            self.assertEqual(none.returncode, 1, none.stderr)
+            self.assertIn("1000 failed: longer than the context", none.stdout)
+            # Too few steps for a fit: the results are there all the same, and so is the old file.
+            few = hasten("bench", "replay", "--requests", "1", "--gen", "2", "--calibrate", costs)
+            self.assertEqual(few.returncode, 1, few.stderr)
+            self.assertIn("1 request answered", few.stdout)
+            self.assertIn("a fit takes at least 16", few.stderr)
+            self.assertEqual(costs.read_text(), whole)
+            nowhere = hasten("bench", "replay", "--calibrate", Path(folder) / "no" / "folder")
+            self.assertEqual((nowhere.returncode, nowhere.stdout), (1, ""))
+            self.assertIn("cannot write", nowhere.stderr)
         card = ("simulate", "--machine", "h200", "--shape", "llama-3.1-8b", "--type", "bf16", "--users", "1",
                 "--requests", "1", "--gen", "2")
         result = json.loads(hasten(*card, "--efficiency", "1", "--json").stdout)["result"]

@@ -19,9 +19,12 @@
 namespace hasten::engine {
 namespace {
 
+constexpr double kMaxTimeUs = 0x1p53;  // whole microseconds of a double end here
+
 /// A request under way. Does not move: its sequence looks into it.
 struct Live {
   SimulatedRequest request;
+  std::vector<int32_t> prompt;
   Sequence sequence;
 };
 
@@ -31,6 +34,13 @@ void check(const SimulatorOptions& options, const SimulatedWorkload& workload) {
   if (options.max_batch < 1 || options.max_batch > options.step_tokens)
     fail_param("max_batch", "--max-batch is {}; it must be from 1 to --step-tokens, which is {}",
                options.max_batch, options.step_tokens);
+  if (options.num_kv_blocks < 1 || options.num_kv_blocks > kMaxSimulatedKvBlocks)
+    fail_param("num_kv_blocks",
+               "the cache has {} blocks of {} tokens; it must have from 1 to {}: see --kv-cache",
+               options.num_kv_blocks, options.block_size, kMaxSimulatedKvBlocks);
+  if (options.target_tbt_us < 0)
+    fail_param("target_tbt_us", "--target-tbt-ms is {} us; it must not be negative",
+               options.target_tbt_us);
   if (options.context < 1 || ceil_div(options.context, options.block_size) > options.num_kv_blocks)
     fail_param(
         "context",
@@ -48,6 +58,7 @@ class Simulator {
         scheduler_({.block_size = options.block_size,
                     .step_tokens = options.step_tokens,
                     .max_batch = options.max_batch,
+                    .target_step_us = options.target_tbt_us,
                     .prefix_cache = options.prefix_cache,
                     .policy = &find_policy(options.policy),
                     .aging_us = options.aging_us},
@@ -89,15 +100,17 @@ class Simulator {
     auto live = std::make_unique<Live>();
     live->request = workload_.request(index);
     workload_.on_arrival(index, arrival_us);
-    const int64_t num_prompt = std::ssize(live->request.prompt);
+    const int64_t num_prompt = live->request.prompt_tokens;
     HASTEN_CHECK(num_prompt > 0 && live->request.output_tokens > 0);
     if (num_prompt > options_.context - live->request.output_tokens)
       return workload_.on_end(index, now_us(), 0, "longer than the context");
     if (options_.max_queue > 0 && scheduler_.num_waiting() >= options_.max_queue)
       return workload_.on_end(index, now_us(), 0, "the queue was full");
+    live->prompt = workload_.prompt(index);
+    HASTEN_CHECK(std::ssize(live->prompt) == num_prompt);
     Sequence& sequence = live->sequence;
     sequence.request_id = static_cast<int64_t>(index);
-    sequence.prompt = live->request.prompt;
+    sequence.prompt = live->prompt;
     sequence.max_generated = live->request.output_tokens;
     sequence.priority = live->request.priority;
     sequence.tenant = live->request.tenant;
@@ -111,7 +124,12 @@ class Simulator {
   void step(const StepPlan& plan) {
     const double duration_us = predict_step_us(options_.costs, describe(plan));
     time_us_ += duration_us;
-    scheduler_.advance();
+    if (!(time_us_ < kMaxTimeUs))
+      fail(ErrorCode::invalid_argument,
+           "step {} of {} tokens ends after {} us, which is beyond 285 years: its costs are no "
+           "machine's",
+           result_.steps + 1, plan.num_tokens, time_us_);
+    scheduler_.advance(std::llround(duration_us));
     ++result_.steps;
     result_.preemptions += plan.num_preemptions;
     result_.busy_us += duration_us;

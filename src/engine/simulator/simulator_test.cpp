@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <random>
@@ -28,6 +29,7 @@ struct Seen {
   std::vector<std::vector<int64_t>> tokens;  // times
   std::vector<int64_t> cached;               // in order of their ends
   std::map<size_t, std::string> failures;
+  std::vector<size_t> prompts_made;
   Simulation simulation;
 };
 
@@ -44,10 +46,13 @@ Seen run(const SimulatorOptions& options, const std::vector<std::pair<int64_t, i
   workload.users = users;
   workload.request = [&](size_t i) {
     SimulatedRequest request;
-    // Prompts that have nothing in common.
-    request.prompt.assign(static_cast<size_t>(lengths[i].first), static_cast<int32_t>(i));
+    request.prompt_tokens = lengths[i].first;
     request.output_tokens = lengths[i].second;
     return request;
+  };
+  workload.prompt = [&](size_t i) {  // that have nothing in common
+    seen.prompts_made.push_back(i);
+    return std::vector<int32_t>(static_cast<size_t>(lengths[i].first), static_cast<int32_t>(i));
   };
   workload.on_arrival = [&](size_t i, int64_t now) { seen.arrivals[i] = now; };
   workload.on_token = [&](size_t i, int64_t now) { seen.tokens[i].push_back(now); };
@@ -102,10 +107,11 @@ TEST(Simulator, FindsPrefixesInTheCache) {
   workload.num_requests = 3;
   workload.request = [](size_t i) {
     SimulatedRequest request;
-    request.prompt.assign(50, 7);
+    request.prompt_tokens = 50;
     request.tenant = i == 2 ? "other" : "";  // shares nothing
     return request;
   };
+  workload.prompt = [](size_t) { return std::vector<int32_t>(50, 7); };
   workload.on_arrival = workload.on_token = [](size_t, int64_t) {};
   workload.on_end = [&](size_t, int64_t, int64_t tokens, std::string_view) {
     cached.push_back(tokens);
@@ -130,6 +136,27 @@ TEST(Simulator, RefusesWhatDoesNotFit) {
   EXPECT_EQ(seen.failures.at(2), "the queue was full");
   EXPECT_TRUE(seen.failures.contains(3));
   EXPECT_EQ(seen.tokens[1].size(), 1);
+  EXPECT_THAT(seen.prompts_made, ElementsAre(1));
+}
+
+TEST(Simulator, HoldsATargetBetweenTokens) {
+  // One answers throughout; the other's prompt comes when the scheduler knows what steps take.
+  const auto worst_gap = [](int64_t target_us) {
+    SimulatorOptions options = plain_options();
+    options.target_tbt_us = target_us;
+    const auto times = run(options, {{8, 200}, {250, 1}}, {0, 1000}).tokens[0];
+    int64_t worst = 0;
+    for (size_t i = 1; i < times.size(); ++i) worst = std::max(worst, times[i] - times[i - 1]);
+    return worst;
+  };
+  EXPECT_EQ(worst_gap(0), 10 + 64);
+  EXPECT_LE(worst_gap(40), 40 + 4);  // of prompts as long it has seen none before
+}
+
+TEST(Simulator, EndsBeforeTimeOverflows) {
+  SimulatorOptions options = plain_options();
+  options.costs.us_per_key_product = 1e15;
+  EXPECT_THROW(run(options, {{60, 1}}, {0}), Error);
 }
 
 TEST(Simulator, PreemptsAndStillAnswersAll) {
@@ -170,6 +197,9 @@ TEST(Simulator, SaysWhichOptionsDoNotFitTogether) {
   options = plain_options();
   options.block_size = 24;
   EXPECT_THAT(error_of(options), HasSubstr("--block-size is 24"));
+  options = plain_options();
+  options.num_kv_blocks = kMaxSimulatedKvBlocks + 1;
+  EXPECT_THAT(error_of(options), HasSubstr("the cache has 67108865 blocks"));
   options = plain_options();
   options.context = 1025;
   EXPECT_THAT(error_of(options), HasSubstr("1025 tokens does not fit 64 blocks of 16"));
