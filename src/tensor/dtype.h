@@ -12,7 +12,6 @@ enum class DType : uint8_t {
   f32,
   f16,
   bf16,
-  f8_e4m3,
   f64,
   i8,
   i16,
@@ -30,6 +29,7 @@ enum class DType : uint8_t {
   q6_k,
   iq4_nl,
   iq4_xs,
+  f8_e4m3,  // of keys and values; no file that is read has it
 };
 
 /// How a type is stored: `block_size` consecutive elements of a row take `block_bytes` bytes.
