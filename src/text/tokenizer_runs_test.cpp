@@ -84,8 +84,8 @@ double seconds_for(const Tokenizer& tokenizer, const std::string& text) {
 void expect_linear(const TokenizerSpec& spec, std::string_view name) {
   const auto tokenizer = make_tokenizer(spec);
   for (const auto& run : kCharacterRuns) {
-    const std::string shorter = repeated(run.unit, size_t{1} << 13);
-    const std::string longer = repeated(run.unit, size_t{1} << 16);
+    const std::string shorter = repeated(run.unit, size_t{1} << 14);
+    const std::string longer = repeated(run.unit, size_t{1} << 17);
     double short_time = 1e9;
     double long_time = 1e9;
     for (int tries = 0; tries < 5; ++tries) {
