@@ -192,6 +192,24 @@ TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
   }
 }
 
+/// Brings the one token of a block to position `at` of a tile.
+void load_token(const KernelTable& kernels, KvKind kind, const void* keys, const void* values,
+                int64_t head_dim, int64_t at, std::vector<float>& tile_keys,
+                std::vector<float>& tile_values) {
+  kernels.kv_load({.keys = static_cast<const uint8_t*>(keys),
+                   .values = static_cast<const uint8_t*>(values),
+                   .key_kind = kind,
+                   .value_kind = kind,
+                   .head_dim = head_dim,
+                   .block_size = 1,
+                   .first = 0,
+                   .count = 1,
+                   .tile_keys = tile_keys.data(),
+                   .tile_values = tile_values.data(),
+                   .padded_dim = head_dim,
+                   .at = at});
+}
+
 // Every binary16 and bf16 through the cache: exact in, rounded to nearest even out.
 TEST_P(KernelTest, CacheConversionsMatchTheScalarOnes) {
   constexpr int64_t kDim = 16;
@@ -210,18 +228,7 @@ TEST_P(KernelTest, CacheConversionsMatchTheScalarOnes) {
                           .data = to->data(),
                           .first = 0,
                           .stride = 1});
-    kernels().kv_load({.keys = reinterpret_cast<const uint8_t*>(keys.data()),
-                       .values = reinterpret_cast<const uint8_t*>(values.data()),
-                       .key_kind = kind,
-                       .value_kind = kind,
-                       .head_dim = kDim,
-                       .block_size = 1,
-                       .first = 0,
-                       .count = 1,
-                       .tile_keys = tile_keys.data(),
-                       .tile_values = tile_values.data(),
-                       .padded_dim = kDim,
-                       .at = 5});
+    load_token(kernels(), kind, keys.data(), values.data(), kDim, 5, tile_keys, tile_values);
     for (int64_t d = 0; d < kDim; ++d) {
       const uint16_t want = to_bits(in[d]);
       if (std::isnan(in[d])) {
@@ -252,18 +259,8 @@ TEST_P(KernelTest, EveryE4M3IsReadAsTheScalarOneIs) {
   std::iota(codes.begin(), codes.end(), uint8_t{0});
   std::vector<float> tile_keys(kDim * kTileKeys);
   std::vector<float> tile_values(kTileKeys * kDim);
-  kernels().kv_load({.keys = codes.data(),
-                     .values = codes.data(),
-                     .key_kind = KvKind::f8_e4m3,
-                     .value_kind = KvKind::f8_e4m3,
-                     .head_dim = kDim,
-                     .block_size = 1,
-                     .first = 0,
-                     .count = 1,
-                     .tile_keys = tile_keys.data(),
-                     .tile_values = tile_values.data(),
-                     .padded_dim = kDim,
-                     .at = 0});
+  load_token(kernels(), KvKind::f8_e4m3, codes.data(), codes.data(), kDim, 0, tile_keys,
+             tile_values);
   for (int64_t i = 0; i < kDim; ++i) {
     const float want = f8_e4m3_to_f32(codes[i]);
     for (const float got : {tile_values[i], tile_keys[i * kTileKeys]}) {

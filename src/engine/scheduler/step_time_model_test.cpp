@@ -35,6 +35,17 @@ StepWork random_work(std::mt19937& random) {
   return work;
 }
 
+/// Random steps, whose times differ from the law by noise of that deviation.
+void show_steps(StepTimeModel& model, std::mt19937& random, int count, double fixed,
+                double deviation = 0) {
+  std::normal_distribution<double> noise;
+  for (int i = 0; i < count; ++i) {
+    const StepWork work = random_work(random);
+    const double factor = deviation > 0 ? 1 + deviation * noise(random) : 1;
+    model.observe(work, std::llround(law(work, fixed) * factor));
+  }
+}
+
 double worst_error(const StepTimeModel& model, double fixed) {
   std::mt19937 random(99);
   double worst = 0;
@@ -57,33 +68,21 @@ TEST(StepTimeModel, KnowsNothingBeforeItHasSeenSteps) {
 TEST(StepTimeModel, LearnsALinearLaw) {
   StepTimeModel model;
   std::mt19937 random(1);
-  for (int i = 0; i < 60; ++i) {
-    const StepWork work = random_work(random);
-    model.observe(work, std::llround(law(work, 20000)));
-  }
+  show_steps(model, random, 60, 20000);
   EXPECT_LT(worst_error(model, 20000), 0.01);
 }
 
 TEST(StepTimeModel, BearsNoise) {
   StepTimeModel model;
   std::mt19937 random(2);
-  std::normal_distribution<double> noise(1, 0.05);
-  for (int i = 0; i < 400; ++i) {
-    const StepWork work = random_work(random);
-    model.observe(work, std::llround(law(work, 20000) * noise(random)));
-  }
+  show_steps(model, random, 400, 20000, 0.05);
   EXPECT_LT(worst_error(model, 20000), 0.08);
 }
 
 TEST(StepTimeModel, FollowsAMachineThatSlowsDown) {
   StepTimeModel model;
   std::mt19937 random(3);
-  for (const double fixed : {20000.0, 45000.0}) {
-    for (int i = 0; i < 600; ++i) {
-      const StepWork work = random_work(random);
-      model.observe(work, std::llround(law(work, fixed)));
-    }
-  }
+  for (const double fixed : {20000.0, 45000.0}) show_steps(model, random, 600, fixed);
   EXPECT_LT(worst_error(model, 45000), 0.1);
 }
 
@@ -92,10 +91,7 @@ TEST(StepTimeModel, KeepsWhatNothingNewIsToldAbout) {
   StepTimeModel model;
   std::mt19937 random(4);
   std::normal_distribution<double> noise(1, 0.03);
-  for (int i = 0; i < 300; ++i) {
-    const StepWork work = random_work(random);
-    model.observe(work, std::llround(law(work, 20000)));
-  }
+  show_steps(model, random, 300, 20000);
   const StepWork decode{.tokens = 4, .keys = 4000, .token_keys = 4000};
   for (int i = 0; i < 100000; ++i)
     model.observe(decode, std::llround(law(decode, 20000) * noise(random)));
