@@ -148,6 +148,7 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
     Sequence& sequence = answer.sequence;
     sequence.request_id = job.id;
     sequence.choice = choice;
+    sequence.has_siblings = asked.n > 1;
     sequence.priority = asked.priority;
     sequence.tenant = asked.tenant;
     sequence.cache_domain = domain;

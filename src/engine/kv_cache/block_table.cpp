@@ -81,4 +81,9 @@ int64_t BlockTable::num_held(int64_t num_entries) const {
   return std::count_if(ids_.begin(), end, [](int32_t id) { return id >= 0; });
 }
 
+int64_t BlockTable::num_exclusive() const {
+  return std::ranges::count_if(ids_,
+                               [&](int32_t id) { return id >= 0 && pool_->ref_count(id) == 1; });
+}
+
 }  // namespace hasten::engine

@@ -47,6 +47,8 @@ class BlockTable {
   /// Blocks among the first `num_entries` entries.
   int64_t num_held(int64_t num_entries) const;
   int64_t num_held() const { return num_held_; }
+  /// Blocks that nobody else references.
+  int64_t num_exclusive() const;
   std::span<const int32_t> ids() const { return ids_; }
 
  private:

@@ -118,6 +118,17 @@ int64_t PrefixTree::num_saved(const PrefixMatch& found, size_t g) const {
   return shared - (found.partial >= 0 && !is_used(found.partial) ? 1 : 0);
 }
 
+std::vector<BlockRef> PrefixTree::hold(const PrefixMatch& found) {
+  std::vector<BlockRef> held;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t first = first_block(groups_[g], found.num_tokens);
+    for (int64_t i = first; i < std::ssize(found.nodes); ++i)
+      held.push_back(groups_[g].pool->share(block(found.nodes[static_cast<size_t>(i)], g)));
+    if (found.partial >= 0) held.push_back(groups_[g].pool->share(block(found.partial, g)));
+  }
+  return held;
+}
+
 PrefixCursor PrefixTree::begin(const PrefixMatch& found, std::span<BlockTable> tables,
                                std::vector<BlockCopy>& copies, std::vector<BlockRef>& sources) {
   for (size_t g = 0; g < groups_.size(); ++g) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -206,6 +207,40 @@ TEST(PriorityPolicy, TheMoreUrgentClassDisplacesWhatRunsAndItsOwnDoesNot) {
   EXPECT_LT(line.finished_step[urgent], line.finished_step[same]);
   EXPECT_LT(line.finished_step[same], line.finished_step[low]);
   EXPECT_EQ(line.preemptions, 1);
+}
+
+TEST(PriorityPolicy, NobodyIsDisplacedForBlocksThatItSharesWithOthers) {
+  // Two sequences that decode have the 10 blocks of a prompt in common; the urgent one needs 12 of
+  // the 20 blocks, and to send one of the two away would free one or two.
+  const std::vector<int32_t> prompt(41, 1);
+  const std::vector<int32_t> other(44, 2);
+  std::array<Sequence, 3> sequences;
+  Scheduler scheduler(
+      {.block_size = 4, .step_tokens = 64, .max_batch = 8, .policy = &kPriorityPolicy},
+      std::vector<GroupBlocks>{{.num_blocks = 20}});
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    sequences[i].request_id = static_cast<int64_t>(i);
+    sequences[i].prompt = i < 2 ? prompt : other;
+    sequences[i].max_generated = 12;
+    sequences[i].priority = i < 1 ? 9 : i < 2 ? 0 : 5;
+  }
+  int64_t now_us = 0;
+  int64_t preemptions = 0;
+  const auto step = [&] {
+    const StepPlan& plan = scheduler.plan(now_us += 1000);
+    preemptions += plan.num_preemptions;
+    scheduler.advance();
+    for (const PlannedSequence& planned : plan.sequences)
+      if (planned.samples) planned.sequence->generated.push_back(7);
+  };
+  for (Sequence& sequence : std::span(sequences).first(2)) scheduler.add(sequence);
+  for (int i = 0; i < 4; ++i) step();
+  ASSERT_EQ(scheduler.num_running(), 2);
+  scheduler.add(sequences[2]);
+  for (int i = 0; i < 3; ++i) step();
+  EXPECT_EQ(preemptions, 0);
+  EXPECT_EQ(scheduler.num_running(), 2);
+  for (const Sequence& sequence : sequences) scheduler.remove(sequence);
 }
 
 TEST(PriorityPolicy, WaitingIsWorthClasses) {

@@ -3,51 +3,110 @@
 #include "engine/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
 #include "engine/kv_cache/sizing.h"
 
 namespace hasten::engine {
+namespace {
+
+// What a prompt gets even where the step is full, or where others are to have the most of it: few
+// enough not to be felt.
+constexpr int64_t kLeastPrefill = 16;
+
+// So many prompts at a time that do not end in a step: each holds blocks that are of use only when
+// it has ended, but with few of them a short prompt would wait behind long ones.
+constexpr int64_t kMaxPartial = 4;
+
+bool decodes(const Sequence& sequence) {
+  return sequence.num_tokens() - sequence.num_computed == 1;
+}
+
+}  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlocks> groups)
     : options_(options) {
   HASTEN_CHECK(options.max_batch > 0 && options.max_batch <= options.step_tokens);
   HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0 && options.aging_us > 0);
   view_.aging_us = options.aging_us;
-  for (const GroupBlocks& group : groups) groups_.emplace_back(group);
+  for (const GroupBlocks& group : groups) {
+    groups_.emplace_back(group);
+    has_windows_ = has_windows_ || group.window > 0;
+  }
   if (options.prefix_cache) {
     std::vector<PrefixGroup> sources;
     for (Group& group : groups_) sources.push_back({.pool = &group.pool, .window = group.window});
     tree_.emplace(sources, options.block_size);
   }
-  running_.reserve(2 * static_cast<size_t>(options.max_batch));  // the finished ones, too
   plan_.num_groups = static_cast<int64_t>(groups.size());
 }
 
 void Scheduler::add(Sequence& sequence) {
   sequence.queued_us = sequence.arrival_us;
-  waiting_.push_back(&sequence);
+  enqueue(sequence);
 }
 
 void Scheduler::remove(const Sequence& sequence) {
-  std::erase(waiting_, &sequence);
-  std::erase_if(running_, [&](const Running& r) { return r.sequence == &sequence; });
+  if (sequence.slot < 0) return;
+  if (sequence.queued_us >= 0)
+    dequeue(sequence);
+  else
+    vacate(slots_[static_cast<size_t>(sequence.slot)]);
 }
 
 void Scheduler::finish(const Sequence& sequence) {
-  const auto is_sibling = [&](const Sequence* s) { return s->request_id == sequence.request_id; };
-  const auto at = std::ranges::find(running_, &sequence, &Running::sequence);
-  if (at != running_.end()) {
-    take_in(*at);
-    at->finished = true;
+  if (sequence.slot < 0) return;
+  if (sequence.queued_us < 0) {
+    Running& running = slots_[static_cast<size_t>(sequence.slot)];
+    take_in(running);
+    running.finished = true;
+    --num_running_;
+    ++num_finished_;
   }
-  if (std::ranges::none_of(waiting_, is_sibling)) remove(sequence);
+  const auto is_sibling = [&](const Sequence* s) { return s->request_id == sequence.request_id; };
+  if (!sequence.has_siblings || std::ranges::none_of(waiting_, is_sibling)) remove(sequence);
+}
+
+void Scheduler::enqueue(Sequence& sequence) {
+  sequence.slot = static_cast<int32_t>(waiting_.size());
+  waiting_.push_back(&sequence);
+}
+
+void Scheduler::dequeue(const Sequence& sequence) {
+  const auto slot = static_cast<size_t>(sequence.slot);
+  waiting_.back()->slot = sequence.slot;
+  waiting_[slot]->slot = -1;
+  waiting_[slot] = waiting_.back();
+  waiting_.pop_back();
+}
+
+/// Gives back what a sequence holds. Its slot is taken anew only when running_ is compact again.
+void Scheduler::vacate(Running& running) {
+  --(running.finished ? num_finished_ : num_running_);
+  running.cursor = {};
+  for (BlockTable& table : running.tables) table.clear();
+  running.copies.clear();
+  running.sequence->slot = -1;
+  running.sequence = nullptr;
+  running.count = 0;
+  some_left_ = true;
+}
+
+/// Takes those that have left out of running_, and makes their slots free.
+void Scheduler::compact() {
+  if (!some_left_) return;
+  some_left_ = false;
+  std::erase_if(running_, [&](const Running* running) {
+    if (running->sequence == nullptr) free_slots_.push_back(running->slot);
+    return running->sequence == nullptr;
+  });
 }
 
 const StepPlan& Scheduler::plan(int64_t now_us) {
   view_.now_us = now_us;
-  num_set_aside_ = 0;
+  compact();
   sources_.clear();
   plan_.sequences.clear();
   plan_.block_tables.clear();
@@ -55,13 +114,15 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
   plan_.num_tokens = plan_.num_logits = plan_.num_preemptions = 0;
   tokens_left_ = options_.step_tokens;
   work_ = {};
-  decoding_ = prefilling_ = false;
+  decoding_ = false;
   prompt_logits_left_ = options_.max_prompt_logits;
+  num_prefilling_ = num_partial_ = 0;
 
   share_budget();
   secure_blocks();
   // Freed blocks are for those who needed them: nobody is admitted in the step of a preemption.
   if (plan_.num_preemptions == 0) admit();
+  top_up();
   drop_finished();
   emit();
   return plan_;
@@ -83,8 +144,6 @@ void Scheduler::advance(int64_t step_us) {
   }
 }
 
-int64_t Scheduler::num_running() const { return std::ranges::count_if(running_, &Running::runs); }
-
 int64_t Scheduler::num_blocks() const {
   int64_t sum = 0;
   for (const Group& group : groups_) sum += group.pool.num_blocks();
@@ -104,16 +163,29 @@ void Scheduler::take_in(Running& running) {
 
 /// Gives every sequence that decodes its token, then the others chunks in order of admission.
 void Scheduler::share_budget() {
-  const auto decodes = [](const Sequence& s) { return s.num_tokens() - s.num_computed == 1; };
-  for (const bool decoding : {true, false}) {
-    for (Running& running : running_) {
-      if (decoding) take_in(running);
-      running.count = running.finished ? 0 : running.count;
-      if (running.finished || decodes(*running.sequence) != decoding) continue;
-      running.count = chunk(*running.sequence, running.sequence->num_computed);
-      spend(*running.sequence, running.count);
-      if (running.count > 0) (decoding ? decoding_ : prefilling_) = true;
+  prefills_.clear();
+  growing_.clear();
+  for (Running* const running : running_) {
+    take_in(*running);
+    running->count = 0;
+    if (running->finished) continue;
+    const Sequence& sequence = *running->sequence;
+    if (!decodes(sequence)) {
+      prefills_.push_back(running);
+      continue;
     }
+    running->count = chunk(sequence, sequence.num_computed);
+    spend(sequence, running->count);
+    decoding_ = true;
+    if (has_windows_ || sequence.num_computed + running->count > running->num_secured)
+      growing_.push_back(running);
+  }
+  num_competing_ = num_running_;
+  contended_ = prefills_.size() > 1 || (!waiting_.empty() && may_admit());
+  for (Running* const running : prefills_) {
+    running->count = chunk(*running->sequence, running->sequence->num_computed);
+    spend(*running->sequence, running->count);
+    growing_.push_back(running);
   }
 }
 
@@ -125,16 +197,18 @@ int64_t Scheduler::chunk(const Sequence& sequence, int64_t begin) const {
     const int64_t scored_end = std::max(begin, sequence.num_scored) + prompt_logits_left_;
     if (scored_end < sequence.num_prompt() - 1) end = std::min(end, scored_end);
   }
-  return within_target(begin, end - begin);
+  const int64_t count = within_target(begin, end - begin);
+  if (!contended_ || begin + count >= sequence.num_tokens()) return count;
+  if (num_partial_ == kMaxPartial) return 0;
+  return num_partial_ > 0 ? std::min(count, kLeastPrefill) : count - count / 2;
 }
 
 /// How many of the tokens [begin, begin + count) of a sequence keep the step below its target.
 /// Whatever decodes has its token; the first that prefills gets a few even in a full step, or
 /// prompts would never end beside many decodes. Where nobody decodes, nobody waits for a token.
 int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
-  constexpr int64_t kLeastPrefill = 16;
   if (options_.target_step_us == 0 || !decoding_ || !step_time_.ready() || count <= 1) return count;
-  int64_t most = prefilling_ ? 0 : std::min(count, kLeastPrefill);
+  int64_t most = num_prefilling_ > 0 ? 0 : std::min(count, kLeastPrefill);
   for (int64_t above = count + 1; above - most > 1;) {
     const int64_t middle = most + (above - most) / 2;
     StepWork work = work_;
@@ -146,12 +220,33 @@ int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
 }
 
 void Scheduler::spend(const Sequence& sequence, int64_t count) {
-  const int64_t end = sequence.num_computed + count;
+  if (count == 0) return;
   tokens_left_ -= count;
   work_.add(sequence.num_computed, count);
-  if (sequence.scoring())
-    prompt_logits_left_ -=
-        std::max<int64_t>(0, std::min(end, sequence.num_prompt() - 1) - first_logit(sequence, end));
+  prompt_logits_left_ -= num_scoring(sequence, count);
+  if (decodes(sequence)) return;
+  ++num_prefilling_;
+  if (sequence.num_computed + count < sequence.num_tokens()) ++num_partial_;
+}
+
+/// Takes back what a sequence has of this step's budgets.
+void Scheduler::refund(const Running& running) {
+  const Sequence& sequence = *running.sequence;
+  if (running.count == 0) return;
+  tokens_left_ += running.count;
+  work_.add(sequence.num_computed, running.count, -1);
+  prompt_logits_left_ += num_scoring(sequence, running.count);
+  if (decodes(sequence)) return;
+  --num_prefilling_;
+  if (sequence.num_computed + running.count < sequence.num_tokens()) --num_partial_;
+}
+
+/// The prompt's tokens whose logits are wanted when the next `count` tokens run.
+int64_t Scheduler::num_scoring(const Sequence& sequence, int64_t count) const {
+  if (!sequence.scoring()) return 0;
+  const int64_t end = sequence.num_computed + count;
+  return std::max<int64_t>(0,
+                           std::min(end, sequence.num_prompt() - 1) - first_logit(sequence, end));
 }
 
 /// The first position whose logits are wanted when the tokens up to `end` run; `end` for none.
@@ -163,34 +258,38 @@ int64_t Scheduler::first_logit(const Sequence& sequence, int64_t end) const {
 
 /// Makes the planned tokens of every running sequence have blocks, by preemption where needed.
 void Scheduler::secure_blocks() {
-  for (size_t i = 0; i < running_.size();) {
-    if (grow(running_[i])) {
+  for (size_t i = 0; i < growing_.size();) {
+    Running& running = *growing_[i];
+    if (running.sequence == nullptr || grow(running)) {
       ++i;
-      continue;
+    } else if (!drop_finished()) {
+      Running* const victim = last_of_running();
+      HASTEN_CHECK(victim != nullptr);  // alone, everything fits
+      refund(*victim);
+      preempt(*victim);
     }
-    if (drop_finished()) {
-      i = 0;
-      continue;
-    }
-    HASTEN_CHECK(running_.size() > 1);  // alone, everything fits
-    const size_t victim = last_of_running();
-    preempt(victim);
-    if (victim < i) --i;
   }
 }
 
-/// Whom the policy ranks last, the one admitted earliest left out.
-size_t Scheduler::last_of_running() const {
-  size_t last = 1;
-  for (size_t i = 2; i < running_.size(); ++i)
-    if (place(*running_[last].sequence) < place(*running_[i].sequence)) last = i;
+/// Whom the policy ranks last, the one admitted earliest left out; null: nobody.
+Scheduler::Running* Scheduler::last_of_running() const {
+  Running* last = nullptr;
+  Place worst;
+  bool earliest = true;
+  for (Running* const running : running_) {
+    if (running->sequence == nullptr || std::exchange(earliest, false)) continue;
+    const Place candidate = place(*running->sequence);
+    if (last != nullptr && candidate < worst) continue;
+    last = running;
+    worst = candidate;
+  }
   return last;
 }
 
 /// Gives back what left the window and takes the blocks of this step's tokens. False when the
 /// pools have not got them. What the last computed token sees stays for one step more, so that a
 /// sibling can begin with that token.
-bool Scheduler::grow(Running& running) const {
+bool Scheduler::grow(Running& running) {
   const int64_t begin = running.sequence->num_computed;
   bool grown = true;
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -198,66 +297,86 @@ bool Scheduler::grow(Running& running) const {
       running.tables[g].release_before(std::max<int64_t>(0, begin - groups_[g].window));
     grown = grown && running.tables[g].extend(begin + running.count);
   }
+  if (grown) running.num_secured = std::ssize(running.tables.front().ids()) * options_.block_size;
   return grown;
 }
 
-void Scheduler::preempt(size_t index) {
-  Sequence& sequence = *running_[index].sequence;
+void Scheduler::preempt(Running& running) {
+  Sequence& sequence = *running.sequence;
   prefix_stats_.num_preempted += sequence.num_computed;
+  vacate(running);
   sequence.num_computed = 0;
   sequence.queued_us = view_.now_us;
-  waiting_.push_back(&sequence);
-  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  enqueue(sequence);
   ++plan_.num_preemptions;
 }
 
 /// Frees what finished sequences have kept. False when none has.
 bool Scheduler::drop_finished() {
-  return std::erase_if(running_, [](const Running& running) { return running.finished; }) > 0;
+  if (num_finished_ == 0) return false;
+  for (Running* const running : running_)
+    if (running->sequence != nullptr && running->finished) vacate(*running);
+  return true;
 }
 
 void Scheduler::admit() {
-  const bool may_displace = options_.policy->displaces != nullptr;
-  bool admitted = false;
-  if (waiting_.empty()) return;
+  candidates_.clear();
+  if (waiting_.empty() || !may_admit()) return;
+  rank_waiting();
   sum_promises();
-  while (may_displace || (num_competing_ < options_.max_batch && tokens_left_ > 0)) {
-    Sequence* const first = first_of_waiting();
-    if (first == nullptr) return;
-    look_up(*first);
-    if (pays_to_wait(*first)) {
-      std::swap(*std::ranges::find(waiting_, first),
-                waiting_.end()[-1 - static_cast<std::ptrdiff_t>(num_set_aside_)]);
-      ++num_set_aside_;
-      continue;
+  bool admitted = false;
+  while (!candidates_.empty() && may_admit()) {
+    Sequence& first = *candidates_.front().sequence;
+    bool passed = !may_start(first);
+    if (!passed) {
+      look_up(first);
+      passed = pays_to_wait(first);
     }
     // Whoever is first waits for room rather than being overtaken, or large requests would starve.
-    if (!has_room(*first) && !displace(*first)) {
+    if (!passed && !has_room(first) && !displace(first)) {
       // Once somebody was admitted, blocks of the finished may be about to be copied.
       if (admitted || !drop_finished()) return;
       continue;
     }
-    std::erase(waiting_, first);
-    start(*first);
+    std::ranges::pop_heap(candidates_, std::greater{}, &Candidate::place);
+    candidates_.pop_back();
+    if (passed) continue;
+    start(first);
     admitted = true;
   }
+}
+
+/// Whether anybody at all could be admitted.
+bool Scheduler::may_admit() const {
+  return options_.policy->displaces != nullptr ||
+         (num_competing_ < options_.max_batch && tokens_left_ > 0);
 }
 
 Scheduler::Place Scheduler::place(const Sequence& sequence) const {
   return {options_.policy->rank(sequence, view_), sequence.request_id, sequence.choice};
 }
 
-/// Who is admitted next: the first in place of those that may start. Null: nobody.
-Sequence* Scheduler::first_of_waiting() const {
-  Sequence* first = nullptr;
-  Place best;
-  for (Sequence* sequence : std::span(waiting_).first(waiting_.size() - num_set_aside_)) {
-    const Place candidate = place(*sequence);
-    if ((first != nullptr && best < candidate) || !may_start(*sequence)) continue;
-    first = sequence;
-    best = candidate;
+/// Makes all that wait candidates. Their ranks stay what they are for as long as a step is planned.
+void Scheduler::rank_waiting() {
+  for (Sequence* const sequence : waiting_)
+    candidates_.push_back({.place = place(*sequence), .sequence = sequence});
+  std::ranges::make_heap(candidates_, std::greater{}, &Candidate::place);
+}
+
+/// Gives what is left of the budgets to prompts that had to leave room for others.
+void Scheduler::top_up() {
+  contended_ = false;
+  if (num_partial_ == 0) return;
+  for (Running* const running : prefills_) {
+    if (running->sequence == nullptr || running->count == 0) continue;
+    if (running->sequence->num_computed + running->count == running->sequence->num_tokens())
+      continue;
+    refund(*running);
+    const int64_t count =
+        std::exchange(running->count, chunk(*running->sequence, running->sequence->num_computed));
+    if (!grow(*running)) running->count = count;
+    spend(*running->sequence, running->count);
   }
-  return first;
 }
 
 /// Finds what the cache has of `sequence`.
@@ -276,9 +395,10 @@ void Scheduler::look_up(const Sequence& sequence) {
 /// one runs again, for its logits.)
 const Scheduler::Running* Scheduler::prompt_source(const Sequence& sequence) const {
   const int64_t end = sequence.num_prompt() - 1;
-  if (end == 0 || sequence.scoring()) return nullptr;
-  for (const Running& running : running_) {
-    if (running.sequence->request_id != sequence.request_id ||
+  if (!sequence.has_siblings || end == 0 || sequence.scoring()) return nullptr;
+  for (const Running* const at : running_) {
+    const Running& running = *at;
+    if (running.sequence == nullptr || running.sequence->request_id != sequence.request_id ||
         running.sequence->num_computed < end || !running.copies.empty())
       continue;
     bool complete = true;
@@ -298,10 +418,10 @@ const Scheduler::Running* Scheduler::prompt_source(const Sequence& sequence) con
 bool Scheduler::pays_to_wait(const Sequence& sequence) const {
   if (!tree_ || found_.sibling != nullptr || sequence.scoring()) return false;
   const int64_t to_compute = sequence.num_tokens() - found_.prefix.num_tokens;
-  return std::ranges::any_of(running_, [&](const Running& running) {
-    const Sequence& other = *running.sequence;
-    if (!running.runs() || other.num_computed >= other.num_prompt() - 1 ||
-        other.cache_domain != sequence.cache_domain)
+  return std::ranges::any_of(prefills_, [&](const Running* running) {
+    if (running->sequence == nullptr || !running->runs()) return false;
+    const Sequence& other = *running->sequence;
+    if (other.num_computed >= other.num_prompt() - 1 || other.cache_domain != sequence.cache_domain)
       return false;
     const int64_t common =
         std::ranges::mismatch(sequence.prompt, other.prompt).in1 - sequence.prompt.begin();
@@ -334,80 +454,87 @@ bool Scheduler::displace(const Sequence& sequence) {
   if (options_.policy->displaces == nullptr) return false;
   // For a place or for blocks, but not for the one token of a sequence that decodes.
   if (num_competing_ < options_.max_batch && chunk(sequence, begin_of(sequence)) == 0) return false;
-  const int64_t tokens_left = tokens_left_;
-  const StepWork work = work_;
+  find_displaced(sequence);
+  size_t num_leaving = 0;
   bool enough = false;
-  while (!enough) {
-    Running* const last = last_displaced_by(sequence);
-    if (last == nullptr) break;
-    last->leaving = true;
-    tokens_left_ += last->count;
-    work_.add(last->sequence->num_computed, last->count, -1);
-    sum_promises();
-    enough = has_room(sequence);
+  {
+    // What it will begin with does not become free when those go that have it, too.
+    const std::vector<BlockRef> kept = tree_ ? tree_->hold(found_.prefix) : std::vector<BlockRef>();
+    while (!enough && num_leaving < displaced_.size()) {
+      set_leaving(*displaced_[num_leaving++].running, true);
+      enough = has_room(sequence);
+    }
   }
-  if (!enough) {
-    tokens_left_ = tokens_left;
-    work_ = work;
-    for (Running& running : running_) running.leaving = false;
-    sum_promises();
-    return false;
+  for (size_t i = 0; i < num_leaving; ++i) {
+    if (enough)
+      preempt(*displaced_[i].running);
+    else
+      set_leaving(*displaced_[i].running, false);
   }
-  for (size_t i = running_.size(); i-- > 0;) {
-    if (!running_[i].leaving) continue;
-    preempt(i);
-    ++num_set_aside_;
-  }
-  // Blocks that the displaced share with others have not become free.
+  if (!enough) return false;
   sum_promises();
   look_up(sequence);
   return has_room(sequence);
 }
 
-/// Of the running sequences that `sequence` displaces the last in place, or null. Siblings are left
-/// alone: one may be the source of its prompt.
-Scheduler::Running* Scheduler::last_displaced_by(const Sequence& sequence) {
-  Running* last = nullptr;
+/// Lists the running sequences that `sequence` displaces, the last in place first. Siblings are
+/// left alone: one may be the source of its prompt.
+void Scheduler::find_displaced(const Sequence& sequence) {
+  displaced_.clear();
   const Place first = place(sequence);
-  Place worst;
-  for (Running& running : running_) {
-    const Sequence& other = *running.sequence;
-    if (!running.runs() || other.generated.size() == running.num_generated ||
-        other.request_id == sequence.request_id)
+  for (Running* const running : running_) {
+    if (running->sequence == nullptr || !running->runs()) continue;
+    const Sequence& other = *running->sequence;
+    if (other.generated.size() == running->num_generated || other.request_id == sequence.request_id)
       continue;
     const Place candidate = place(other);
-    if (candidate < first || (last != nullptr && candidate < worst) ||
-        !options_.policy->displaces(sequence, other, view_))
-      continue;
-    last = &running;
-    worst = candidate;
+    if (first < candidate && options_.policy->displaces(sequence, other, view_))
+      displaced_.push_back({.place = candidate, .running = running});
   }
-  return last;
+  std::ranges::sort(displaced_, std::greater{}, &Displaced::place);
+}
+
+/// Plans with the blocks, the place and the tokens of a sequence that is to be displaced; or no
+/// longer.
+void Scheduler::set_leaving(Running& running, bool leaving) {
+  for (size_t g = 0; g < groups_.size(); ++g) groups_[g].num_promised -= promised(running, g);
+  running.leaving = leaving;
+  for (size_t g = 0; g < groups_.size(); ++g) groups_[g].num_promised += promised(running, g);
+  num_competing_ += leaving ? -1 : 1;
+  if (leaving)
+    refund(running);
+  else
+    spend(*running.sequence, running.count);
 }
 
 /// Whether no running sibling is just computing the prompt that both share.
 bool Scheduler::may_start(const Sequence& sequence) const {
-  return std::ranges::none_of(running_, [&](const Running& running) {
-    const Sequence& other = *running.sequence;
-    return other.request_id == sequence.request_id && other.num_computed < other.num_prompt() - 1;
+  if (!sequence.has_siblings) return true;
+  return std::ranges::none_of(prefills_, [&](const Running* running) {
+    const Sequence* const other = running->sequence;
+    return other != nullptr && other->request_id == sequence.request_id &&
+           other->num_computed < other->num_prompt() - 1;
   });
 }
 
 /// Sums up what `fits` must know of all running sequences.
 void Scheduler::sum_promises() {
-  num_competing_ = num_running();
+  num_competing_ = num_running_;
   for (size_t g = 0; g < groups_.size(); ++g) {
     groups_[g].num_promised = 0;
-    for (const Running& running : running_) groups_[g].num_promised += promised(running, g);
+    for (const Running* const running : prefills_)
+      if (running->sequence != nullptr) groups_[g].num_promised += promised(*running, g);
   }
 }
 
-/// The free blocks that a running sequence still needs for its present tokens; less than none for
-/// one that is about to give its blocks back.
+/// The free blocks that a running sequence still needs for its present tokens, beyond those of this
+/// step; less than none for one that is about to give its blocks back.
 int64_t Scheduler::promised(const Running& running, size_t g) const {
-  const int64_t held = running.tables[g].num_held();
-  if (running.leaving) return -held;
-  return running.runs() ? std::max<int64_t>(0, peak(*running.sequence, groups_[g]) - held) : 0;
+  const BlockTable& table = running.tables[g];
+  const Sequence& sequence = *running.sequence;
+  if (running.leaving) return -table.num_exclusive();
+  if (running.finished || sequence.num_computed + running.count == sequence.num_tokens()) return 0;
+  return std::max<int64_t>(0, peak(sequence, groups_[g]) - table.num_held());
 }
 
 /// Whether all present tokens of `sequence` have room beside what the running ones still need, and
@@ -432,13 +559,13 @@ int64_t Scheduler::peak(const Sequence& sequence, const Group& group) const {
 }
 
 void Scheduler::start(Sequence& sequence) {
+  dequeue(sequence);
   sequence.waited_us = waited_us(sequence, view_);
   sequence.queued_us = -1;
-  Running started;
+  Running& started = new_running();
   started.sequence = &sequence;
   started.num_generated = sequence.generated.size();
-  for (size_t g = 0; g < groups_.size(); ++g)
-    started.tables.emplace_back(groups_[g].pool, options_.block_size);
+  sequence.slot = started.slot;
   if (const Running* sibling = found_.sibling) {
     sequence.num_computed = sequence.num_prompt() - 1;
     for (size_t g = 0; g < groups_.size(); ++g) {
@@ -458,11 +585,27 @@ void Scheduler::start(Sequence& sequence) {
   started.count = chunk(sequence, sequence.num_computed);
   HASTEN_CHECK(started.count > 0);
   spend(sequence, started.count);
-  prefilling_ = true;
   HASTEN_CHECK(grow(started));
   ++num_competing_;
   for (size_t g = 0; g < groups_.size(); ++g) groups_[g].num_promised += promised(started, g);
-  running_.push_back(std::move(started));
+  prefills_.push_back(&started);
+}
+
+/// A slot for one more running sequence, the last in order of admission, with empty tables.
+Scheduler::Running& Scheduler::new_running() {
+  if (free_slots_.empty()) {
+    free_slots_.push_back(static_cast<int32_t>(slots_.size()));
+    Running& added = slots_.emplace_back();
+    added.slot = free_slots_.back();
+    for (Group& group : groups_) added.tables.emplace_back(group.pool, options_.block_size);
+  }
+  Running& running = slots_[static_cast<size_t>(free_slots_.back())];
+  free_slots_.pop_back();
+  running.finished = running.leaving = false;
+  running.num_secured = 0;
+  running_.push_back(&running);
+  ++num_running_;
+  return running;
 }
 
 void Scheduler::count_hits(Sequence& sequence) {
@@ -478,8 +621,9 @@ void Scheduler::count_hits(Sequence& sequence) {
 
 /// Writes the plan down.
 void Scheduler::emit() {
-  for (Running& running : running_) {
-    if (running.count == 0) continue;  // the budget did not reach it
+  for (Running* const at : running_) {
+    Running& running = *at;
+    if (running.count == 0) continue;  // the budget did not reach it, or it has left
     for (BlockCopy& copy : running.copies) {
       copy.sequence = static_cast<int32_t>(plan_.sequences.size());
       plan_.copies.push_back(copy);

@@ -61,6 +61,10 @@ struct PrefixStats {
 /// Where a running sequence is just computing most of what another one needs, that one waits for
 /// it.
 ///
+/// No prompt blocks the others: one that does not end in a step takes at most half of what prompts
+/// get of it, as far as others, waiting ones included, can use the rest; and of several such the
+/// first does, while the others get a few tokens.
+///
 /// While one choice of a request computes their common prompt, its siblings wait; then they begin
 /// with its blocks, even if the prompt's next token was already its last, and with that part of
 /// the prompt, too, that does not fill a block.
@@ -89,7 +93,7 @@ class Scheduler {
   /// of the plan's sequences.
   void advance(int64_t step_us = 0);
 
-  int64_t num_running() const;
+  int64_t num_running() const { return num_running_; }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t num_blocks() const;
   int64_t num_free_blocks() const;
@@ -97,14 +101,16 @@ class Scheduler {
 
  private:
   struct Running {
-    Sequence* sequence = nullptr;
-    std::vector<BlockTable> tables;  // one per group
-    std::vector<BlockCopy> copies;   // that its first step shall make
-    PrefixCursor cursor;             // up to where its blocks are in the tree
+    Sequence* sequence = nullptr;    // null: has left
     int64_t count = 0;               // tokens in this step
+    int64_t num_secured = 0;         // leading tokens for which it has blocks
+    PrefixCursor cursor;             // up to where its blocks are in the tree
     size_t num_generated = 0;        // of its sequence, when it was admitted
     bool finished = false;           // runs no more; its blocks are for its siblings
     bool leaving = false;            // is about to be displaced
+    int32_t slot = 0;                // its index in slots_
+    std::vector<BlockTable> tables;  // one per group
+    std::vector<BlockCopy> copies;   // that its first step shall make
     bool runs() const { return !finished && !leaving; }
   };
   /// What the cache has of a sequence that is to be admitted.
@@ -114,6 +120,14 @@ class Scheduler {
   };
   /// Where a sequence stands: by the policy's rank, then in order of arrival.
   using Place = std::tuple<double, int64_t, int32_t>;
+  struct Candidate {
+    Place place;
+    Sequence* sequence = nullptr;
+  };
+  struct Displaced {
+    Place place;
+    Running* running = nullptr;
+  };
   struct Group {
     explicit Group(const GroupBlocks& blocks) : pool(blocks.num_blocks), window(blocks.window) {}
     BlockPool pool;
@@ -121,55 +135,76 @@ class Scheduler {
     int64_t num_promised = 0;  // free blocks that running sequences still need; while admitting
   };
 
+  void compact();
   void take_in(Running& running);
   void share_budget();
   void secure_blocks();
   void admit();
+  void top_up();
   void emit();
 
   int64_t chunk(const Sequence& sequence, int64_t begin) const;
   int64_t within_target(int64_t begin, int64_t count) const;
   int64_t begin_of(const Sequence& sequence) const;
   void spend(const Sequence& sequence, int64_t count);
+  void refund(const Running& running);
+  int64_t num_scoring(const Sequence& sequence, int64_t count) const;
   int64_t first_logit(const Sequence& sequence, int64_t end) const;
-  bool grow(Running& running) const;
-  size_t last_of_running() const;
-  void preempt(size_t index);
+  bool grow(Running& running);
+  Running* last_of_running() const;
+  void enqueue(Sequence& sequence);
+  void dequeue(const Sequence& sequence);
+  void vacate(Running& running);
+  void preempt(Running& running);
   bool drop_finished();
   Place place(const Sequence& sequence) const;
-  Sequence* first_of_waiting() const;
+  void rank_waiting();
+  bool may_admit() const;
   void look_up(const Sequence& sequence);
   const Running* prompt_source(const Sequence& sequence) const;
   bool pays_to_wait(const Sequence& sequence) const;
   bool has_room(const Sequence& sequence);
   bool displace(const Sequence& sequence);
-  Running* last_displaced_by(const Sequence& sequence);
+  void find_displaced(const Sequence& sequence);
+  void set_leaving(Running& running, bool leaving);
   bool may_start(const Sequence& sequence) const;
   void sum_promises();
   int64_t promised(const Running& running, size_t g) const;
   bool fits(const Sequence& sequence) const;
   int64_t peak(const Sequence& sequence, const Group& group) const;
   void start(Sequence& sequence);
+  Running& new_running();
   void count_hits(Sequence& sequence);
 
   const SchedulerOptions options_;
   std::deque<Group> groups_;        // a pool does not move
   std::optional<PrefixTree> tree_;  // none: there is no prefix cache
-  std::vector<Running> running_;    // in order of admission
-  std::vector<Sequence*> waiting_;  // in no order; those set aside at the end
-  int64_t num_competing_ = 0;       // as num_running(), while admitting
-  size_t num_set_aside_ = 0;        // displaced in this step, or better admitted in a later one
-  Found found_;                     // of the one to be admitted next
-  std::vector<BlockRef> sources_;   // of the plan's copies; nobody else may write them before
+  std::deque<Running> slots_;       // by Sequence::slot of those that run; they do not move
+  std::vector<int32_t> free_slots_;
+  std::vector<Running*> running_;      // in order of admission; some may have left
+  std::vector<Running*> prefills_;     // of this step: those that compute a prompt, or anew
+  std::vector<Running*> growing_;      // of this step: those whose blocks may not suffice
+  std::vector<Sequence*> waiting_;     // by Sequence::slot
+  std::vector<Candidate> candidates_;  // for this step: a heap, the first in place at its front
+  std::vector<Displaced> displaced_;   // by whom is to be admitted, the last in place first
+  int64_t num_running_ = 0;
+  int64_t num_finished_ = 0;
+  bool some_left_ = false;         // of running_
+  bool has_windows_ = false;       // some group has
+  int64_t num_competing_ = 0;      // that run and are not about to leave, while admitting
+  Found found_;                    // of the one to be admitted next
+  std::vector<BlockRef> sources_;  // of the plan's copies; nobody else may write them before
   PrefixStats prefix_stats_;
   QueueView view_;
   StepPlan plan_;
   int64_t tokens_left_ = 0;  // of this step's budget
   StepWork work_;            // of the tokens that this step has so far
   bool decoding_ = false;    // some of them are those of sequences that decode
-  bool prefilling_ = false;  // some are not
   StepTimeModel step_time_;  // learnt only when there is a target
   int64_t prompt_logits_left_ = 0;
+  bool contended_ = false;      // more than one prompt wants tokens of this step
+  int64_t num_prefilling_ = 0;  // prompts that have tokens of this step
+  int64_t num_partial_ = 0;     // of them, those that do not end in it
 };
 
 }  // namespace hasten::engine

@@ -35,6 +35,7 @@ struct World {
     auto sequence = std::make_unique<Sequence>();
     sequence->request_id = request_id;
     sequence->choice = choice;
+    sequence->has_siblings = true;  // as far as the scheduler knows
     sequence->prompt = tokens;
     sequence->max_generated = max_generated;
     sequence->arrival_us = now_us;
@@ -197,6 +198,32 @@ TEST(Scheduler, ServesInOrderOfArrival) {
   EXPECT_FALSE(world.step());
 }
 
+TEST(Scheduler, AShortPromptDoesNotWaitForLongOnes) {
+  World world(small(64, 8), {{.num_blocks = 1000}});
+  const Sequence& first = world.add(1, 900, 1);
+  const Sequence& second = world.add(2, 900, 1);
+  ASSERT_TRUE(world.step());
+  // The second one gets a few tokens, and the first what it left of the other half.
+  EXPECT_EQ(second.num_computed, 16);
+  EXPECT_EQ(first.num_computed, 48);
+  const Sequence& third = world.add(3, 14, 1);
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(third.generated.size(), 1U);
+  EXPECT_EQ(second.num_computed, 32);
+  EXPECT_EQ(first.num_computed, 82);
+}
+
+TEST(Scheduler, LongPromptsHoldBlocksByFewAtATime) {
+  World world(small(128, 8), {{.num_blocks = 1000}});
+  for (int64_t id = 1; id <= 6; ++id) world.add(id, 600, 1);
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(world.scheduler.num_running(), 4);
+  EXPECT_EQ(world.sequences[0]->num_computed, 128 - 3 * 16);
+  int steps = 1;
+  while (world.step()) ++steps;
+  EXPECT_EQ(steps, (6 * 600 + 127) / 128);  // no token of a budget was left unused
+}
+
 TEST(Scheduler, PreemptsTheLatestAdmittedWhenBlocksRunOut) {
   // Both are admitted with 2 blocks each and one to spare for the running one.
   World world(small(32, 4), {{.num_blocks = 6}});
@@ -335,11 +362,12 @@ TEST(Scheduler, WaitsForOneThatComputesTheSame) {
   const Sequence& second = world.add(other, 2, 2);
   const Sequence& third = world.add(unrelated, 3, 2);
   ASSERT_TRUE(world.step());
-  ASSERT_TRUE(world.step());
-  EXPECT_EQ(first.num_computed, 32);
-  ASSERT_TRUE(world.step());  // 8 tokens are left in it
-  EXPECT_EQ(second.num_cached, -1);
+  EXPECT_EQ(first.num_computed, 11);
   EXPECT_EQ(third.num_cached, 0);  // overtakes the one that would only have repeated
+  ASSERT_TRUE(world.step());
+  ASSERT_TRUE(world.step());
+  EXPECT_EQ(first.num_computed, 40);
+  EXPECT_EQ(second.num_cached, -1);
   ASSERT_TRUE(world.step());
   EXPECT_EQ(second.num_cached, 39);
   EXPECT_GT(world.run(), 0);

@@ -14,10 +14,11 @@ namespace hasten::engine {
 
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
 /// engine's thread touches it: the scheduler moves `num_computed`, `num_cached`, `num_scored`,
-/// `queued_us` and `waited_us`, the commit adds to `generated`.
+/// `queued_us`, `waited_us` and `slot`, the commit adds to `generated`.
 struct Sequence {
   int64_t request_id = 0;           // ascending in order of submission
   int32_t choice = 0;               // which of the request's n answers
+  bool has_siblings = false;        // n is more than 1
   int32_t priority = 0;             // larger is more urgent
   std::string_view tenant;          // whose request it is
   Hash128 cache_domain;             // those with the same one share cached prefixes
@@ -32,6 +33,7 @@ struct Sequence {
   int64_t num_scored = 0;           // leading prompt tokens whose logits have been read for that
   int64_t queued_us = -1;           // since when it waits; -1: it runs
   int64_t waited_us = 0;            // how long it had waited before that
+  int32_t slot = -1;                // where the scheduler keeps it; -1: it does not
 
   int64_t num_prompt() const { return static_cast<int64_t>(prompt.size()); }
   int64_t num_tokens() const { return num_prompt() + static_cast<int64_t>(generated.size()); }

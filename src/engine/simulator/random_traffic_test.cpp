@@ -135,6 +135,7 @@ class Traffic {
       auto choice = std::make_unique<Choice>();
       choice->sequence.request_id = id;
       choice->sequence.choice = static_cast<int32_t>(c);
+      choice->sequence.has_siblings = num_choices > 1;
       choice->sequence.priority = priority;
       choice->sequence.tenant = ask->tenant;
       choice->sequence.cache_domain = siphash(ask->tenant, {});
