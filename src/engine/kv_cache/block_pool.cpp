@@ -3,6 +3,7 @@
 #include "engine/kv_cache/block_pool.h"
 
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -13,68 +14,73 @@ BlockRef::~BlockRef() {
 }
 
 BlockRef BlockRef::share() const {
-  if (pool_ != nullptr) ++pool_->ref_counts_[static_cast<size_t>(id_)];
+  if (pool_ != nullptr) ++pool_->at(id_).ref_count;
   return BlockRef(pool_, id_);
 }
 
 BlockPool::BlockPool(int64_t num_blocks)
-    : free_(static_cast<size_t>(num_blocks)),
-      ref_counts_(static_cast<size_t>(num_blocks), 0),
-      kept_(static_cast<size_t>(num_blocks), 0),
-      links_(static_cast<size_t>(num_blocks) + 1) {
+    : free_(static_cast<size_t>(num_blocks)), blocks_(static_cast<size_t>(num_blocks) + 1) {
   std::iota(free_.rbegin(), free_.rend(), 0);  // block 0 goes first
   const auto end = static_cast<int32_t>(num_blocks);
-  link(end) = {.previous = end, .next = end};
+  at(end).previous = at(end).next = end;
 }
 
 BlockRef BlockPool::allocate() {
   if (free_.empty() && !evict()) return {};
   const int32_t id = free_.back();
   free_.pop_back();
-  ref_counts_[static_cast<size_t>(id)] = 1;
+  at(id).ref_count = 1;
   return BlockRef(this, id);
 }
 
-void BlockPool::keep(int32_t id) {
-  HASTEN_CHECK(ref_count(id) > 0);
-  kept_[static_cast<size_t>(id)] = 1;
+void BlockPool::keep(int32_t id, int32_t owner) {
+  HASTEN_CHECK(ref_count(id) > 0 && owner >= 0);
+  at(id).owner = owner;
 }
 
 BlockRef BlockPool::share(int32_t id) {
   HASTEN_CHECK(is_kept(id));
-  if (++ref_counts_[static_cast<size_t>(id)] == 1) unlink(id);
+  if (++at(id).ref_count == 1) unlink(id);
   return BlockRef(this, id);
 }
 
 bool BlockPool::evict() {
   if (num_idle_ == 0) return false;
-  const int32_t id = links_.back().next;
+  const int32_t id = blocks_.back().next;
   unlink(id);
-  kept_[static_cast<size_t>(id)] = 0;
+  const int32_t owner = std::exchange(at(id).owner, -1);
   free_.push_back(id);
-  if (on_evict_) on_evict_(id);
+  if (on_evict_) on_evict_(id, owner);
   return true;
 }
 
+std::pair<int32_t, int32_t> BlockPool::next_owners() const {
+  const Block& first = at(blocks_.back().next);  // the ring's end has no owner
+  const Block& second = at(first.next);
+  __builtin_prefetch(&at(second.next));
+  return {first.owner, second.owner};
+}
+
 void BlockPool::release(int32_t id) {
-  if (--ref_counts_[static_cast<size_t>(id)] > 0) return;
-  if (!is_kept(id)) {
+  Block& block = at(id);
+  if (--block.ref_count > 0) return;
+  if (block.owner < 0) {
     free_.push_back(id);  // built with room for every block, so this never allocates
     return;
   }
-  const auto end = static_cast<int32_t>(num_blocks());
-  const int32_t last = link(end).previous;
-  link(id) = {.previous = last, .next = end};
-  link(last).next = id;
-  link(end).previous = id;
+  Block& end = blocks_.back();
+  block.previous = end.previous;
+  block.next = static_cast<int32_t>(num_blocks());
+  at(end.previous).next = id;
+  end.previous = id;
   ++num_idle_;
 }
 
 /// Takes a block off the list of those that are free with their contents kept.
 void BlockPool::unlink(int32_t id) {
-  const Link at = link(id);
-  link(at.previous).next = at.next;
-  link(at.next).previous = at.previous;
+  const Block& block = at(id);
+  at(block.previous).next = block.next;
+  at(block.next).previous = block.previous;
   --num_idle_;
 }
 

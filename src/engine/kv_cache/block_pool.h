@@ -54,42 +54,48 @@ class BlockPool {
   /// the contents of all free blocks are kept.
   [[nodiscard]] BlockRef allocate();
 
-  /// Keeps the contents of a referenced block when its last reference goes.
-  void keep(int32_t id);
-  bool is_kept(int32_t id) const { return kept_[static_cast<size_t>(id)] != 0; }
+  /// Keeps the contents of a referenced block when its last reference goes. `owner`, at least 0, is
+  /// for whoever wants to know which those were when they are evicted.
+  void keep(int32_t id, int32_t owner);
+  bool is_kept(int32_t id) const { return at(id).owner >= 0; }
   /// A reference to a block whose contents are kept.
   [[nodiscard]] BlockRef share(int32_t id);
   /// Frees of its contents the block that has been without a reference for longest. False when
   /// every free block is so already.
   bool evict();
-  /// Called with the id of each block whose contents are no longer kept.
-  void on_evict(std::function<void(int32_t)> listener) { on_evict_ = std::move(listener); }
+  /// Called with the id and the owner of each block whose contents are no longer kept.
+  void on_evict(std::function<void(int32_t, int32_t)> listener) { on_evict_ = std::move(listener); }
+  /// The owners of the two blocks to be evicted next, -1 for none; for fetching ahead.
+  std::pair<int32_t, int32_t> next_owners() const;
 
-  int64_t num_blocks() const { return static_cast<int64_t>(ref_counts_.size()); }
+  int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()) - 1; }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()) + num_idle_; }
   /// Those of the free blocks whose contents are kept.
   int64_t num_idle() const { return num_idle_; }
-  int32_t ref_count(int32_t id) const { return ref_counts_[static_cast<size_t>(id)]; }
+  int32_t ref_count(int32_t id) const { return at(id).ref_count; }
 
  private:
   friend class BlockRef;
-  struct Link {
+  // All that there is to know of a block lies together: by the time that one is wanted again, it
+  // has long left the caches.
+  struct Block {
+    int32_t ref_count = 0;
+    int32_t owner = -1;  // of its contents; -1: they are not kept
     int32_t previous = 0;
     int32_t next = 0;
   };
 
   void release(int32_t id);
   void unlink(int32_t id);
-  Link& link(int32_t id) { return links_[static_cast<size_t>(id)]; }
+  Block& at(int32_t id) { return blocks_[static_cast<size_t>(id)]; }
+  const Block& at(int32_t id) const { return blocks_[static_cast<size_t>(id)]; }
 
-  std::vector<int32_t> free_;        // ids; the last one goes next
-  std::vector<int32_t> ref_counts_;  // by id
-  std::vector<uint8_t> kept_;        // by id; bool
-  // The free blocks whose contents are kept, as a ring that begins and ends at an entry more: the
-  // next one after that has been free for longest (least recently used).
-  std::vector<Link> links_;
+  std::vector<int32_t> free_;  // ids; the last one goes next
+  // By id. The free ones whose contents are kept form a ring that begins and ends at an entry more:
+  // the next one after that has been free for longest (least recently used).
+  std::vector<Block> blocks_;
   int64_t num_idle_ = 0;
-  std::function<void(int32_t)> on_evict_;
+  std::function<void(int32_t, int32_t)> on_evict_;
 };
 
 }  // namespace hasten::engine

@@ -52,10 +52,13 @@ TEST(BlockPool, FreesASharedBlockWithItsLastReference) {
 TEST(BlockPool, EvictsKeptBlocksLastAndTheLongestFreeOneFirst) {
   BlockPool pool(4);
   std::vector<int32_t> evicted;
-  pool.on_evict([&](int32_t id) { evicted.push_back(id); });
+  pool.on_evict([&](int32_t id, int32_t owner) {
+    EXPECT_EQ(owner, 10 + id);
+    evicted.push_back(id);
+  });
   std::vector<BlockRef> blocks;
   for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate());
-  for (const int32_t id : {0, 1, 2}) pool.keep(id);
+  for (const int32_t id : {0, 1, 2}) pool.keep(id, 10 + id);
   for (const size_t i : {2, 0, 1, 3}) blocks[i] = BlockRef();
   EXPECT_EQ(pool.num_free(), 4);
   EXPECT_EQ(pool.num_idle(), 3);
@@ -74,12 +77,15 @@ TEST(BlockPool, EvictsKeptBlocksLastAndTheLongestFreeOneFirst) {
 TEST(BlockTable, GivesItsLastBlockBackFirst) {
   BlockPool pool(6);
   std::vector<int32_t> evicted;
-  pool.on_evict([&](int32_t id) { evicted.push_back(id); });
+  pool.on_evict([&](int32_t id, int32_t owner) {
+    EXPECT_EQ(owner, 10 + id);
+    evicted.push_back(id);
+  });
   BlockTable first(pool, 4);
   BlockTable second(pool, 4);
   ASSERT_TRUE(first.extend(12));
   ASSERT_TRUE(second.extend(12));
-  for (int32_t id = 0; id < 6; ++id) pool.keep(id);
+  for (int32_t id = 0; id < 6; ++id) pool.keep(id, 10 + id);
   first.clear();
   second = BlockTable(pool, 4);
   while (pool.evict()) {

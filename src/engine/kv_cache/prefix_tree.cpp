@@ -42,10 +42,9 @@ PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
   bool all_windows = true;
   for (const PrefixGroup& group : groups) {
     const auto num_blocks = static_cast<size_t>(group.pool->num_blocks());
-    groups_.push_back({.pool = group.pool,
-                       .window = group.window,
-                       .node_of = std::vector<int32_t>(num_blocks, -1)});
-    group.pool->on_evict([this, g = groups_.size() - 1](int32_t id) { lose(g, id); });
+    groups_.push_back({.pool = group.pool, .window = group.window});
+    group.pool->on_evict(
+        [this, g = groups_.size() - 1](int32_t /*id*/, int32_t node) { lose(g, node); });
     num_nodes += num_blocks;
     all_windows = all_windows && group.window > 0;
   }
@@ -54,8 +53,9 @@ PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
   tokens_.resize(num_nodes * block_.size());
   blocks_.resize(num_nodes * groups_.size(), -1);
   for (size_t i = num_nodes; i-- > 0;) free_nodes_.push_back(static_cast<int32_t>(i));
-  buckets_.resize(std::bit_ceil(num_nodes + 1), -1);
-  tops_.resize(buckets_.size(), -1);
+  domains_.resize(num_nodes);
+  slots_.resize(std::bit_ceil(2 * num_nodes + 1));
+  tops_.resize(std::bit_ceil(num_nodes + 1), -1);
 }
 
 PrefixTree::~PrefixTree() {
@@ -72,7 +72,7 @@ void PrefixTree::match(const Sequence& sequence, int64_t limit, PrefixMatch& fou
     read(sequence, end - block_size_, block_size_);
     const int32_t node = find({.parent = parent,
                                .domain = sequence.cache_domain,
-                               .hash = chain(parent, sequence.cache_domain)});
+                               .hash = chain(hash_of(parent, sequence.cache_domain))});
     if (node < 0) break;
     found.nodes.push_back(node);
     bool usable = true;
@@ -100,7 +100,7 @@ int32_t PrefixTree::find_partial(const Sequence& sequence, const PrefixMatch& fo
   const int32_t parent = found.nodes.empty() ? -1 : found.nodes.back();
   int32_t child = first_child(parent, sequence.cache_domain);
   for (int i = 0; child >= 0 && i < kMaxBranches; ++i, child = at(child).next_sibling) {
-    if (at(child).domain != sequence.cache_domain || !has_all_blocks(child)) continue;
+    if ((parent < 0 && domain(child) != sequence.cache_domain) || !has_all_blocks(child)) continue;
     const int64_t common = num_common(next, tokens(child).first(next.size()));
     if (common <= num_common_tokens) continue;
     num_common_tokens = common;
@@ -163,11 +163,13 @@ PrefixCursor PrefixTree::begin(const PrefixCursor& other, int64_t num_blocks) {
 
 void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
                         std::span<BlockTable> tables) {
-  while (cursor.tree_ != nullptr && (cursor.depth_ + 1) * block_size_ <= sequence.num_computed) {
+  while (prepare(cursor, sequence)) {
+    const Key key = {
+        .parent = cursor.node_, .domain = sequence.cache_domain, .hash = *cursor.next_hash_};
+    std::optional<uint64_t> next_hash;
+    if ((cursor.depth_ + 2) * block_size_ <= sequence.num_computed)
+      next_hash = look_ahead(key.hash, sequence, cursor.depth_ + 1);
     read(sequence, cursor.depth_ * block_size_, block_size_);
-    const Key key = {.parent = cursor.node_,
-                     .domain = sequence.cache_domain,
-                     .hash = chain(cursor.node_, sequence.cache_domain)};
     int32_t node = find(key);
     if (node < 0) node = add(key);
     if (node < 0) {
@@ -183,12 +185,30 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
         tables[g].replace(cursor.depth_, pool.share(known));
       } else {
         known = own;
-        groups_[g].node_of[static_cast<size_t>(own)] = node;
-        pool.keep(own);
+        pool.keep(own, node);
       }
     }
     cursor = PrefixCursor(*this, node, cursor.depth_ + 1);
+    cursor.next_hash_ = next_hash;
   }
+}
+
+bool PrefixTree::prepare(PrefixCursor& cursor, const Sequence& sequence) {
+  if (cursor.tree_ == nullptr || (cursor.depth_ + 1) * block_size_ > sequence.num_computed)
+    return false;
+  if (!cursor.next_hash_)
+    cursor.next_hash_ =
+        look_ahead(hash_of(cursor.node_, sequence.cache_domain), sequence, cursor.depth_);
+  return true;
+}
+
+/// The hash of a block of tokens below those that have the hash `above`. Fetches where a node with
+/// it would be found.
+uint64_t PrefixTree::look_ahead(uint64_t above, const Sequence& sequence, int64_t index) {
+  read(sequence, index * block_size_, block_size_);
+  const uint64_t hash = chain(above);
+  __builtin_prefetch(&slots_[static_cast<uint32_t>(hash) & (slots_.size() - 1)]);
+  return hash;
 }
 
 /// Reads tokens into block_.
@@ -201,26 +221,61 @@ std::span<const int32_t> PrefixTree::read(const Sequence& sequence, int64_t begi
   return std::span(block_).first(static_cast<size_t>(count));
 }
 
-/// The hash of a child of `parent` with the tokens of block_. It begins with the domain, which is
-/// secret, so that nobody can fill one bucket.
-uint64_t PrefixTree::chain(int32_t parent, const Hash128& domain) const {
-  uint64_t hash = parent < 0 ? domain.high : at(parent).hash;
-  const std::span<const int32_t> left(block_);
-  for (size_t i = 0; i < left.size(); i += 2) {
-    uint64_t word = 0;
-    std::memcpy(&word, &left[i], std::min<size_t>(2, left.size() - i) * sizeof(int32_t));
-    hash = mix64(hash ^ word);
+/// The hash of the tokens of block_ below those that have the hash `above`. It begins with the
+/// domain, which is secret, so that nobody can choose where in the table a node goes. Products of
+/// neighbours do not wait for each other, as a chain of them would (compare Lemire and Kaser,
+/// Faster 64-bit universal hashing using carry-less multiplications, 2016).
+uint64_t PrefixTree::chain(uint64_t above) const {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15ULL;
+  const auto word = [&](size_t i) {
+    uint64_t value = 0;
+    if (i < block_.size())
+      std::memcpy(&value, &block_[i], std::min<size_t>(2, block_.size() - i) * sizeof(int32_t));
+    return value;
+  };
+  const uint64_t seed = mix64(above);
+  uint64_t sum = seed;
+  for (size_t i = 0; i < block_.size(); i += 4) {
+    const uint64_t key = seed + kStep * (i + 1);
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = static_cast<Wide>(word(i) ^ key) * (word(i + 2) ^ std::rotl(key, 32));
+    sum += static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
   }
-  return hash;
+  return mix64(sum);
 }
 
 int32_t PrefixTree::find(const Key& key) const {
-  int32_t node = buckets_[key.hash & (buckets_.size() - 1)];
-  for (; node >= 0; node = at(node).next_in_bucket)
-    if (at(node).hash == key.hash && at(node).parent == key.parent &&
-        at(node).domain == key.domain && std::ranges::equal(tokens(node), block_))
+  const size_t mask = slots_.size() - 1;
+  const auto tag = static_cast<uint32_t>(key.hash);
+  for (size_t i = tag & mask; slots_[i].node >= 0; i = (i + 1) & mask) {
+    const int32_t node = slots_[i].node;
+    if (slots_[i].tag == tag && at(node).hash == key.hash && at(node).parent == key.parent &&
+        (key.parent >= 0 || domain(node) == key.domain) && std::ranges::equal(tokens(node), block_))
       return node;
+  }
   return -1;
+}
+
+void PrefixTree::insert(const Key& key, int32_t node) {
+  const size_t mask = slots_.size() - 1;
+  const auto tag = static_cast<uint32_t>(key.hash);
+  size_t i = tag & mask;
+  while (slots_[i].node >= 0) i = (i + 1) & mask;
+  slots_[i] = {.tag = tag, .node = node};
+}
+
+/// Frees a node's slot, and moves those behind it up that would not be found beyond a free one.
+void PrefixTree::erase(int32_t node) {
+  const size_t mask = slots_.size() - 1;
+  size_t hole = static_cast<uint32_t>(at(node).hash) & mask;
+  while (slots_[hole].node != node) hole = (hole + 1) & mask;
+  for (size_t i = (hole + 1) & mask; slots_[i].node >= 0; i = (i + 1) & mask) {
+    const size_t distance = (i - (slots_[i].tag & mask)) & mask;
+    if (distance < ((i - hole) & mask)) continue;
+    slots_[hole] = slots_[i];
+    hole = i;
+  }
+  slots_[hole] = {};
 }
 
 /// A new node without blocks. -1 when there is none, not even by eviction.
@@ -233,14 +288,11 @@ int32_t PrefixTree::add(const Key& key) {
   const int32_t id = free_nodes_.back();
   free_nodes_.pop_back();
   int32_t& head = first_child(key.parent, key.domain);
-  at(id) = {.domain = key.domain,
-            .hash = key.hash,
-            .parent = key.parent,
-            .next_sibling = head,
-            .next_in_bucket = bucket(key.hash)};
+  at(id) = {.hash = key.hash, .parent = key.parent, .next_sibling = head};
+  if (key.parent < 0) domain(id) = key.domain;
   if (head >= 0) at(head).previous_sibling = id;
   head = id;
-  bucket(key.hash) = id;
+  insert(key, id);
   std::ranges::copy(block_, tokens_.begin() + static_cast<std::ptrdiff_t>(id) * block_size_);
   return id;
 }
@@ -262,20 +314,27 @@ void PrefixTree::prune(int32_t node) {
     if (gone.previous_sibling >= 0)
       at(gone.previous_sibling).next_sibling = gone.next_sibling;
     else
-      first_child(gone.parent, gone.domain) = gone.next_sibling;
-    int32_t* link = &bucket(gone.hash);
-    while (*link != node) link = &at(*link).next_in_bucket;
-    *link = gone.next_in_bucket;
+      first_child(gone.parent, domain(node)) = gone.next_sibling;
+    erase(node);
     free_nodes_.push_back(node);
     node = gone.parent;
   }
 }
 
-/// A pool has evicted a block.
-void PrefixTree::lose(size_t group, int32_t block_id) {
-  const int32_t node = std::exchange(groups_[group].node_of[static_cast<size_t>(block_id)], -1);
+/// A pool has evicted the block of a node.
+void PrefixTree::lose(size_t group, int32_t node) {
+  fetch_next_evicted(group);
   block(node, group) = -1;
   prune(node);
+}
+
+/// Blocks are evicted in the order in which they became free, so it is known what the next eviction
+/// will look at, and that it has long left the caches.
+void PrefixTree::fetch_next_evicted(size_t group) const {
+  const auto [first, second] = groups_[group].pool->next_owners();
+  if (first >= 0)
+    __builtin_prefetch(&slots_[static_cast<uint32_t>(at(first).hash) & (slots_.size() - 1)]);
+  if (second >= 0) __builtin_prefetch(&nodes_[static_cast<size_t>(second)]);
 }
 
 /// The first block that the token behind `num_tokens` others sees.

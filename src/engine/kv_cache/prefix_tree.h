@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -37,11 +38,15 @@ class PrefixCursor {
  public:
   PrefixCursor() = default;
   PrefixCursor(PrefixCursor&& other) noexcept
-      : tree_(std::exchange(other.tree_, nullptr)), node_(other.node_), depth_(other.depth_) {}
+      : tree_(std::exchange(other.tree_, nullptr)),
+        node_(other.node_),
+        depth_(other.depth_),
+        next_hash_(other.next_hash_) {}
   PrefixCursor& operator=(PrefixCursor&& other) noexcept {
     std::swap(tree_, other.tree_);
     std::swap(node_, other.node_);
     std::swap(depth_, other.depth_);
+    std::swap(next_hash_, other.next_hash_);
     return *this;
   }
   ~PrefixCursor();
@@ -50,9 +55,10 @@ class PrefixCursor {
   friend class PrefixTree;
   PrefixCursor(PrefixTree& tree, int32_t node, int64_t depth);
 
-  PrefixTree* tree_ = nullptr;  // null: the sequence's blocks are not taken in
-  int32_t node_ = -1;           // -1: above the first block
-  int64_t depth_ = 0;           // blocks
+  PrefixTree* tree_ = nullptr;         // null: the sequence's blocks are not taken in
+  int32_t node_ = -1;                  // -1: above the first block
+  int64_t depth_ = 0;                  // blocks
+  std::optional<uint64_t> next_hash_;  // of the block behind it, if that is known
 };
 
 /// A radix tree over full blocks of tokens (Zheng et al., SGLang, 2024): each node is a block's
@@ -96,6 +102,9 @@ class PrefixTree {
   /// Takes in what has become full of the computed blocks of a sequence. Where the tree has the
   /// same contents already, the table gets those instead.
   void extend(PrefixCursor& cursor, const Sequence& sequence, std::span<BlockTable> tables);
+  /// Whether there is something to take in; then begins to bring what that looks at into the
+  /// caches. Worth a call where much else is done before `extend`.
+  bool prepare(PrefixCursor& cursor, const Sequence& sequence);
 
   int64_t num_nodes() const {
     return static_cast<int64_t>(nodes_.size()) - static_cast<int64_t>(free_nodes_.size());
@@ -103,21 +112,24 @@ class PrefixTree {
 
  private:
   friend class PrefixCursor;
-  struct Node {
-    Hash128 domain;
-    uint64_t hash = 0;  // of all tokens up to the end of this block
+  struct alignas(32) Node {  // two to a cache line
+    uint64_t hash = 0;       // of all tokens up to the end of this block
     int32_t parent = -1;
     int32_t first_child = -1;
     int32_t previous_sibling = -1;
     int32_t next_sibling = -1;
-    int32_t next_in_bucket = -1;
     int32_t num_cursors = 0;
+  };
+  /// Of the hash table, which is at most half full: a node is in the first free slot from where its
+  /// tag points on.
+  struct Slot {
+    uint32_t tag = 0;   // half of the node's hash
+    int32_t node = -1;  // -1: free
   };
   struct Group {
     BlockPool* pool = nullptr;
     int64_t window = 0;
-    std::vector<int32_t> node_of;  // by block id; -1: not in the tree
-    int64_t run = 0;               // nodes of a match up to its end that have a block of this group
+    int64_t run = 0;  // nodes of a match up to its end that have a block of this group
   };
 
   /// What identifies a node: its parent, the domain, and its tokens, which lie in block_.
@@ -128,14 +140,21 @@ class PrefixTree {
   };
 
   std::span<const int32_t> read(const Sequence& sequence, int64_t begin, int64_t count);
-  uint64_t chain(int32_t parent, const Hash128& domain) const;
+  uint64_t look_ahead(uint64_t above, const Sequence& sequence, int64_t index);
+  uint64_t chain(uint64_t above) const;
+  uint64_t hash_of(int32_t node, const Hash128& domain) const {
+    return node < 0 ? domain.high : at(node).hash;
+  }
   int32_t find(const Key& key) const;
   int32_t find_partial(const Sequence& sequence, const PrefixMatch& found, int64_t limit,
                        int64_t& num_common);
   int32_t add(const Key& key);
   void unpin(int32_t node);
   void prune(int32_t node);
-  void lose(size_t group, int32_t block);
+  void lose(size_t group, int32_t node);
+  void insert(const Key& key, int32_t node);
+  void erase(int32_t node);
+  void fetch_next_evicted(size_t group) const;
 
   int64_t first_block(const Group& group, int64_t num_tokens) const;
   bool has_all_blocks(int32_t node) const;
@@ -150,7 +169,9 @@ class PrefixTree {
   std::span<const int32_t> tokens(int32_t node) const {
     return std::span(tokens_).subspan(static_cast<size_t>(node) * block_.size(), block_.size());
   }
-  int32_t& bucket(uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
+  /// The domain of a node without a parent; the others have that of their parent.
+  Hash128& domain(int32_t node) { return domains_[static_cast<size_t>(node)]; }
+  const Hash128& domain(int32_t node) const { return domains_[static_cast<size_t>(node)]; }
   int32_t& first_child(int32_t parent, const Hash128& domain) {
     return parent < 0 ? tops_[domain.low & (tops_.size() - 1)] : at(parent).first_child;
   }
@@ -161,7 +182,8 @@ class PrefixTree {
   std::vector<int32_t> tokens_;      // [nodes, block_size]
   std::vector<int32_t> blocks_;      // [nodes, groups]; -1: the group has none
   std::vector<int32_t> free_nodes_;  // ids
-  std::vector<int32_t> buckets_;     // first node, by hash; -1: none
+  std::vector<Hash128> domains_;     // by node
+  std::vector<Slot> slots_;          // by tag
   std::vector<int32_t> tops_;        // first node without a parent, by domain; -1: none
   std::vector<int32_t> block_;       // the tokens just read
 };

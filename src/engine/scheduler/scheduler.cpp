@@ -161,12 +161,32 @@ void Scheduler::take_in(Running& running) {
   if (tree_) tree_->extend(running.cursor, *running.sequence, running.tables);
 }
 
+/// Of thousands of sequences, those that come next have left the caches since the last step.
+void Scheduler::fetch_ahead(size_t index) const {
+  constexpr size_t kFar = 12;
+  constexpr size_t kNear = 6;
+  if (index + kFar < running_.size()) {
+    const auto* const at = reinterpret_cast<const char*>(running_[index + kFar]);
+    __builtin_prefetch(at);
+    __builtin_prefetch(at + 64);
+  }
+  if (index + kNear >= running_.size()) return;
+  const Running& near = *running_[index + kNear];
+  if (near.sequence == nullptr) return;
+  __builtin_prefetch(&near.sequence->prompt);
+  __builtin_prefetch(&near.sequence->slot);
+  __builtin_prefetch(near.tables.data());
+}
+
 /// Gives every sequence that decodes its token, then the others chunks in order of admission.
 void Scheduler::share_budget() {
   prefills_.clear();
   growing_.clear();
-  for (Running* const running : running_) {
-    take_in(*running);
+  due_.clear();
+  for (size_t i = 0; i < running_.size(); ++i) {
+    fetch_ahead(i);
+    Running* const running = running_[i];
+    if (tree_ && tree_->prepare(running->cursor, *running->sequence)) due_.push_back(running);
     running->count = 0;
     if (running->finished) continue;
     const Sequence& sequence = *running->sequence;
@@ -180,6 +200,7 @@ void Scheduler::share_budget() {
     if (has_windows_ || sequence.num_computed + running->count > running->num_secured)
       growing_.push_back(running);
   }
+  for (Running* const running : due_) take_in(*running);
   num_competing_ = num_running_;
   contended_ = prefills_.size() > 1 || (!waiting_.empty() && may_admit());
   for (Running* const running : prefills_) {
@@ -621,8 +642,9 @@ void Scheduler::count_hits(Sequence& sequence) {
 
 /// Writes the plan down.
 void Scheduler::emit() {
-  for (Running* const at : running_) {
-    Running& running = *at;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    fetch_ahead(i);
+    Running& running = *running_[i];
     if (running.count == 0) continue;  // the budget did not reach it, or it has left
     for (BlockCopy& copy : running.copies) {
       copy.sequence = static_cast<int32_t>(plan_.sequences.size());
@@ -630,14 +652,17 @@ void Scheduler::emit() {
     }
     running.copies.clear();
     Sequence& sequence = *running.sequence;
-    PlannedSequence planned = {
-        .sequence = &sequence, .begin = sequence.num_computed, .count = running.count};
-    planned.num_logits = planned.end() - first_logit(sequence, planned.end());
-    planned.samples = planned.end() == sequence.num_tokens();
-    plan_.sequences.push_back(planned);
+    const int64_t end = sequence.num_computed + running.count;
+    const int64_t num_logits = end - first_logit(sequence, end);
+    plan_.num_tokens += running.count;
+    plan_.num_logits += num_logits;
+    PlannedSequence& planned = plan_.sequences.emplace_back();
+    planned.sequence = &sequence;
+    planned.begin = sequence.num_computed;
+    planned.count = running.count;
+    planned.num_logits = num_logits;
+    planned.samples = end == sequence.num_tokens();
     for (const BlockTable& table : running.tables) plan_.block_tables.push_back(table.ids());
-    plan_.num_tokens += planned.count;
-    plan_.num_logits += planned.num_logits;
   }
 }
 

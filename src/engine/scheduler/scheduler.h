@@ -137,6 +137,7 @@ class Scheduler {
 
   void compact();
   void take_in(Running& running);
+  void fetch_ahead(size_t index) const;
   void share_budget();
   void secure_blocks();
   void admit();
@@ -182,6 +183,7 @@ class Scheduler {
   std::deque<Running> slots_;       // by Sequence::slot of those that run; they do not move
   std::vector<int32_t> free_slots_;
   std::vector<Running*> running_;      // in order of admission; some may have left
+  std::vector<Running*> due_;          // of this step: those with a full block to take in
   std::vector<Running*> prefills_;     // of this step: those that compute a prompt, or anew
   std::vector<Running*> growing_;      // of this step: those whose blocks may not suffice
   std::vector<Sequence*> waiting_;     // by Sequence::slot

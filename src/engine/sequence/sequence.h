@@ -22,18 +22,21 @@ struct Sequence {
   int32_t priority = 0;             // larger is more urgent
   std::string_view tenant;          // whose request it is
   Hash128 cache_domain;             // those with the same one share cached prefixes
-  std::span<const int32_t> prompt;  // token ids, at least one
-  std::vector<int32_t> generated;   // token ids drawn so far
   int64_t max_generated = 0;        // generated.size() at the end, at most; at least 1
   int64_t predicted_generated = 0;  // generated.size() at the end, as expected; 0: max_generated
   int64_t arrival_us = 0;           // when it was submitted, by the clock of the plans
+
+  // What each step looks at, side by side.
+  std::span<const int32_t> prompt;  // token ids, at least one
+  std::vector<int32_t> generated;   // token ids drawn so far
   int64_t num_computed = 0;         // leading tokens whose keys and values lie in the cache
-  int64_t num_cached = -1;          // of the prompt, found there when it first ran; -1: never yet
-  bool scores_prompt = false;       // the log probabilities of the prompt's tokens are wanted
-  int64_t num_scored = 0;           // leading prompt tokens whose logits have been read for that
-  int64_t queued_us = -1;           // since when it waits; -1: it runs
-  int64_t waited_us = 0;            // how long it had waited before that
   int32_t slot = -1;                // where the scheduler keeps it; -1: it does not
+  bool scores_prompt = false;       // the log probabilities of the prompt's tokens are wanted
+
+  int64_t num_scored = 0;   // leading prompt tokens whose logits have been read for that
+  int64_t num_cached = -1;  // of the prompt, found there when it first ran; -1: never yet
+  int64_t queued_us = -1;   // since when it waits; -1: it runs
+  int64_t waited_us = 0;    // how long it had waited before that
 
   int64_t num_prompt() const { return static_cast<int64_t>(prompt.size()); }
   int64_t num_tokens() const { return num_prompt() + static_cast<int64_t>(generated.size()); }
