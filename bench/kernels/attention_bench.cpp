@@ -27,10 +27,12 @@ struct Load {
   int64_t queries = 1;
   int64_t context = 0;
   DType kv_type = DType::bf16;
+  int64_t shared = 0;  // leading tokens that all sequences have in common
 
   /// Keys and values that one call reads.
   int64_t cache_bytes() const {
-    return 2 * row_bytes(kv_type, num_sequences * context * kNumKvHeads * kHeadDim);
+    const int64_t num_tokens = shared + num_sequences * (context - shared);
+    return 2 * row_bytes(kv_type, num_tokens * kNumKvHeads * kHeadDim);
   }
   int64_t num_tokens() const { return num_sequences * queries; }
   int64_t blocks_per_sequence() const { return (context + kBlockSize - 1) / kBlockSize; }
@@ -45,6 +47,9 @@ class AttentionStep {
     const int64_t num_blocks = load.num_sequences * load.blocks_per_sequence();
     conformance::Random random(3);
     block_tables_ = random.permutation(num_blocks);
+    for (int64_t s = 1; s < load.num_sequences; ++s)
+      std::copy_n(block_tables_.begin(), load.shared / kBlockSize,
+                  block_tables_.begin() + s * load.blocks_per_sequence());
     cache_ = backend.make_kv_cache({.num_layers = num_layers,
                                     .num_blocks = num_blocks,
                                     .block_size = kBlockSize,
@@ -119,7 +124,8 @@ void attention(benchmark::State& state, const Machine& machine, DType kv_type) {
   const Load load{.num_sequences = state.range(0),
                   .queries = state.range(1),
                   .context = state.range(2),
-                  .kv_type = kv_type};
+                  .kv_type = kv_type,
+                  .shared = state.range(3)};
   AttentionStep step(machine.backend, load,
                      std::max<int64_t>(1, kStreamBytes / load.cache_bytes()));
   const auto reference = ops::make_reference_backend();
@@ -147,12 +153,14 @@ void register_attention(const Machine& machine) {
     benchmark::RegisterBenchmark(
         ("attention/" + std::string(info(kv_type).name)).c_str(),
         [&machine, kv_type](benchmark::State& state) { attention(state, machine, kv_type); })
-        ->ArgNames({"sequences", "queries", "context"})
-        ->Args({1, 1, 1024})
-        ->Args({1, 1, 8192})
-        ->Args({16, 1, 1024})
-        ->Args({1, 256, 256})
-        ->Args({1, 256, 2048})
+        ->ArgNames({"sequences", "queries", "context", "shared"})
+        ->Args({1, 1, 1024, 0})
+        ->Args({1, 1, 8192, 0})
+        ->Args({16, 1, 1024, 0})
+        ->Args({8, 1, 8192, 0})
+        ->Args({8, 1, 8192, 7680})
+        ->Args({1, 256, 256, 0})
+        ->Args({1, 256, 2048, 0})
         ->UseRealTime()
         ->Unit(benchmark::kMicrosecond);
   }

@@ -202,6 +202,50 @@ TEST_P(AttentionInvarianceTest, LongDecodesOnAnyNumberOfThreads) {
   }
 }
 
+// Sequences that begin with the same blocks, as a prefix cache makes them, decode side by side:
+// some with much in common, some with less, one with nothing, one in a chunk.
+TEST_P(AttentionInvarianceTest, SharedPrefixesChangeNothing) {
+  AttentionSettings settings = random_settings();
+  settings.window = settings.window * 20;
+  SCOPED_TRACE(describe(settings));
+  const int64_t common[] = {1600, 1600, 0, 1100, 1600, 530, 1600};
+  std::vector<SequenceData> sequences;
+  for (const int64_t tokens : common) {
+    SequenceData sequence = random_sequence(settings, tokens + random_.between(1, 600), random_);
+    const auto begin = [&](std::vector<float>& all, const std::vector<float>& other) {
+      std::copy_n(other.begin(), tokens * settings.key_size(), all.begin());
+    };
+    if (!sequences.empty()) {
+      begin(sequence.k, sequences.front().k);
+      begin(sequence.v, sequences.front().v);
+    }
+    sequences.push_back(std::move(sequence));
+  }
+  const auto last = [&](int64_t index, int64_t count) {
+    return Part{index, sequences[index].length - count, sequences[index].length};
+  };
+  std::vector<Part> parts;
+  for (const int32_t i : random_.permutation(std::ssize(sequences))) parts.push_back(last(i, 1));
+  parts[3] = last(parts[3].sequence, 5);
+  for (const int32_t threads : {1, 2, 3}) {
+    const auto backend = make(candidate(), threads);
+    PagedWorld world(*backend, settings, sequences, random_);
+    for (int64_t i = 0; i < std::ssize(sequences); ++i) {
+      if (i > 0) world.share(0, i, common[i] / settings.block_size);
+      world.write({{i, 0, sequences[i].length}});
+    }
+    const auto together = world.attend(parts);
+    int64_t row = 0;
+    for (const Part& part : parts) {
+      const int64_t size = (part.end - part.begin) * settings.query_size();
+      ASSERT_EQ(bit_difference(std::span(together).subspan(row, size), world.attend({part}), size),
+                std::nullopt)
+          << "sequence " << part.sequence << " on " << threads << " threads";
+      row += size;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, AttentionInvarianceTest,
                          ::testing::Combine(::testing::ValuesIn(candidates()),
                                             ::testing::ValuesIn(kVariants)),

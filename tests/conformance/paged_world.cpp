@@ -95,6 +95,10 @@ PagedWorld::StepArrays PagedWorld::plan(const std::vector<Part>& parts) const {
   return arrays;
 }
 
+void PagedWorld::share(int64_t from, int64_t to, int64_t num_blocks) {
+  std::copy_n(blocks_[from].begin(), num_blocks, blocks_[to].begin());
+}
+
 void PagedWorld::write(const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     for (int64_t begin = part.begin; begin < part.end; begin += kStepLimits.max_tokens) {

@@ -61,6 +61,8 @@ class PagedWorld {
   PagedWorld(ops::Backend& backend, const AttentionSettings& settings,
              const std::vector<SequenceData>& sequences, Random random);
 
+  /// Makes a sequence begin with the blocks of another one, so many.
+  void share(int64_t from, int64_t to, int64_t num_blocks);
   /// Stores keys and values of the parts.
   void write(const std::vector<Part>& parts);
   /// Attention of the parts' queries, [tokens of all parts, num_heads, head_dim].

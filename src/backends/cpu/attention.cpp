@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -65,6 +66,13 @@ struct Attention::Shape {
   int64_t end_key(const Piece& piece) const {
     return position(piece, piece.first_token + piece.num_tokens - 1) + 1;
   }
+  std::span<const int32_t> block_table(int64_t sequence) const {
+    const ops::PagedBatch& batch = params.batch;
+    return batch.block_tables.subspan(
+        static_cast<size_t>(sequence * batch.block_table_stride),
+        static_cast<size_t>(
+            ceil_div(batch.context_len[static_cast<size_t>(sequence)], cache.spec().block_size)));
+  }
   int64_t first_visible(int64_t position) const {
     return params.window > 0 ? std::max<int64_t>(0, position - params.window + 1) : 0;
   }
@@ -89,6 +97,16 @@ struct Attention::ThreadMemory {
   SoftmaxState total;
   int32_t* begin;  // [rows]
   int32_t* end;    // [rows]
+
+  /// The same where the queries from `row` on are the first.
+  ThreadMemory from_row(const Shape& shape, int64_t row) const {
+    ThreadMemory memory = *this;
+    memory.q += row * shape.head_dim;
+    memory.total.max += row;
+    memory.total.sum += row;
+    memory.total.out += row * shape.padded_dim;
+    return memory;
+  }
 
   static int64_t num_floats(int64_t rows, int64_t padded_dim) {
     return rows * padded_dim + rows * kTileKeys + 2 * kTileKeys * padded_dim +
@@ -126,6 +144,8 @@ void Attention::reserve(const ops::StepLimits& limits) {
   thread_memory_.reserve(threads * ThreadMemory::num_floats(rows, dim) * 4);
   pieces_.reserve(static_cast<size_t>((limits.max_tokens + limits.max_sequences) *
                                       std::max<int64_t>(1, limits.max_heads)));
+  work_.reserve(pieces_.capacity());
+  sequences_.reserve(static_cast<size_t>(limits.max_sequences));
   // list_spans deals spans for fewer than 4 pieces per thread.
   const int64_t num_partials = 4 * threads * (ceil_div(limits.max_context, kSpanKeys) + 1);
   partial_capacity_bytes_ =
@@ -134,18 +154,85 @@ void Attention::reserve(const ops::StepLimits& limits) {
   spans_.reserve(static_cast<size_t>(num_partials));
 }
 
+/// Lists the sequences of the step. Those of one token come first, so that such as begin with the
+/// same blocks are neighbours.
+void Attention::list_sequences(const Shape& shape) {
+  const ops::PagedBatch& batch = shape.params.batch;
+  sequences_.resize(static_cast<size_t>(batch.num_sequences()));
+  std::iota(sequences_.begin(), sequences_.end(), 0);
+  const auto may_share = [&](int64_t s) {
+    const auto at = static_cast<size_t>(s);
+    return shape.params.window == 0 && batch.query_start[at + 1] - batch.query_start[at] == 1 &&
+           batch.context_len[at] > kSpanKeys;
+  };
+  const auto others = std::partition(sequences_.begin(), sequences_.end(), may_share);
+  num_decoding_ = static_cast<size_t>(others - sequences_.begin());
+  std::ranges::sort(std::span(sequences_).first(num_decoding_), [&](int64_t a, int64_t b) {
+    return std::ranges::lexicographical_compare(shape.block_table(a), shape.block_table(b));
+  });
+}
+
+/// How many sequences from the listed one on share whole spans; there are more than one only if the
+/// work then still is enough for all threads.
+int64_t Attention::num_sharing(const Shape& shape, size_t first, int64_t& num_spans) const {
+  const int64_t num_pieces = std::ssize(sequences_) * shape.cache.spec().num_kv_heads;
+  const int64_t most =
+      std::min(kPieceRows / shape.group, num_pieces / (4 * int64_t{workers_.num_threads()}));
+  const auto table = shape.block_table(sequences_[first]);
+  int64_t count = 1;
+  num_spans = 0;
+  for (size_t i = first + 1; i < num_decoding_ && count < most; ++i, ++count) {
+    const auto other = shape.block_table(sequences_[i]);
+    const int64_t equal = std::ranges::mismatch(table, other).in1 - table.begin();
+    const int64_t tokens =
+        std::min(equal * shape.cache.spec().block_size,
+                 int64_t{shape.params.batch.context_len[static_cast<size_t>(sequences_[i])]});
+    const int64_t spans = tokens / kSpanKeys;
+    // One that shares little is better off with others, or the rest loses what it has in common.
+    if (spans == 0 || 2 * spans < num_spans) break;
+    num_spans = num_spans == 0 ? spans : std::min(num_spans, spans);
+  }
+  if (count == 1) num_spans = 0;
+  return count;
+}
+
 void Attention::list_pieces(const Shape& shape) {
   pieces_.clear();
-  const ops::PagedBatch& batch = shape.params.batch;
-  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
-    const int64_t begin = batch.query_start[static_cast<size_t>(s)];
-    // The last queries see the most keys: long pieces first, so that threads end together.
-    for (int64_t end = batch.query_start[static_cast<size_t>(s) + 1]; end > begin;) {
-      const int64_t count = std::min(end - begin, shape.tokens_per_piece);
-      end -= count;
-      for (int64_t h = 0; h < shape.cache.spec().num_kv_heads; ++h) {
-        pieces_.push_back({.sequence = s, .first_token = end, .num_tokens = count, .kv_head = h});
-      }
+  work_.clear();
+  list_sequences(shape);
+  for (size_t i = 0; i < sequences_.size();) {
+    int64_t shared_end = 0;
+    const int64_t count = i < num_decoding_ ? num_sharing(shape, i, shared_end) : 1;
+    const auto sharing = std::span(sequences_).subspan(i, static_cast<size_t>(count));
+    i += sharing.size();
+    if (count == 1) {
+      list_pieces(shape, sharing.front());
+      continue;
+    }
+    for (int64_t h = 0; h < shape.cache.spec().num_kv_heads; ++h) {
+      work_.push_back(
+          {.first_piece = std::ssize(pieces_), .num_pieces = count, .shared_end = shared_end});
+      for (const int64_t s : sharing)
+        pieces_.push_back({.sequence = s,
+                           .first_token = shape.params.batch.query_start[static_cast<size_t>(s)],
+                           .num_tokens = 1,
+                           .kv_head = h});
+    }
+  }
+}
+
+/// Lists the pieces of a sequence that shares with nobody.
+void Attention::list_pieces(const Shape& shape, int64_t sequence) {
+  const auto& starts = shape.params.batch.query_start;
+  const int64_t begin = starts[static_cast<size_t>(sequence)];
+  // The last queries see the most keys: long pieces first, so that threads end together.
+  for (int64_t end = starts[static_cast<size_t>(sequence) + 1]; end > begin;) {
+    const int64_t count = std::min(end - begin, shape.tokens_per_piece);
+    end -= count;
+    for (int64_t h = 0; h < shape.cache.spec().num_kv_heads; ++h) {
+      work_.push_back({.first_piece = std::ssize(pieces_)});
+      pieces_.push_back(
+          {.sequence = sequence, .first_token = end, .num_tokens = count, .kv_head = h});
     }
   }
 }
@@ -262,10 +349,12 @@ void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin,
   }
 }
 
-/// state = softmax of the piece's queries over the keys of one span.
-void Attention::attend_span(const Shape& shape, const Piece& piece, int64_t span,
+/// state = softmax of the pieces' queries over the keys of one span. All see all of it if there are
+/// several pieces.
+void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, int64_t span,
                             const ThreadMemory& memory, const SoftmaxState& state) {
-  const int64_t rows = shape.num_rows(piece);
+  const Piece& piece = pieces.front();
+  const int64_t rows = std::ssize(pieces) * shape.num_rows(piece);
   clear(state, rows, shape.padded_dim);
   const int64_t span_begin = std::max(span * kSpanKeys, shape.first_key(piece));
   const int64_t span_end = std::min((span + 1) * kSpanKeys, shape.end_key(piece));
@@ -282,7 +371,8 @@ void Attention::attend_span(const Shape& shape, const Piece& piece, int64_t span
     const int64_t tile = begin / kTileKeys * kTileKeys;
     const int64_t end = tile_end(begin);
     for (int64_t r = 0; r < rows; ++r) {
-      const int64_t position = shape.position(piece, piece.first_token + r / shape.group);
+      const int64_t position =
+          pieces.size() > 1 ? end - 1 : shape.position(piece, piece.first_token + r / shape.group);
       memory.begin[r] = static_cast<int32_t>(
           std::clamp<int64_t>(shape.first_visible(position) - tile, 0, kTileKeys));
       memory.end[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - tile, 0, kTileKeys));
@@ -329,6 +419,35 @@ void Attention::finish(const Shape& shape, const Piece& piece, const SoftmaxStat
   }
 }
 
+void Attention::attend(const Shape& shape, const Work& work, const ThreadMemory& memory) {
+  const auto pieces = std::span(pieces_).subspan(static_cast<size_t>(work.first_piece),
+                                                 static_cast<size_t>(work.num_pieces));
+  const int64_t rows = shape.num_rows(pieces.front());
+  for (size_t i = 0; i < pieces.size(); ++i)
+    start(shape, pieces[i], memory.from_row(shape, static_cast<int64_t>(i) * rows));
+  clear(memory.total, std::ssize(pieces) * rows, shape.padded_dim);
+  attend_spans(shape, pieces, 0, work.shared_end, memory);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const ThreadMemory own = memory.from_row(shape, static_cast<int64_t>(i) * rows);
+    const int64_t first = std::max(work.shared_end, shape.first_key(pieces[i]) / kSpanKeys);
+    attend_spans(shape, std::span(&pieces[i], 1), first,
+                 ceil_div(shape.end_key(pieces[i]), kSpanKeys), own);
+    finish(shape, pieces[i], own.total);
+  }
+}
+
+/// Adds what spans [begin, end) bring to the totals of the pieces' queries.
+void Attention::attend_spans(const Shape& shape, std::span<const Piece> pieces, int64_t begin,
+                             int64_t end, const ThreadMemory& memory) {
+  for (int64_t span = begin; span < end; ++span) {
+    attend_span(shape, pieces, span, memory, memory.part);
+    kernels_.merge_softmax({.total = memory.total,
+                            .part = memory.part,
+                            .rows = std::ssize(pieces) * shape.num_rows(pieces.front()),
+                            .padded_dim = shape.padded_dim});
+  }
+}
+
 void Attention::run(const ops::AttentionParams& params) {
   const Shape shape(params);
   const ops::KvCacheSpec& spec = shape.cache.spec();
@@ -340,35 +459,23 @@ void Attention::run(const ops::AttentionParams& params) {
   thread_memory_.get(workers_.num_threads() *
                      ThreadMemory::num_floats(shape.max_rows, shape.padded_dim) * 4);
   list_pieces(shape);
-  const auto num_pieces = static_cast<int64_t>(pieces_.size());
 
   if (!list_spans(shape)) {
-    workers_.for_each(num_pieces, 1, [&](int64_t index, int64_t, int32_t thread) {
-      const Piece& piece = pieces_[static_cast<size_t>(index)];
-      const ThreadMemory memory = thread_memory(shape, thread);
-      start(shape, piece, memory);
-      clear(memory.total, shape.num_rows(piece), shape.padded_dim);
-      const int64_t end = ceil_div(shape.end_key(piece), kSpanKeys);
-      for (int64_t span = shape.first_key(piece) / kSpanKeys; span < end; ++span) {
-        attend_span(shape, piece, span, memory, memory.part);
-        kernels_.merge_softmax({.total = memory.total,
-                                .part = memory.part,
-                                .rows = shape.num_rows(piece),
-                                .padded_dim = shape.padded_dim});
-      }
-      finish(shape, piece, memory.total);
+    workers_.for_each(std::ssize(work_), 1, [&](int64_t index, int64_t, int32_t thread) {
+      attend(shape, work_[static_cast<size_t>(index)], thread_memory(shape, thread));
     });
     return;
   }
 
-  workers_.for_each(
-      static_cast<int64_t>(spans_.size()), 1, [&](int64_t index, int64_t, int32_t thread) {
-        const SpanOfPiece& item = spans_[static_cast<size_t>(index)];
-        const Piece& piece = pieces_[static_cast<size_t>(item.piece)];
-        const ThreadMemory memory = thread_memory(shape, thread);
-        start(shape, piece, memory);
-        attend_span(shape, piece, item.span, memory, partial_state(shape, item.partial));
-      });
+  workers_.for_each(static_cast<int64_t>(spans_.size()), 1,
+                    [&](int64_t index, int64_t, int32_t thread) {
+                      const SpanOfPiece& item = spans_[static_cast<size_t>(index)];
+                      const Piece& piece = pieces_[static_cast<size_t>(item.piece)];
+                      const ThreadMemory memory = thread_memory(shape, thread);
+                      start(shape, piece, memory);
+                      attend_span(shape, std::span(&piece, 1), item.span, memory,
+                                  partial_state(shape, item.partial));
+                    });
   // The spans of a piece follow each other in the list, in order.
   const ThreadMemory memory = thread_memory(shape, 0);
   for (size_t i = 0; i < spans_.size();) {

@@ -2,6 +2,7 @@
 // Paged attention: how queries and keys are split into pieces of work.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "backends/cpu/kernel_table.h"
@@ -18,6 +19,10 @@ namespace hasten::cpu {
 /// runs over each span by itself, tile after tile, and the spans are merged in order: the same
 /// arithmetic whether one thread does all spans or several do some each, and whichever other
 /// queries are worked on together with it.
+///
+/// Sequences that decode and begin with the same blocks, a shared prefix, read the whole spans of
+/// it once (Juravsky et al., Hydragen, 2024; Ye et al., Cascade inference, 2024), on layers without
+/// a window.
 class Attention {
  public:
   static constexpr int64_t kSpanKeys = 512;
@@ -42,16 +47,29 @@ class Attention {
     int64_t span = 0;
     int64_t partial = 0;  // index into partials_
   };
+  /// What one thread does: a piece; or several, of one token each, of sequences that have the spans
+  /// before `shared_end` in common.
+  struct Work {
+    int64_t first_piece = 0;
+    int64_t num_pieces = 1;
+    int64_t shared_end = 0;
+  };
   struct Shape;
   struct ThreadMemory;
 
+  void list_sequences(const Shape& shape);
+  int64_t num_sharing(const Shape& shape, size_t first, int64_t& num_spans) const;
   void list_pieces(const Shape& shape);
+  void list_pieces(const Shape& shape, int64_t sequence);
   bool list_spans(const Shape& shape);
   ThreadMemory thread_memory(const Shape& shape, int32_t thread);
   SoftmaxState partial_state(const Shape& shape, int64_t index);
   void start(const Shape& shape, const Piece& piece, const ThreadMemory& memory);
-  void attend_span(const Shape& shape, const Piece& piece, int64_t span, const ThreadMemory& memory,
-                   const SoftmaxState& state);
+  void attend_span(const Shape& shape, std::span<const Piece> pieces, int64_t span,
+                   const ThreadMemory& memory, const SoftmaxState& state);
+  void attend(const Shape& shape, const Work& work, const ThreadMemory& memory);
+  void attend_spans(const Shape& shape, std::span<const Piece> pieces, int64_t begin, int64_t end,
+                    const ThreadMemory& memory);
   void load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                  const ThreadMemory& memory);
   void find_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
@@ -60,7 +78,10 @@ class Attention {
 
   const KernelTable& kernels_;
   Workers& workers_;
+  std::vector<int64_t> sequences_;  // of the step; those that may share a prefix first, in order
+  size_t num_decoding_ = 0;         // how many those are
   std::vector<Piece> pieces_;
+  std::vector<Work> work_;
   std::vector<SpanOfPiece> spans_;
   Scratch thread_memory_;
   Scratch partials_;
