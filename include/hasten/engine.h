@@ -36,6 +36,8 @@ struct EngineOptions {
   int64_t max_queue = 0;          // requests that may wait; 0: 4 * max_batch, at least 256
   std::string policy = "fcfs";    // order of the queue, one of scheduling_policies()
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
+  std::string length_predictor = "limit";  // how long an answer is taken to become by policies that
+                                           // ask, one of length_predictors()
   std::function<void(std::string_view stage, double fraction)> progress =
       {};  // while loading; may be empty
   std::function<void(const StepRecord&)> on_step =
@@ -50,6 +52,8 @@ struct NamedChoice {
 
 /// What EngineOptions::policy may be, the default first. Any thread.
 std::vector<NamedChoice> scheduling_policies();
+/// What EngineOptions::length_predictor may be, the default first. Any thread.
+std::vector<NamedChoice> length_predictors();
 
 struct ModelInfo {
   std::string name;                   // what clients call it

@@ -47,13 +47,15 @@ struct SimulatorOptions {
   std::string policy = "fcfs";
   bool prefix_cache = true;       // sequences begin with what others have left in the cache
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
-  int32_t block_size = 16;        // tokens in a cache block
-  int64_t num_kv_blocks = 0;      // enough for one sequence of the whole context
-  int64_t context = 0;            // tokens that one sequence may reach
-  int64_t step_tokens = 512;      // tokens in a step at most
-  int32_t max_batch = 32;         // sequences in a step at most
-  int64_t target_tbt_us = 0;      // between tokens of an answer, held by shorter chunks; 0: none
-  int64_t max_queue = 0;          // requests that may wait; 0: any number
+  std::string length_predictor = "limit";  // with that one, policies know the lengths of answers;
+                                           // with the others, only what those have learnt
+  int32_t block_size = 16;                 // tokens in a cache block
+  int64_t num_kv_blocks = 0;               // enough for one sequence of the whole context
+  int64_t context = 0;                     // tokens that one sequence may reach
+  int64_t step_tokens = 512;               // tokens in a step at most
+  int32_t max_batch = 32;                  // sequences in a step at most
+  int64_t target_tbt_us = 0;  // between tokens of an answer, held by shorter chunks; 0: none
+  int64_t max_queue = 0;      // requests that may wait; 0: any number
 };
 
 struct SimulatedRequest {

@@ -95,6 +95,8 @@ int64_t kv_cache_bytes(const models::Model& model, const engine::CoreOptions& co
 
 std::vector<NamedChoice> scheduling_policies() { return engine::scheduling_policies(); }
 
+std::vector<NamedChoice> length_predictors() { return engine::length_predictors(); }
+
 struct Engine::Impl {
   explicit Impl(const EngineOptions& options);
 
@@ -145,6 +147,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.policy = options.policy;
   core.on_step = options.on_step;
   core.aging_us = options.aging_us;
+  core.length_predictor = options.length_predictor;
   core.kv_cache_bytes = kv_cache_bytes(*model, core);
   engine = std::make_unique<engine::Engine>(std::move(model), *backend, text, core);
 

@@ -219,6 +219,12 @@ void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
           "ever (default: 60)")
       ->check(whole_number(1, 1'000'000))
       ->type_name("S");
+  command
+      .add_option("--length-predictor", options.length_predictor,
+                  "How long an answer is taken to become where the policy goes by it:" +
+                      list_choices(length_predictors()))
+      ->capture_default_str()
+      ->type_name("NAME");
 }
 
 void add_sampling_flags(CLI::App& command, Request& request) {

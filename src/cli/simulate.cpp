@@ -47,6 +47,7 @@ MachineModel find_machine(const SimulateOptions& options) {
   sizes.policy = asked.policy;
   sizes.prefix_cache = asked.prefix_cache;
   sizes.aging_us = asked.aging_us;
+  sizes.length_predictor = asked.length_predictor;
   sizes.target_tbt_us = asked.target_tbt_us;
   sizes.max_queue = asked.max_queue;
   if (asked.step_tokens > 0) sizes.step_tokens = asked.step_tokens;
@@ -131,6 +132,7 @@ int simulate(const SimulateOptions& options) {
                            {"model", json::Object{{"name", machine.model.name},
                                                   {"weight_types", machine.model.weight_types}}},
                            {"policy", machine.options.policy},
+                           {"length_predictor", machine.options.length_predictor},
                            {"steps", simulation.steps},
                            {"preemptions", simulation.preemptions},
                            {"mean_batch", simulation.mean_batch},

@@ -77,6 +77,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
     : tokenizer_(std::move(tokenizer)), on_step_(options.on_step) {
   check_options(options);
   const Policy& policy = find_policy(options.policy);
+  predictor_ = find_predictor(options.length_predictor).make();
   vocab_size_ = std::min<int64_t>(model->info().vocab_size, tokenizer_->vocab_size());
   for (int32_t id = 0; id < static_cast<int32_t>(vocab_size_); ++id)
     if (tokenizer_->is_end_of_generation(id)) eos_tokens_.push_back(id);
@@ -155,6 +156,7 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
     sequence.arrival_us = submit_us;
     sequence.prompt = asked.prompt;
     sequence.max_generated = asked.max_tokens > 0 ? std::min(asked.max_tokens, room) : room;
+    sequence.predicted_generated = predictor_->predict(sequence);
     sequence.scores_prompt = choice == 0 && asked.prompt_logprobs >= 0;
     scheduler_->add(sequence);
   }
@@ -310,6 +312,7 @@ void Core::publish(Job& job, Answer& answer, int64_t now) {
   if (chunk.finish != Finish::none) {
     answer.finished = true;
     scheduler_->finish(answer.sequence);
+    predictor_->learn(answer.sequence);
     chunk.last = ++job.num_finished == std::ssize(job.answers);
   }
   chunk.usage = usage(job, now);

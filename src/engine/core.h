@@ -16,6 +16,7 @@
 #include "engine/job.h"
 #include "engine/runner/runner.h"
 #include "engine/sampling/sampler.h"
+#include "engine/scheduler/predictor.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/sequence/step.h"
 
@@ -70,6 +71,7 @@ class Core {
   std::vector<int32_t> eos_tokens_;  // that end an answer of this model
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<LengthPredictor> predictor_;
   std::unique_ptr<Sampler> sampler_;
   const std::function<void(const StepRecord&)> on_step_;
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by id

@@ -468,5 +468,27 @@ TEST(StepBytes, CountsActivationsAndTheMostLogitsOfAStep) {
   EXPECT_EQ(step_bytes(model, {.step_tokens = 8, .max_batch = 3}), 8003 + (3 + 64) * 100 * 4);
 }
 
+TEST(Core, PredictsLengthsFromAnswersThatEnded) {
+  // Long prompts have short answers here. Known by that, the long prompt is the shorter job.
+  const std::vector<int32_t> long_prompt(40, 5);
+  const std::vector<int32_t> short_prompt(4, 5);
+  for (const PredictorKind* kind : predictors()) {
+    World world({}, {.max_batch = 1,
+                     .prefix_cache = false,
+                     .policy = "sjf",
+                     .length_predictor = std::string(kind->name)});
+    for (int i = 0; i < 30; ++i) {
+      world.add(simple(long_prompt, 1));
+      world.add(simple(short_prompt, 60));
+      world.run();
+    }
+    const Received& shorter = world.add(simple(short_prompt, 60));
+    const Received& longer = world.add(simple(long_prompt, 60));
+    while (!shorter.ended && !longer.ended) world.core->step();
+    EXPECT_EQ(longer.ended, kind != &kLimitPredictor) << kind->name;
+    world.run();
+  }
+}
+
 }  // namespace
 }  // namespace hasten::engine

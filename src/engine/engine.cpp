@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "engine/core.h"
 #include "engine/scheduler/policy.h"
+#include "engine/scheduler/predictor.h"
 #include "engine/validate.h"
 
 namespace hasten::engine {
@@ -26,14 +27,20 @@ uint64_t fresh_seed() {
   return uint64_t{device()} << 32 | device();
 }
 
-}  // namespace
-
-std::vector<NamedChoice> scheduling_policies() {
+/// The names and summaries of a table.
+template <class Table>
+std::vector<NamedChoice> choices(const Table& table) {
   std::vector<NamedChoice> choices;
-  for (const Policy* policy : policies())
-    choices.push_back({std::string(policy->name), std::string(policy->summary)});
+  for (const auto* entry : table)
+    choices.push_back({std::string(entry->name), std::string(entry->summary)});
   return choices;
 }
+
+}  // namespace
+
+std::vector<NamedChoice> scheduling_policies() { return choices(policies()); }
+
+std::vector<NamedChoice> length_predictors() { return choices(predictors()); }
 
 Engine::Engine(std::unique_ptr<models::Model> model, ops::Backend& backend,
                std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)

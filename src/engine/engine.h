@@ -32,13 +32,16 @@ struct CoreOptions {
   bool prefix_cache = true;     // answers begin with what others left in the cache
   int64_t max_queue = 0;        // requests that may wait; 0: 4 * max_batch, at least 256
   std::string policy = "fcfs";  // order of the queue
-  int64_t aging_us = 60'000'000;  // of waiting, that moves a request up by one class
+  int64_t aging_us = 60'000'000;           // of waiting, that moves a request up by one class
+  std::string length_predictor = "limit";  // what policies know of lengths
   std::function<void(const StepRecord&)> on_step = {};  // after each step; may be empty
   int64_t stall_limit_us = 120'000'000;  // a step that takes longer makes `health` not ready
 };
 
 /// What CoreOptions::policy may be, the default first.
 std::vector<NamedChoice> scheduling_policies();
+/// What CoreOptions::length_predictor may be, the default first.
+std::vector<NamedChoice> length_predictors();
 
 /// What came of the options by arithmetic.
 struct Capacity {

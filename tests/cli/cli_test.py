@@ -77,6 +77,7 @@ class Help(unittest.TestCase):
                 (("run", "-p", "x", "--temperature", "-1"), "temperature"),
                 (("run", "-p", "x", "--devices", "abacus"), "abacus"),
                 (("run", "-p", "x", "--policy", "whim"), "whim"),
+                (("run", "-p", "x", "--length-predictor", "guess"), "guess"),
                 (("serve", "--host", "nowhere"), "nowhere"),
                 (("serve", "--api-key", ""), "API key"),
                 (("bench", "--batch", "8", "--max-batch", "4"), "--max-batch"),

@@ -6,7 +6,7 @@
 namespace hasten::engine {
 
 const Policy kSjfPolicy = {.name = "sjf",
-                           .summary = "the shortest job by its prompt and max_tokens first",
+                           .summary = "the shortest job by its prompt and predicted length first",
                            .rank = aged_remaining_service,
                            .displaces = nullptr};
 

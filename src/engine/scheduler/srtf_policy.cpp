@@ -18,7 +18,7 @@ bool displaces(const Sequence& waiting, const Sequence& running, const QueueView
 const Policy kSrtfPolicy = {
     .name = "srtf",
     .summary =
-        "the shortest remaining work by max_tokens first; it displaces what needs twice as much",
+        "the shortest remaining work as predicted first; it displaces what needs twice as much",
     .rank = aged_remaining_service,
     .displaces = displaces};
 

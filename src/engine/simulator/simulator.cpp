@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/siphash.h"
+#include "engine/scheduler/predictor.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/simulator/cost_model.h"
 
@@ -62,7 +63,9 @@ class Simulator {
                     .prefix_cache = options.prefix_cache,
                     .policy = &find_policy(options.policy),
                     .aging_us = options.aging_us},
-                   std::vector<GroupBlocks>{{.num_blocks = options.num_kv_blocks}}) {}
+                   std::vector<GroupBlocks>{{.num_blocks = options.num_kv_blocks}}),
+        predictor_(find_predictor(options.length_predictor).make()),
+        lengths_known_(options.length_predictor == kLimitPredictor.name) {}
 
   Simulation run() {
     for (;;) {
@@ -111,11 +114,13 @@ class Simulator {
     Sequence& sequence = live->sequence;
     sequence.request_id = static_cast<int64_t>(index);
     sequence.prompt = live->prompt;
-    sequence.max_generated = live->request.output_tokens;
+    sequence.max_generated =
+        lengths_known_ ? live->request.output_tokens : options_.context - num_prompt;
     sequence.priority = live->request.priority;
     sequence.tenant = live->request.tenant;
     sequence.cache_domain = siphash(live->request.tenant, {});
     sequence.arrival_us = arrival_us;
+    sequence.predicted_generated = predictor_->predict(sequence);
     sequence.generated.reserve(static_cast<size_t>(live->request.output_tokens));
     scheduler_.add(sequence);
     live_.emplace(index, std::move(live));
@@ -145,8 +150,9 @@ class Simulator {
       const uint64_t hash = mix64(mix64(index) + sequence.generated.size());
       sequence.generated.push_back(static_cast<int32_t>(hash >> 33));
       workload_.on_token(index, now);
-      if (std::ssize(sequence.generated) < sequence.max_generated) continue;
+      if (std::ssize(sequence.generated) < live_.at(index)->request.output_tokens) continue;
       scheduler_.finish(sequence);
+      predictor_->learn(sequence);
       workload_.on_end(index, now, std::max<int64_t>(0, sequence.num_cached), {});
       live_.erase(index);
     }
@@ -155,6 +161,8 @@ class Simulator {
   const SimulatorOptions& options_;
   const SimulatedWorkload& workload_;
   Scheduler scheduler_;
+  const std::unique_ptr<LengthPredictor> predictor_;
+  const bool lengths_known_;  // or else max_generated does not tell them
   std::unordered_map<size_t, std::unique_ptr<Live>> live_;  // by index
   size_t next_ = 0;                                         // request to come
   double time_us_ = 0;

@@ -153,6 +153,30 @@ TEST(Simulator, HoldsATargetBetweenTokens) {
   EXPECT_LE(worst_gap(40), 40 + 4);  // of prompts as long it has seen none before
 }
 
+TEST(Simulator, KeepsLengthsFromPoliciesThatArePredictedFor) {
+  // Prompts of 40 tokens have answers of 100, those of 60 answers of 2.
+  std::vector<std::pair<int64_t, int64_t>> lengths;
+  for (int i = 0; i < 40; ++i)
+    lengths.push_back(i % 2 == 0 ? std::pair(40, 100) : std::pair(60, 2));
+  const auto mean_of_short_ones = [&](const std::string& predictor) {
+    SimulatorOptions options = plain_options();
+    options.policy = "sjf";
+    options.max_batch = 1;
+    options.length_predictor = predictor;
+    // All come when the first two have taught what there is to know.
+    std::vector<int64_t> times(lengths.size(), 10'000);
+    times[0] = times[1] = 0;
+    const Seen seen = run(options, lengths, times);
+    int64_t sum = 0;
+    for (size_t i = 3; i < lengths.size(); i += 2) sum += seen.tokens[i].back() - 10'000;
+    return sum / 19;
+  };
+  const int64_t known = mean_of_short_ones("limit");
+  EXPECT_LT(known, 3'000);
+  EXPECT_EQ(mean_of_short_ones("history"), known);
+  EXPECT_EQ(mean_of_short_ones("online"), known);
+}
+
 TEST(Simulator, EndsBeforeTimeOverflows) {
   SimulatorOptions options = plain_options();
   options.costs.us_per_key_product = 1e15;
@@ -206,6 +230,9 @@ TEST(Simulator, SaysWhichOptionsDoNotFitTogether) {
   options = plain_options();
   options.policy = "whim";
   EXPECT_THAT(error_of(options), HasSubstr("whim"));
+  options = plain_options();
+  options.length_predictor = "guess";
+  EXPECT_THAT(error_of(options), HasSubstr("guess"));
 }
 
 TEST(StepRecord, CountsTheKeysInView) {
