@@ -12,7 +12,7 @@ namespace hasten::engine {
 
 std::span<const Policy* const> policies() {
   static constexpr std::array kPolicies = {&kFcfsPolicy, &kPriorityPolicy, &kSjfPolicy,
-                                           &kSrtfPolicy, &kMlfqPolicy};
+                                           &kSrtfPolicy, &kMlfqPolicy,     &kVtcPolicy};
   return kPolicies;
 }
 

@@ -6,22 +6,17 @@
 #include <span>
 #include <string_view>
 
+#include "engine/scheduler/tenant_service.h"
 #include "engine/sequence/sequence.h"
 
 namespace hasten::engine {
-
-/// What a token costs, in units of service. The defaults are those of the virtual token counter
-/// (Sheng et al., Fairness in serving large language models, 2024): an output token counts twice.
-struct ServiceWeights {
-  double input = 1.0;   // of a prompt's token
-  double output = 2.0;  // of a generated one
-};
 
 /// What there is to know beside a sequence, when a policy is asked.
 struct QueueView {
   int64_t now_us = 0;             // by the clock of Sequence::arrival_us
   int64_t aging_us = 60'000'000;  // waiting that moves a sequence up by one class, see each policy
   ServiceWeights weights{};
+  std::span<const double> tenant_service = {};  // units that each has had, by their tenant_index
 };
 
 /// Who runs before whom. All functions are pure: they depend on nothing but their arguments, so
@@ -40,6 +35,10 @@ struct Policy {
   /// Whether `waiting` takes the place of `running` when there is no room for both. Asked only when
   /// `waiting` ranks first. Null: what runs is never displaced by what waits.
   bool (*displaces)(const Sequence& waiting, const Sequence& running, const QueueView& view);
+
+  /// Whether ranks go by QueueView::tenant_service, which is kept for such policies only. Admitting
+  /// a sequence may move those of its tenant back, nothing else of a step does.
+  bool by_tenant = false;
 };
 
 extern const Policy kFcfsPolicy;
@@ -47,6 +46,7 @@ extern const Policy kPriorityPolicy;
 extern const Policy kSjfPolicy;
 extern const Policy kSrtfPolicy;
 extern const Policy kMlfqPolicy;
+extern const Policy kVtcPolicy;
 
 /// Those that there are, the default first.
 std::span<const Policy* const> policies();

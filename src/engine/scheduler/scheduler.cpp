@@ -31,6 +31,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlock
   HASTEN_CHECK(options.max_batch > 0 && options.max_batch <= options.step_tokens);
   HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0 && options.aging_us > 0);
   view_.aging_us = options.aging_us;
+  if (options.policy->by_tenant) tenants_.emplace(view_.weights);
   for (const GroupBlocks& group : groups) {
     groups_.emplace_back(group);
     has_windows_ = has_windows_ || group.window > 0;
@@ -45,15 +46,19 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlock
 
 void Scheduler::add(Sequence& sequence) {
   sequence.queued_us = sequence.arrival_us;
+  if (tenants_) sequence.tenant_index = tenants_->join(sequence.tenant);
   enqueue(sequence);
 }
 
 void Scheduler::remove(const Sequence& sequence) {
   if (sequence.slot < 0) return;
-  if (sequence.queued_us >= 0)
+  const bool waits = sequence.queued_us >= 0;
+  Running* const running = waits ? nullptr : &slots_[static_cast<size_t>(sequence.slot)];
+  if (tenants_ && (waits || !running->finished)) tenants_->leave(sequence.tenant_index, waits);
+  if (waits)
     dequeue(sequence);
   else
-    vacate(slots_[static_cast<size_t>(sequence.slot)]);
+    vacate(*running);
 }
 
 void Scheduler::finish(const Sequence& sequence) {
@@ -62,6 +67,7 @@ void Scheduler::finish(const Sequence& sequence) {
     Running& running = slots_[static_cast<size_t>(sequence.slot)];
     take_in(running);
     running.finished = true;
+    if (tenants_) tenants_->leave(sequence.tenant_index, false);
     --num_running_;
     ++num_finished_;
   }
@@ -106,6 +112,7 @@ void Scheduler::compact() {
 
 const StepPlan& Scheduler::plan(int64_t now_us) {
   view_.now_us = now_us;
+  if (tenants_) view_.tenant_service = tenants_->counters();
   compact();
   sources_.clear();
   plan_.sequences.clear();
@@ -138,6 +145,7 @@ void Scheduler::advance(int64_t step_us) {
   for (const PlannedSequence& planned : plan_.sequences) {
     Sequence& sequence = *planned.sequence;
     sequence.num_computed = planned.end();
+    if (tenants_ && planned.samples) tenants_->charge(sequence.tenant_index, 0, 1);
     if (sequence.scoring())
       sequence.num_scored =
           std::max(sequence.num_scored, std::min(planned.end(), sequence.num_prompt() - 1));
@@ -328,6 +336,7 @@ void Scheduler::preempt(Running& running) {
   vacate(running);
   sequence.num_computed = 0;
   sequence.queued_us = view_.now_us;
+  if (tenants_) tenants_->requeue(sequence.tenant_index);
   enqueue(sequence);
   ++plan_.num_preemptions;
 }
@@ -347,6 +356,7 @@ void Scheduler::admit() {
   sum_promises();
   bool admitted = false;
   while (!candidates_.empty() && may_admit()) {
+    if (tenants_ && move_back()) continue;
     Sequence& first = *candidates_.front().sequence;
     bool passed = !may_start(first);
     if (!passed) {
@@ -377,11 +387,22 @@ Scheduler::Place Scheduler::place(const Sequence& sequence) const {
   return {options_.policy->rank(sequence, view_), sequence.request_id, sequence.choice};
 }
 
-/// Makes all that wait candidates. Their ranks stay what they are for as long as a step is planned.
+/// Makes all that wait candidates. Their ranks stay what they are for as long as a step is planned,
+/// but for those that admitting one of their tenant moves back.
 void Scheduler::rank_waiting() {
   for (Sequence* const sequence : waiting_)
     candidates_.push_back({.place = place(*sequence), .sequence = sequence});
   std::ranges::make_heap(candidates_, std::greater{}, &Candidate::place);
+}
+
+/// Puts the first candidate where it stands by now. False when that is still the front.
+bool Scheduler::move_back() {
+  const Place now = place(*candidates_.front().sequence);
+  if (!(candidates_.front().place < now)) return false;
+  std::ranges::pop_heap(candidates_, std::greater{}, &Candidate::place);
+  candidates_.back().place = now;
+  std::ranges::push_heap(candidates_, std::greater{}, &Candidate::place);
+  return true;
 }
 
 /// Gives what is left of the budgets to prompts that had to leave room for others.
@@ -600,6 +621,12 @@ void Scheduler::start(Sequence& sequence) {
   } else if (tree_) {
     sequence.num_computed = found_.prefix.num_tokens;
     started.cursor = tree_->begin(found_.prefix, started.tables, started.copies, sources_);
+  }
+  if (tenants_) {
+    tenants_->admit(sequence.tenant_index);
+    // What was preempted is computed anew at the expense of all.
+    if (sequence.num_cached < 0)
+      tenants_->charge(sequence.tenant_index, sequence.num_prompt() - sequence.num_computed, 0);
   }
   count_hits(sequence);
   // A step without a token of it would leave its copies for later, when what they copy may be gone.

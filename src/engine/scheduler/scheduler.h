@@ -14,6 +14,7 @@
 #include "engine/kv_cache/prefix_tree.h"
 #include "engine/scheduler/policy.h"
 #include "engine/scheduler/step_time_model.h"
+#include "engine/scheduler/tenant_service.h"
 #include "engine/sequence/step.h"
 
 namespace hasten::engine {
@@ -160,6 +161,7 @@ class Scheduler {
   bool drop_finished();
   Place place(const Sequence& sequence) const;
   void rank_waiting();
+  bool move_back();
   bool may_admit() const;
   void look_up(const Sequence& sequence);
   const Running* prompt_source(const Sequence& sequence) const;
@@ -197,6 +199,7 @@ class Scheduler {
   Found found_;                    // of the one to be admitted next
   std::vector<BlockRef> sources_;  // of the plan's copies; nobody else may write them before
   PrefixStats prefix_stats_;
+  std::optional<TenantService> tenants_;  // none: the policy does not ask
   QueueView view_;
   StepPlan plan_;
   int64_t tokens_left_ = 0;  // of this step's budget
