@@ -43,6 +43,9 @@ struct Request {
   // Cached beginnings are found again only by requests of the same tenant with the same salt, so
   // that nobody else can tell from the time an answer takes what was asked before. 256 bytes.
   std::string cache_salt;
+  // Tenants whose requests name the same group share as if they were one. Only for such as may know
+  // what the others ask. 256 bytes; empty: the tenant shares with nobody.
+  std::string cache_group;
 };
 
 enum class Finish {

@@ -202,6 +202,10 @@ void add_serve(CLI::App& app, Action& action) {
                    "Key that clients must send; may be repeated (default: none needed)")
       ->envname("HASTEN_API_KEY")
       ->type_name("KEY");
+  command->add_flag(
+      "--share-prefixes", options->server.share_prefixes,
+      "All keys find each other's cached prefixes: faster where many begin alike, but "
+      "an asker can tell by the time what others asked");
   command
       ->add_option("--cors-origin", options->server.cors_origins,
                    "Origin that browsers may call from; may be repeated; *: any")

@@ -49,11 +49,14 @@ void check_options(const CoreOptions& options) {
     fail_param("context", "--ctx is {}; it must not be negative", options.context);
 }
 
-/// Whose prefixes a request may find in the cache: those of its tenant that named the same salt.
-/// The length keeps a tenant whose name ends like a salt apart from one that has it.
+/// Whose prefixes a request may find in the cache: those of its tenant, or of its group, that named
+/// the same salt. The length keeps a tenant whose name ends like a salt apart from one that has it.
 Hash128 cache_domain(const Request& request, const Hash128& key) {
-  return siphash(fmt::format("{}:{}{}", request.tenant.size(), request.tenant, request.cache_salt),
-                 key);
+  const bool grouped = !request.cache_group.empty();
+  const std::string& name = grouped ? request.cache_group : request.tenant;
+  return siphash(
+      fmt::format("{}{}:{}{}", grouped ? "group " : "", name.size(), name, request.cache_salt),
+      key);
 }
 
 int64_t logit_row_bytes(const models::Model& model) {

@@ -351,6 +351,28 @@ TEST(Core, TenantsAndSaltsShareNothing) {
   EXPECT_EQ(cached("", ""), 29);
 }
 
+TEST(Core, TenantsOfAGroupShareAndNobodyElseDoes) {
+  World world({}, {});
+  const auto cached = [&](const std::string& tenant, const std::string& group,
+                          const std::string& salt = {}) {
+    Request request = simple(counting(0, 30), 4);
+    request.tenant = tenant;
+    request.cache_group = group;
+    request.cache_salt = salt;
+    Received& received = world.add(request);
+    world.run();
+    EXPECT_EQ(received.answers.at(0), oracle(request, 0, {}));
+    return received.usage.cached_tokens;
+  };
+  EXPECT_EQ(cached("a", "team"), 0);
+  EXPECT_EQ(cached("b", "team"), 29);
+  EXPECT_EQ(cached("team", ""), 0);  // a tenant of that name is not in it
+  EXPECT_EQ(cached("a", ""), 0);
+  EXPECT_EQ(cached("a", "others"), 0);
+  EXPECT_EQ(cached("b", "team", "x"), 0);
+  EXPECT_EQ(cached("a", "team", "x"), 29);
+}
+
 TEST(Core, WithoutAPrefixCacheNothingIsLookedFor) {
   CoreOptions options;
   options.prefix_cache = false;

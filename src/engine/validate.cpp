@@ -92,15 +92,20 @@ void check_end(const Request& request, int64_t vocab_size) {
   for (const int32_t token : request.stop_tokens) check_token("stop_tokens", token, vocab_size);
 }
 
+void check_cache_name(const char* param, const std::string& name) {
+  if (static_cast<int64_t>(name.size()) > kMaxCacheNameBytes)
+    fail_param(param, "{} has {} bytes; at most {} are allowed", param, name.size(),
+               kMaxCacheNameBytes);
+}
+
 }  // namespace
 
 void validate(const Request& request, int64_t vocab_size, int64_t context) {
   check_prompt(request, vocab_size, context);
   check_sampling(request.sampling, vocab_size);
   check_end(request, vocab_size);
-  if (static_cast<int64_t>(request.cache_salt.size()) > kMaxCacheSaltBytes)
-    fail_param("cache_salt", "cache_salt has {} bytes; at most {} are allowed",
-               request.cache_salt.size(), kMaxCacheSaltBytes);
+  check_cache_name("cache_salt", request.cache_salt);
+  check_cache_name("cache_group", request.cache_group);
   check_range("n", request.n, 1, kMaxChoices);
   check_range("logprobs", request.logprobs, -1, kMaxLogprobs);
   check_range("prompt_logprobs", request.prompt_logprobs, -1, kMaxLogprobs);

@@ -13,7 +13,7 @@ inline constexpr int32_t kMaxLogprobs = 20;  // as OpenAI's API
 inline constexpr int64_t kMaxStopStrings = 16;
 inline constexpr int64_t kMaxStopBytes = 256;  // of one stop string
 inline constexpr int64_t kMaxStopTokens = 256;
-inline constexpr int64_t kMaxCacheSaltBytes = 256;
+inline constexpr int64_t kMaxCacheNameBytes = 256;
 
 /// Throws Error{invalid_argument} with `param` naming the first field at fault, its value and its
 /// limit. `context`: tokens one sequence may reach. Any thread.

@@ -144,6 +144,7 @@ Task<> answer_generation(Context& context, Exchange& exchange, std::vector<Reque
   std::vector<Generation> generations;  // destroyed before the queue: that cancels them
   for (Request& request : requests) {
     request.tenant = exchange.request().tenant;
+    if (context.options.share_prefixes) request.cache_group = "all keys";
     const auto index = static_cast<int32_t>(generations.size());
     generations.push_back(context.engine.submit(std::move(request), queue.sink(index)));
   }

@@ -50,6 +50,7 @@ struct ServerOptions {
   std::vector<std::string> model_names;  // that clients may ask for, the first is the one shown;
                                          // empty: the model's own name
   std::vector<std::string> api_keys;     // a Bearer token must be one of them; empty: no key needed
+  bool share_prefixes = false;           // all keys find cached beginnings of each other's requests
   std::vector<std::string> cors_origins;   // that browsers may call from besides this server's own
                                            // page and pages of this machine; "*": any
   std::vector<std::string> allowed_hosts;  // names in Host: that are right besides those of this
