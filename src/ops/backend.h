@@ -2,6 +2,7 @@
 // The interface between models and devices: every operation that a model graph is written with.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -216,6 +217,17 @@ class Backend {
   virtual int64_t kv_cache_bytes(const KvCacheSpec& spec) const = 0;
   /// Copies whole blocks, all layers: (from, to) pairs.
   virtual void copy_blocks(KvCache& cache, std::span<const std::pair<int32_t, int32_t>> pairs) = 0;
+
+  // Moving blocks out of the device's memory and back, if it can. A block, all layers, has as many
+  // bytes as a cache of one block: what was written to one moves to another block of any cache of
+  // the same shape, and reads there as it did.
+
+  /// What the bytes of a block depend on beside the model and the spec: layout and arithmetic.
+  /// Empty: this backend cannot move blocks.
+  virtual std::string kv_layout() const { return {}; }
+  /// Complete on return. Error{unsupported} where kv_layout is empty.
+  virtual void export_block(const KvCache& cache, int32_t block, std::span<std::byte> to);
+  virtual void import_block(KvCache& cache, int32_t block, std::span<const std::byte> from);
 
   virtual void embed(const EmbedParams& params) = 0;
   virtual void rms_norm(const RmsNormParams& params) = 0;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused operations, composed of the plain ones for backends that have no kernel of their own.
+// Operations for backends that have none of their own: fused ones, composed of the plain ones, and
+// the refusal to move blocks.
+#include "base/error.h"
 #include "ops/backend.h"
 
 namespace hasten::ops {
@@ -11,6 +13,16 @@ void Backend::matmul_group(std::span<const MatmulParams> group) {
 void Backend::add_rms_norm(const AddRmsNormParams& params) {
   add(params.x, params.delta);
   rms_norm({.x = params.x, .weight = params.weight, .epsilon = params.epsilon, .out = params.out});
+}
+
+void Backend::export_block(const KvCache& /*cache*/, int32_t /*block*/,
+                           std::span<std::byte> /*to*/) {
+  fail(ErrorCode::unsupported, "{} cannot move blocks of keys and values", name());
+}
+
+void Backend::import_block(KvCache& /*cache*/, int32_t /*block*/,
+                           std::span<const std::byte> /*from*/) {
+  fail(ErrorCode::unsupported, "{} cannot move blocks of keys and values", name());
 }
 
 }  // namespace hasten::ops

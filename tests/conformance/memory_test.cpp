@@ -2,6 +2,7 @@
 // Memory of a backend: what it allocates, copies and keeps.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -70,39 +71,42 @@ TEST_P(MemoryTest, CacheBytesCoverKeysAndValues) {
   }
 }
 
-// Every slot of a few blocks gets its own value; a copy is seen through attention, whose result
-// over one key is that key's value.
-TEST_P(MemoryTest, CopiesWholeBlocksOfAllLayers) {
-  constexpr int64_t kLayers = 2;
-  constexpr int64_t kBlocks = 4;
-  constexpr int64_t kBlockSize = 16;
-  constexpr int64_t kHeads = 2;
-  constexpr int64_t kHeadDim = 32;
-  constexpr int64_t kSlots = kBlocks * kBlockSize;
-  constexpr int64_t kRow = kHeads * kHeadDim;
-  const auto cache = backend_->make_kv_cache({.num_layers = kLayers,
-                                              .num_blocks = kBlocks,
-                                              .block_size = kBlockSize,
-                                              .num_kv_heads = kHeads,
-                                              .head_dim = kHeadDim,
-                                              .types = {.keys = DType::f32, .values = DType::f32}});
-  std::vector<int32_t> slots(kSlots);
-  std::iota(slots.begin(), slots.end(), 0);
-  std::vector<std::vector<float>> written;  // per layer, [kSlots, kHeads, kHeadDim]
-  for (int64_t layer = 0; layer < kLayers; ++layer) {
-    written.push_back(random_.normals(kSlots * kRow));
-    const auto rows = to_device(*backend_, written.back(), {kSlots, kHeads, kHeadDim});
-    const ops::PagedBatch batch{
-        .query_start = {}, .context_len = {}, .block_tables = {}, .slots = slots};
-    backend_->kv_write(
-        {.cache = *cache, .layer = layer, .k = rows.view, .v = rows.view, .batch = batch});
-  }
-  const std::vector<std::pair<int32_t, int32_t>> pairs = {{3, 0}, {1, 2}};
-  backend_->copy_blocks(*cache, pairs);
+constexpr int64_t kLayers = 2;
+constexpr int64_t kBlocks = 4;
+constexpr int64_t kBlockSize = 16;
+constexpr int64_t kHeads = 2;
+constexpr int64_t kHeadDim = 32;
+constexpr int64_t kSlots = kBlocks * kBlockSize;
+constexpr int64_t kRow = kHeads * kHeadDim;
+constexpr ops::KvCacheSpec kSpec = {.num_layers = kLayers,
+                                    .num_blocks = kBlocks,
+                                    .block_size = kBlockSize,
+                                    .num_kv_heads = kHeads,
+                                    .head_dim = kHeadDim,
+                                    .types = {.keys = DType::f32, .values = DType::f32}};
 
-  const std::vector<int32_t> source = {3, 1, 1, 3};  // of each block after the copies
-  for (int64_t layer = 0; layer < kLayers; ++layer) {
-    for (int32_t block = 0; block < kBlocks; ++block) {
+/// A few blocks, every slot of which gets its own value. What they hold is seen through attention,
+/// whose result over one key is that key's value.
+class BlockTest : public MemoryTest {
+ protected:
+  void SetUp() override {
+    MemoryTest::SetUp();
+    if (IsSkipped()) return;
+    std::iota(slots_.begin(), slots_.end(), 0);
+    cache_ = backend_->make_kv_cache(kSpec);
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      written_.push_back(random_.normals(kSlots * kRow));
+      const auto rows = to_device(*backend_, written_.back(), {kSlots, kHeads, kHeadDim});
+      const ops::PagedBatch batch{
+          .query_start = {}, .context_len = {}, .block_tables = {}, .slots = slots_};
+      backend_->kv_write(
+          {.cache = *cache_, .layer = layer, .k = rows.view, .v = rows.view, .batch = batch});
+    }
+  }
+
+  /// `block` of a cache has what was written to `source`.
+  void expect_contents(const ops::KvCache& cache, int32_t block, int32_t source) {
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
       // With a window of one, the query at each offset sees the key of that offset alone.
       const std::vector<int32_t> query_start = {0, kBlockSize};
       const std::vector<int32_t> context_len = {kBlockSize};
@@ -112,23 +116,56 @@ TEST_P(MemoryTest, CopiesWholeBlocksOfAllLayers) {
           .context_len = context_len,
           .block_tables = table,
           .block_table_stride = 1,
-          .slots = std::span(slots).subspan(block * kBlockSize, kBlockSize)};
+          .slots = std::span(slots_).subspan(block * kBlockSize, kBlockSize)};
       const Shape shape{kBlockSize, kHeads, kHeadDim};
       const auto q = to_device(*backend_, random_.normals(kBlockSize * kRow), shape);
       GuardedOutput out(*backend_, shape);
       backend_->attention({.q = q.view,
-                           .cache = *cache,
+                           .cache = cache,
                            .layer = layer,
                            .batch = batch,
                            .window = 1,
                            .out = out.view()});
       const auto expected =
-          std::span(written[layer]).subspan(source[block] * kBlockSize * kRow, kBlockSize * kRow);
+          std::span(written_[layer]).subspan(source * kBlockSize * kRow, kBlockSize * kRow);
       expect_rows_close(out.take(), {expected.begin(), expected.end()}, kRow, 1e-6);
     }
   }
+
+  std::vector<int32_t> slots_ = std::vector<int32_t>(kSlots);
+  std::vector<std::vector<float>> written_;  // per layer, [kSlots, kHeads, kHeadDim]
+  std::unique_ptr<ops::KvCache> cache_;
+};
+
+TEST_P(BlockTest, CopiesWholeBlocksOfAllLayers) {
+  const std::vector<std::pair<int32_t, int32_t>> pairs = {{3, 0}, {1, 2}};
+  backend_->copy_blocks(*cache_, pairs);
+  const std::vector<int32_t> source = {3, 1, 1, 3};  // of each block after the copies
+  for (int32_t block = 0; block < kBlocks; ++block)
+    expect_contents(*cache_, block, source[static_cast<size_t>(block)]);
 }
 
+TEST_P(BlockTest, MovesWholeBlocksToAnotherCache) {
+  if (backend_->kv_layout().empty()) GTEST_SKIP() << backend_->name() << " cannot move blocks";
+  ops::KvCacheSpec one = kSpec;
+  one.num_blocks = 1;
+  std::vector<std::byte> bytes(static_cast<size_t>(backend_->kv_cache_bytes(one)));
+  ops::KvCacheSpec larger = kSpec;
+  larger.num_blocks = kBlocks + 3;
+  const auto other = backend_->make_kv_cache(larger);
+  for (const auto& [from, to] : {std::pair(3, 0), std::pair(0, 2), std::pair(2, 3)}) {
+    backend_->export_block(*cache_, from, bytes);
+    backend_->import_block(*other, to, bytes);
+  }
+  expect_contents(*other, 0, 3);
+  expect_contents(*other, 2, 0);
+  expect_contents(*other, 3, 2);
+  EXPECT_THROW(backend_->export_block(*cache_, kBlocks, bytes), Error);
+  EXPECT_THROW(backend_->import_block(*cache_, -1, bytes), Error);
+  EXPECT_THROW(backend_->import_block(*cache_, 0, std::span(bytes).first(bytes.size() - 1)), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BlockTest, ::testing::ValuesIn(candidates()), candidate_name);
 INSTANTIATE_TEST_SUITE_P(All, MemoryTest, ::testing::ValuesIn(candidates()), candidate_name);
 
 }  // namespace

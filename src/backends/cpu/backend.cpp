@@ -75,6 +75,13 @@ class CpuBackend final : public ops::Backend {
     auto& blocks = dynamic_cast<CpuKvCache&>(cache);
     for (const auto& [from, to] : pairs) blocks.copy_block(from, to);
   }
+  std::string kv_layout() const override { return fmt::format("cpu {}", kernels_.name); }
+  void export_block(const ops::KvCache& cache, int32_t block, std::span<std::byte> to) override {
+    dynamic_cast<const CpuKvCache&>(cache).export_block(block, to);
+  }
+  void import_block(ops::KvCache& cache, int32_t block, std::span<const std::byte> from) override {
+    dynamic_cast<CpuKvCache&>(cache).import_block(block, from);
+  }
 
   void embed(const ops::EmbedParams& params) override;
   void rms_norm(const ops::RmsNormParams& params) override {

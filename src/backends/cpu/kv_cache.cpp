@@ -113,10 +113,30 @@ void CpuKvCache::store(const KernelTable& kernels, int64_t layer, int64_t slot, 
 void CpuKvCache::copy_block(int64_t from, int64_t to) {
   HASTEN_CHECK(from >= 0 && from < spec().num_blocks && to >= 0 && to < spec().num_blocks);
   if (from == to) return;
-  const auto bytes = static_cast<size_t>((key_bytes_ + value_bytes_) * spec().num_kv_heads);
   for (int64_t layer = 0; layer < spec().num_layers; ++layer) {
-    std::memcpy(keys(layer, to, 0), keys(layer, from, 0), bytes);
+    std::memcpy(keys(layer, to, 0), keys(layer, from, 0), layer_bytes());
   }
+}
+
+void CpuKvCache::export_block(int64_t block, std::span<std::byte> to) const {
+  check_block(block, to.size());
+  for (int64_t layer = 0; layer < spec().num_layers; ++layer) {
+    std::memcpy(to.data(), keys(layer, block, 0), layer_bytes());
+    to = to.subspan(layer_bytes());
+  }
+}
+
+void CpuKvCache::import_block(int64_t block, std::span<const std::byte> from) {
+  check_block(block, from.size());
+  for (int64_t layer = 0; layer < spec().num_layers; ++layer) {
+    std::memcpy(keys(layer, block, 0), from.data(), layer_bytes());
+    from = from.subspan(layer_bytes());
+  }
+}
+
+void CpuKvCache::check_block(int64_t block, size_t num_bytes) const {
+  HASTEN_CHECK(block >= 0 && block < spec().num_blocks);
+  HASTEN_CHECK(num_bytes == layer_bytes() * static_cast<size_t>(spec().num_layers));
 }
 
 }  // namespace hasten::cpu

@@ -2,6 +2,9 @@
 // Keys and values in blocks, as the attention kernels read them.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/memory.h"
 #include "ops/backend.h"
@@ -34,8 +37,17 @@ class CpuKvCache final : public ops::KvCache {
   void store(const KernelTable& kernels, int64_t layer, int64_t slot, int64_t head, const float* k,
              const float* v) const;
   void copy_block(int64_t from, int64_t to);
+  /// All layers of a block, in as many bytes as a cache of one block has.
+  void export_block(int64_t block, std::span<std::byte> to) const;
+  void import_block(int64_t block, std::span<const std::byte> from);
 
  private:
+  /// Of one layer of a block.
+  size_t layer_bytes() const {
+    return static_cast<size_t>((key_bytes_ + value_bytes_) * spec().num_kv_heads);
+  }
+  void check_block(int64_t block, size_t num_bytes) const;
+
   KvKind key_kind_;
   KvKind value_kind_;
   int64_t key_bytes_;    // of one head in one block

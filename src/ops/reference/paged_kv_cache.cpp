@@ -2,6 +2,7 @@
 // Key/value storage as two plain arrays.
 #include "ops/reference/paged_kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -37,6 +38,38 @@ void PagedKvCache::copy_block(int64_t from, int64_t to) {
                  static_cast<size_t>(row_bytes(spec().types.keys, size)));
     std::memmove(value(layer, to * block_size, 0), value(layer, from * block_size, 0),
                  static_cast<size_t>(row_bytes(spec().types.values, size)));
+  }
+}
+
+std::vector<std::span<std::byte>> PagedKvCache::parts(int64_t block, size_t num_bytes) const {
+  HASTEN_CHECK(block >= 0 && block < spec().num_blocks);
+  const int64_t slot = block * spec().block_size;
+  const int64_t size = spec().block_size * spec().num_kv_heads * spec().head_dim;
+  const auto part = [&](DType type, void* begin) {
+    return std::span(static_cast<std::byte*>(begin), static_cast<size_t>(row_bytes(type, size)));
+  };
+  std::vector<std::span<std::byte>> result;
+  size_t total = 0;
+  for (int64_t layer = 0; layer < spec().num_layers; ++layer) {
+    result.push_back(part(spec().types.keys, key(layer, slot, 0)));
+    result.push_back(part(spec().types.values, value(layer, slot, 0)));
+    total += result.end()[-2].size() + result.back().size();
+  }
+  HASTEN_CHECK(total == num_bytes);
+  return result;
+}
+
+void PagedKvCache::export_block(int64_t block, std::span<std::byte> to) const {
+  for (const auto part : parts(block, to.size())) {
+    std::ranges::copy(part, to.begin());
+    to = to.subspan(part.size());
+  }
+}
+
+void PagedKvCache::import_block(int64_t block, std::span<const std::byte> from) {
+  for (const auto part : parts(block, from.size())) {
+    std::ranges::copy(from.first(part.size()), part.begin());
+    from = from.subspan(part.size());
   }
 }
 

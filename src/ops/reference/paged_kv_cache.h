@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <vector>
 
 #include "ops/backend.h"
 
@@ -26,8 +28,13 @@ class PagedKvCache : public KvCache {
 
   /// Copies keys and values of a whole block, all layers.
   void copy_block(int64_t from, int64_t to);
+  /// Keys and values of a whole block, all layers.
+  void export_block(int64_t block, std::span<std::byte> to) const;
+  void import_block(int64_t block, std::span<const std::byte> from);
 
  private:
+  /// The parts of a block, in the order in which it moves: keys, then values, layer by layer.
+  std::vector<std::span<std::byte>> parts(int64_t block, size_t num_bytes) const;
   void* row(const OwnedTensor& storage, int64_t layer, int64_t slot, int64_t head) const;
 
   OwnedTensor keys_;    // [num_layers, num_blocks * block_size, num_kv_heads, head_dim]

@@ -49,6 +49,13 @@ class ReferenceBackend final : public Backend {
     auto& paged = dynamic_cast<reference::PagedKvCache&>(cache);
     for (const auto& [from, to] : pairs) paged.copy_block(from, to);
   }
+  std::string kv_layout() const override { return name(); }
+  void export_block(const KvCache& cache, int32_t block, std::span<std::byte> to) override {
+    dynamic_cast<const reference::PagedKvCache&>(cache).export_block(block, to);
+  }
+  void import_block(KvCache& cache, int32_t block, std::span<const std::byte> from) override {
+    dynamic_cast<reference::PagedKvCache&>(cache).import_block(block, from);
+  }
 
   void embed(const EmbedParams& params) override { reference::embed(params); }
   void rms_norm(const RmsNormParams& params) override { reference::rms_norm(params); }
