@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "api/model_files.h"
+#include "hasten_test/temporary_folder.h"
 #include "weights/gguf_writer.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten {
 namespace {
@@ -75,7 +75,7 @@ Request question(const Engine& engine) {
 }
 
 TEST(Engine, VocabularyIsWhatARequestMayName) {
-  const weights::TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_padded_model(folder.path() / "padded.gguf", 64);
   Engine engine({.model = folder.path() / "padded.gguf"});
   EXPECT_EQ(engine.model().vocab_size, Engine().model().vocab_size);

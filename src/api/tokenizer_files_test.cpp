@@ -12,9 +12,9 @@
 #include "hasten/error.h"
 #include "hasten/tokenizer.h"
 #include "hasten_test/paths.h"
+#include "hasten_test/temporary_folder.h"
 #include "text/tiny_charsmap.h"
 #include "weights/gguf_writer.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten {
 namespace {
@@ -37,7 +37,7 @@ class TokenizerFiles : public ::testing::Test {
     }
   }
 
-  weights::TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
 };
 
 /// A GGUF file of nothing but a tokenizer.

@@ -13,9 +13,9 @@
 
 #include "hasten_test/errors.h"
 #include "hasten_test/paths.h"
+#include "hasten_test/temporary_folder.h"
 #include "models/model_session_test.h"
 #include "models/tiny_model_test.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten::models {
 namespace {
@@ -159,7 +159,7 @@ class FamilyTest : public ::testing::TestWithParam<Case> {
   }
   std::filesystem::path hf_path() const { return folder_.path() / "tiny"; }
 
-  weights::TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
   TinyModel model_;
   std::unique_ptr<const weights::Checkpoint> hf_;
 };

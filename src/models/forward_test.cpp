@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "hasten_test/temporary_folder.h"
 #include "models/allocation_count_test.h"
 #include "models/model_session_test.h"
 #include "models/tiny_model_test.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten::models {
 namespace {
@@ -106,7 +106,7 @@ class ForwardTest : public ::testing::Test {
     return ids;
   }
 
-  weights::TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
   std::unique_ptr<const weights::Checkpoint> checkpoint_;
 };
 

@@ -9,12 +9,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "hasten_test/temporary_folder.h"
 #include "models/layers/hyperparameters.h"
 #include "models/model.h"
 #include "models/model_session_test.h"
 #include "models/tiny_model_test.h"
 #include "weights/gguf_writer.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten::models {
 namespace {
@@ -41,7 +41,7 @@ std::string load_error(const weights::Checkpoint& checkpoint, const LoadOptions&
 }
 
 std::string folder_error(const std::function<void(TinyModel&)>& damage) {
-  const weights::TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   TinyModel model = TinyModel::random(kConfig, 1);
   damage(model);
   model.write_folder(folder.path());
@@ -102,7 +102,7 @@ TEST(Load, WrongShapeIsNamedWithFoundAndWanted) {
 }
 
 TEST(Load, PaddedVocabularyIsWelcome) {
-  const weights::TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   TinyModel model = TinyModel::random(kConfig, 1);
   model.config["vocab_size"] = 50;
   model.write_folder(folder.path());
@@ -176,7 +176,7 @@ TEST(Load, RopeScalingIsChecked) {
 }
 
 TEST(Load, ContextIsAnArgument) {
-  const weights::TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   TinyModel::random(kConfig, 1).write_folder(folder.path());
   const auto checkpoint = weights::open_checkpoint(folder.path());
   EXPECT_THAT(load_error(*checkpoint, {.context = -1}), HasSubstr("argument: a context of -1"));
@@ -185,7 +185,7 @@ TEST(Load, ContextIsAnArgument) {
 
 /// A GGUF file of nothing but what `write` puts in.
 std::string gguf_error(const std::function<void(weights::GgufWriter&)>& write) {
-  const weights::TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto path = folder.path() / "bad.gguf";
   weights::GgufWriter writer(path);
   write(writer);
@@ -243,7 +243,7 @@ TEST(Load, GgufErrorsNameTheKey) {
 // Files of the first years name the factor otherwise, or not its type.
 TEST(Load, OldNamesOfLinearScalingAreRead) {
   const auto scaling_of = [](const char* key, const char* type) {
-    const weights::TemporaryFolder folder;
+    const testing::TemporaryFolder folder;
     const auto path = folder.path() / "old.gguf";
     weights::GgufWriter writer(path);
     write_sizes(writer);
@@ -265,7 +265,7 @@ TEST(Load, OldNamesOfLinearScalingAreRead) {
 
 TEST(Load, GgufSaysWhichLayersHaveAWindow) {
   const auto windows = [](const std::function<void(weights::GgufWriter&)>& write) {
-    const weights::TemporaryFolder folder;
+    const testing::TemporaryFolder folder;
     const auto path = folder.path() / "windows.gguf";
     weights::GgufWriter writer(path);
     write_sizes(writer, 1e-5F, 8, 4);

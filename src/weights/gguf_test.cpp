@@ -17,10 +17,10 @@
 
 #include "base/error.h"
 #include "hasten_test/paths.h"
+#include "hasten_test/temporary_folder.h"
 #include "weights/checkpoint.h"
 #include "weights/gguf_format.h"
 #include "weights/gguf_writer.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten::weights {
 namespace {
@@ -229,7 +229,7 @@ void write_every_type(const std::filesystem::path& path, int num_rows) {
 }
 
 TEST(GgufWriter, RoundTripsEveryType) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_every_type(folder.path() / "all.gguf", 3);
   const auto checkpoint = open_checkpoint(folder.path() / "all.gguf");
   const Metadata& metadata = checkpoint->metadata();
@@ -256,7 +256,7 @@ TEST(GgufWriter, RoundTripsEveryType) {
 }
 
 TEST(GgufWriter, LeavesNothingUnlessFinished) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   {
     GgufWriter writer(folder.path() / "half.gguf");
     writer.declare("w", DType::f32, {2, 2});
@@ -335,14 +335,14 @@ std::string open_error(const std::filesystem::path& path) {
 }
 
 TEST(Gguf, NamesThatTheSystemRefusesAreErrors) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string name(300, 'n');
   EXPECT_THAT(open_error(folder.path() / name), HasSubstr(name + "': File name too long"));
   EXPECT_THAT(open_error(folder.path() / name / "m.gguf"), HasSubstr("cannot open"));
 }
 
 TEST(Gguf, ReadsSplitFiles) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto shard = [&](int number) {
     return folder.path() / ("m-0000" + std::to_string(number) + "-of-00003.gguf");
   };
@@ -367,7 +367,7 @@ TEST(Gguf, ReadsSplitFiles) {
 // --- Damage --------------------------------------------------------------------------------------
 
 TEST(Gguf, EveryTruncationIsOneError) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_every_type(folder.path() / "all.gguf", 1);
   std::string bytes = hasten::testing::read_file(folder.path() / "all.gguf");
   // The padding after the last tensor may be missing.
@@ -379,7 +379,7 @@ TEST(Gguf, EveryTruncationIsOneError) {
 }
 
 TEST(Gguf, BitFlipsAreErrorsOrReadable) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_every_type(folder.path() / "all.gguf", 1);
   const std::string bytes = hasten::testing::read_file(folder.path() / "all.gguf");
   std::mt19937 random(3);

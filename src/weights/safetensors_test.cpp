@@ -15,9 +15,9 @@
 
 #include "base/error.h"
 #include "hasten_test/paths.h"
+#include "hasten_test/temporary_folder.h"
 #include "weights/checkpoint.h"
 #include "weights/hf_folder.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten::weights {
 namespace {
@@ -166,7 +166,7 @@ class HfFolder : public ::testing::Test {
     return safetensors("{\"" + name + R"(":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})",
                        16);
   }
-  TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
 };
 
 TEST_F(HfFolder, OpensASingleFile) {

@@ -14,12 +14,12 @@
 
 #include "base/error.h"
 #include "hasten_test/paths.h"
+#include "hasten_test/temporary_folder.h"
 #include "quant/codec.h"
 #include "weights/checkpoint.h"
 #include "weights/synth/random_weights.h"
 #include "weights/synth/shapes.h"
 #include "weights/synth/tensors.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten::weights {
 namespace {
@@ -104,7 +104,7 @@ std::vector<DType> types_to_try(std::string_view shape) {
 }
 
 TEST(Synth, TinyShapesOpenInEveryType) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   int num_models = 0;
   for (const std::string_view name : synth_shapes()) {
     if (!is_tiny(name)) continue;
@@ -175,7 +175,7 @@ TEST(Synth, FallsBackAsLlamaCppDoes) {
   EXPECT_EQ(storable_type(DType::iq4_xs, 896), DType::iq4_nl);
   EXPECT_EQ(storable_type(DType::q4_0, 120), DType::f16);
   EXPECT_EQ(storable_type(DType::f32, 7), DType::f32);
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const SynthResult result =
       synth({.shape = "tiny-llama", .type = DType::q4_k, .out = folder.path() / "m.gguf"});
   EXPECT_EQ(result.tensors_of_type.at(DType::q4_k), 2);  // ffn_down of both layers, 256 wide
@@ -192,7 +192,7 @@ TEST(Synth, ScalesRope) {
     // 1 / ((1 - 0.59285) / 32 + 0.59285) = 1.65133.
     EXPECT_NEAR(plan.values[15], 1.65133, 1e-5);
   }
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto path = folder.path() / "m.gguf";
   synth({.shape = "tiny-phi3", .type = DType::q8_0, .out = path});
   const auto checkpoint = open_checkpoint(path);
@@ -203,7 +203,7 @@ TEST(Synth, ScalesRope) {
 }
 
 TEST(Synth, VocabulariesOfRealSizeAreValid) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto path = folder.path() / "v.gguf";
   std::set<std::pair<synthetic::VocabularyKind, int64_t>> checked;
   for (const ModelShape& shape : synthetic::model_shapes()) {
@@ -217,7 +217,7 @@ TEST(Synth, VocabulariesOfRealSizeAreValid) {
 }
 
 TEST(Synth, SameSeedSameBytes) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto bytes = [&](uint64_t seed) {
     const auto path = folder.path() / "m.gguf";
     synth({.shape = "tiny-qwen3", .type = DType::q5_k, .out = path, .seed = seed});
@@ -247,7 +247,7 @@ TEST(Synth, LargeTensorsComeFromAPool) {
 }
 
 TEST(Synth, NamesWhatItDoesNotKnow) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto message = [&](const char* shape, DType type) -> std::string {
     try {
       synth({.shape = shape, .type = type, .out = folder.path() / "m.gguf"});

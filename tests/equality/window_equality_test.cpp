@@ -13,10 +13,10 @@
 #include "api/backends.h"
 #include "engine/engine.h"
 #include "hasten_test/fake_model.h"
+#include "hasten_test/temporary_folder.h"
 #include "models/model.h"
 #include "models/tiny_model_test.h"
 #include "weights/checkpoint.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten {
 namespace {
@@ -86,7 +86,7 @@ class WindowEquality : public ::testing::Test {
     return results;
   }
 
-  weights::TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
   std::unique_ptr<const weights::Checkpoint> checkpoint_;
   std::unique_ptr<ops::Backend> backend_ = api::make_backend("cpu", 1);
 };

@@ -11,10 +11,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "hasten/engine.h"
+#include "hasten_test/temporary_folder.h"
 #include "http_client.h"
 #include "scripted_model.h"
 #include "server/server.h"
-#include "weights/temporary_folder_test.h"
 
 namespace hasten::testing {
 namespace {
@@ -114,7 +114,7 @@ class Served {
     return answer;
   }
 
-  weights::TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
   Engine engine_;
   server::Server server_;
 };

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace hasten::weights {
+namespace hasten::testing {
 
 class TemporaryFolder {
  public:
@@ -30,4 +30,4 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace hasten::weights
+}  // namespace hasten::testing
