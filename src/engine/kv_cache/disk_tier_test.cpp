@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks on their way to a disk and back: what is staged, what is dropped, what survives.
+#include "engine/kv_cache/disk_tier.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "hasten_test/temporary_folder.h"
+
+namespace hasten::engine {
+namespace {
+
+constexpr int64_t kTokens = 4;
+constexpr int64_t kBytes = 3000;
+
+class DiskTierTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<DiskTier> open(const std::string& model = "a model", int64_t num_slots = 100,
+                                 int64_t num_staged = 8) const {
+    return std::make_unique<DiskTier>(
+        DiskTierOptions{.folder = store_,
+                        .max_bytes = num_slots * 2 * BlockFile::slot_bytes(kTokens, kBytes),
+                        .staging_bytes = num_staged * kBytes,
+                        .block_tokens = kTokens,
+                        .block_bytes = {kBytes, kBytes},
+                        .model = model});
+  }
+
+  BlockName name(int32_t i, int32_t group = 0) {
+    tokens_ = {i, i * 3, 7, 9};
+    const auto number = static_cast<uint64_t>(i);
+    return {.key = {.low = number, .high = 5},
+            .parent = {.low = number, .high = 4},
+            .group = group,
+            .tokens = tokens_};
+  }
+  static std::vector<std::byte> contents(int32_t i, int32_t group = 0) {
+    return std::vector<std::byte>(kBytes, static_cast<std::byte>(i * 5 + group));
+  }
+  /// False: there was no room.
+  bool save(DiskTier& tier, int32_t i, int32_t group = 0) {
+    const auto to = tier.save(name(i, group));
+    if (!to.empty()) std::ranges::copy(contents(i, group), to.begin());
+    tier.end_step(true);
+    return !to.empty();
+  }
+  void save_all(DiskTier& tier, int32_t begin, int32_t end) {
+    for (int32_t i = begin; i < end; ++i) {
+      ASSERT_TRUE(tier.await_writes(10'000'000));
+      ASSERT_TRUE(save(tier, i));
+    }
+    ASSERT_TRUE(tier.await_writes(10'000'000));
+  }
+  TierState read(DiskTier& tier, int32_t i, int64_t round = 1, int32_t group = 0) {
+    TierState state = tier.fetch(name(i, group), round);
+    while (state == TierState::reading) {
+      tier.await_read(10'000'000);
+      state = tier.fetch(name(i, group), round);
+    }
+    return state;
+  }
+  /// Whether a block comes back; it is what was saved.
+  bool load(DiskTier& tier, int32_t i, int32_t group = 0) {
+    if (read(tier, i, 1, group) != TierState::ready) return false;
+    const auto found = tier.take(name(i, group));
+    EXPECT_TRUE(std::ranges::equal(found, contents(i, group))) << "block " << i;
+    tier.end_step(true);
+    return true;
+  }
+
+  const testing::TemporaryFolder folder_;
+  const std::filesystem::path store_ = folder_.path() / "store";
+  std::vector<int32_t> tokens_;
+};
+
+TEST_F(DiskTierTest, BlocksSurviveTheirProcess) {
+  Hash128 secret;
+  {
+    const auto tier = open();
+    secret = tier->secret();
+    for (int32_t i = 0; i < 5; ++i) {
+      EXPECT_TRUE(save(*tier, i, i % 2));
+      EXPECT_TRUE(tier->contains(name(i, i % 2))) << "on its way";
+    }
+    EXPECT_TRUE(load(*tier, 2, 0));
+    EXPECT_FALSE(load(*tier, 2, 1)) << "another group";
+  }  // writes the rest
+  const auto tier = open();
+  EXPECT_EQ(tier->secret(), secret);
+  EXPECT_EQ(tier->stats().num_blocks, 5);
+  for (int32_t i = 0; i < 5; ++i) EXPECT_TRUE(load(*tier, i, i % 2));
+  EXPECT_FALSE(load(*tier, 5));
+  EXPECT_EQ(tier->stats().read_bytes, 5 * kBytes);
+  EXPECT_EQ(tier->stats().num_corrupt, 0);
+}
+
+TEST_F(DiskTierTest, AnotherModelsBlocksAreNotThere) {
+  { save_all(*open("a model"), 0, 5); }
+  {
+    const auto tier = open("another model");
+    EXPECT_EQ(tier->stats().num_blocks, 0);
+    for (int32_t i = 0; i < 5; ++i) EXPECT_FALSE(tier->contains(name(i)));
+  }
+  EXPECT_EQ(open("a model")->stats().num_blocks, 5);
+}
+
+TEST_F(DiskTierTest, AnEqualKeyOfOtherTokensIsAMiss) {
+  const auto tier = open();
+  save_all(*tier, 0, 1);
+  BlockName other = name(0);
+  const std::vector<int32_t> tokens = {0, 0, 7, 8};
+  other.tokens = tokens;
+  EXPECT_EQ(tier->fetch(other, 1), TierState::reading);
+  tier->await_read(10'000'000);
+  EXPECT_EQ(tier->fetch(other, 1), TierState::absent);
+}
+
+TEST_F(DiskTierTest, WhatWasUsedLongestAgoMakesRoom) {
+  const auto tier = open("a model", 4);
+  save_all(*tier, 0, 4);
+  EXPECT_TRUE(load(*tier, 0));
+  save_all(*tier, 4, 6);
+  for (const int32_t i : {0, 3, 4, 5}) EXPECT_TRUE(load(*tier, i)) << i;
+  for (const int32_t i : {1, 2}) EXPECT_FALSE(load(*tier, i)) << i;
+  EXPECT_LE(std::filesystem::file_size(store_ / "blocks.0"),
+            4U * static_cast<size_t>(BlockFile::slot_bytes(kTokens, kBytes)));
+}
+
+TEST_F(DiskTierTest, StagingIsBoundedAndGoesToWhoNeedsItNow) {
+  const auto tier = open("a model", 100, 4);
+  save_all(*tier, 0, 8);
+  for (int32_t i = 0; i < 4; ++i) EXPECT_EQ(read(*tier, i, 0), TierState::ready);
+  EXPECT_EQ(tier->fetch(name(4), 0), TierState::no_room) << "read ahead takes nobody's place";
+  EXPECT_EQ(read(*tier, 1, 1), TierState::ready);
+  for (const int32_t i : {4, 5, 6}) EXPECT_EQ(read(*tier, i, 1), TierState::ready) << i;
+  EXPECT_EQ(tier->fetch(name(7), 1), TierState::no_room) << "all is of the same round";
+  EXPECT_EQ(tier->fetch(name(1), 1), TierState::ready);
+  (void)tier->take(name(1));
+  tier->end_step(true);
+  EXPECT_EQ(read(*tier, 7, 1), TierState::ready) << "what was taken makes room";
+}
+
+TEST_F(DiskTierTest, BlocksThatComeTooFastAreDropped) {
+  const auto tier = open("a model", 100, 3);
+  int64_t num_saved = 0;
+  for (int32_t i = 0; i < 40; ++i) {
+    if (!tier->save(name(i)).empty()) ++num_saved;  // all in one step
+  }
+  EXPECT_EQ(num_saved, 3);
+  EXPECT_EQ(tier->stats().num_dropped, 37);
+  tier->end_step(false);
+  EXPECT_TRUE(tier->await_writes(10'000'000));
+  EXPECT_EQ(tier->stats().num_blocks, 0) << "contents that never came are not kept";
+  EXPECT_TRUE(save(*tier, 1));
+}
+
+TEST_F(DiskTierTest, ADamagedBlockIsAMissOnce) {
+  { save_all(*open(), 0, 3); }
+  const int64_t slot = BlockFile::slot_bytes(kTokens, kBytes);
+  std::fstream file(store_ / "blocks.0", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(slot + 1000);
+  file.put('!');
+  file.close();
+  const auto tier = open();
+  EXPECT_TRUE(tier->contains(name(1)));
+  EXPECT_FALSE(load(*tier, 1));
+  EXPECT_FALSE(tier->contains(name(1)));
+  EXPECT_EQ(tier->stats().num_corrupt, 1);
+  EXPECT_TRUE(load(*tier, 0));
+  EXPECT_TRUE(load(*tier, 2));
+  save_all(*tier, 1, 2);
+  EXPECT_TRUE(load(*tier, 1));
+}
+
+TEST_F(DiskTierTest, ADiskWithoutRoomEndsTheWritingOnly) {
+  const auto tier = open();
+  save_all(*tier, 0, 2);
+  // The file's limit stands for the disk's.
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  EXPECT_TRUE(save(*tier, 2));
+  EXPECT_TRUE(tier->await_writes(10'000'000));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(tier->contains(name(2)));
+  EXPECT_FALSE(save(*tier, 3)) << "nothing more is written";
+  EXPECT_TRUE(load(*tier, 0));
+  EXPECT_TRUE(load(*tier, 1));
+}
+
+TEST_F(DiskTierTest, TooFewBytesForABlockAreRefused) { EXPECT_THROW(open("a model", 0), Error); }
+
+TEST_F(DiskTierTest, RandomTrafficBringsBackOnlyWhatWasSaved) {
+  std::mt19937 random(11);
+  int64_t num_loaded = 0;
+  for (int life = 0; life < 10; ++life) {
+    const auto tier = open("a model", 20, 6);
+    for (int i = 0; i < 200; ++i) {
+      const auto block = static_cast<int32_t>(random() % 40);
+      if (random() % 2 == 0)
+        save(*tier, block, static_cast<int32_t>(random() % 2));
+      else
+        num_loaded += load(*tier, block, static_cast<int32_t>(random() % 2)) ? 1 : 0;
+      ASSERT_LE(tier->stats().num_blocks, 40);
+    }
+  }
+  EXPECT_GT(num_loaded, 200);
+}
+
+}  // namespace
+}  // namespace hasten::engine
