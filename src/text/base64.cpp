@@ -25,18 +25,20 @@ constexpr std::array<int8_t, 256> kBase64Values = [] {
 std::optional<std::string> decode_base64(std::string_view encoded) {
   if (encoded.empty() || encoded.size() % 4 != 0) return std::nullopt;
   const size_t padding = encoded.ends_with("==") ? 2 : encoded.ends_with('=') ? 1 : 0;
-  std::string bytes;
-  bytes.reserve(encoded.size() / 4 * 3);
-  uint32_t bits = 0;
-  for (size_t i = 0; i < encoded.size(); ++i) {
-    const int8_t value = kBase64Values[static_cast<uint8_t>(encoded[i])];
-    const bool pad = i + padding >= encoded.size();
-    if (value < 0 && !pad) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(pad ? 0 : value);
-    if (i % 4 != 3) continue;
-    for (const int shift : {16, 8, 0}) bytes.push_back(static_cast<char>(bits >> shift));
-    bits = 0;
+  std::string bytes(encoded.size() / 4 * 3, '\0');
+  char* to = bytes.data();
+  int all = 0;  // negative once a character is none of the alphabet
+  for (size_t i = 0; i < encoded.size(); i += 4) {
+    uint32_t bits = 0;
+    for (size_t k = i; k < i + 4; ++k) {
+      const bool is_padding = k + padding >= encoded.size();
+      const int value = is_padding ? 0 : kBase64Values[static_cast<uint8_t>(encoded[k])];
+      all |= value;
+      bits = bits << 6 | (static_cast<uint32_t>(value) & 63);
+    }
+    for (const int shift : {16, 8, 0}) *to++ = static_cast<char>(bits >> shift);
   }
+  if (all < 0) return std::nullopt;
   bytes.resize(bytes.size() - padding);
   return bytes;
 }

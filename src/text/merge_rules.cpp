@@ -152,38 +152,99 @@ int32_t MergeSymbols::find_part_only(std::string_view bytes) const {
   return found == parts_only_.end() ? -1 : found->second;
 }
 
-// With the pairs of all lower ranks a token's bytes join to the two symbols that it is made of: any
-// other two are never neighbours, since nothing but the token's own bytes decides what its inside
-// becomes. (A pair across its ends would have taken some of those bytes away.)
+namespace {
+
+/// Finds the pairs that tokens are made of, in the order of their ranks.
+class RankMerger {
+ public:
+  RankMerger(std::span<const int32_t> ranks, const Vocabulary& vocabulary,
+             const MergeSymbols& first)
+      : ranks_(ranks),
+        vocabulary_(vocabulary),
+        first_(first),
+        table_(static_cast<size_t>(vocabulary.size()), vocabulary.seed()) {}
+
+  void take(int32_t id) {
+    const std::string_view bytes = vocabulary_.bytes(id);
+    if (first_.first_length(bytes) == bytes.size()) return;
+    if (count_ == kBatch) finish();
+    ids_[count_] = id;
+    std::vector<int32_t>& symbols = words_[count_++];
+    symbols.clear();
+    for (size_t at = 0; at < bytes.size();) {
+      const size_t length = first_.first_length(bytes.substr(at));
+      symbols.push_back(first_.find(bytes.substr(at, length)));
+      at += length;
+    }
+  }
+
+  /// What has been taken is in the table.
+  void finish() {
+    if (count_ == 0) return;
+    // Of all ranks below the batch's: what these come to does not change with it. Where the batch
+    // begins with a rank that the table has, it is no such bound.
+    if (rank_of(ids_[0]) > last_rank_) {
+      table_.merge_each(std::span(words_).first(count_), scratch_);
+    }
+    for (size_t i = 0; i < count_; ++i) {
+      if (is_pair(words_[i])) table_.prefetch(words_[i][0], words_[i][1]);
+    }
+    for (size_t i = 0; i < count_; ++i) add(ids_[i], words_[i]);
+    last_rank_ = rank_of(ids_[count_ - 1]);
+    count_ = 0;
+  }
+
+  MergeTable table() && { return std::move(table_); }
+
+ private:
+  static constexpr size_t kBatch = 32;
+
+  int32_t rank_of(int32_t id) const { return ranks_[static_cast<size_t>(id)]; }
+  static bool is_pair(const std::vector<int32_t>& symbols) {
+    return symbols.size() == 2 && symbols[0] >= 0 && symbols[1] >= 0;
+  }
+
+  // With the pairs of all lower ranks a token's bytes join to the two symbols that it is made of:
+  // any other two are never neighbours, since nothing but the token's own bytes decides what its
+  // inside becomes. (A pair across its ends would have taken some of those bytes away.)
+  void add(int32_t id, std::vector<int32_t>& symbols) {
+    const int32_t rank = rank_of(id);
+    // The batch has added pairs. Two symbols do not join: that would be another token of the same
+    // bytes.
+    if (symbols.size() > 2) table_.merge(symbols, scratch_);
+    if (is_pair(symbols)) {
+      table_.add(symbols[0], symbols[1], id, rank);
+      return;
+    }
+    // A token that merging reaches through one of a higher rank, or never.
+    const std::string_view bytes = vocabulary_.bytes(id);
+    for (size_t cut = 1; cut < bytes.size(); ++cut) {
+      const int32_t left = first_.find(bytes.substr(0, cut));
+      const int32_t right = first_.find(bytes.substr(cut));
+      if (left >= 0 && right >= 0) table_.add(left, right, id, rank);
+    }
+  }
+
+  std::span<const int32_t> ranks_;
+  const Vocabulary& vocabulary_;
+  const MergeSymbols& first_;
+  MergeTable table_;
+  MergeTable::Scratch scratch_;
+  std::array<int32_t, kBatch> ids_{};
+  std::array<std::vector<int32_t>, kBatch> words_;  // the symbols of each
+  size_t count_ = 0;
+  int32_t last_rank_ = -1;  // in the table
+};
+
+}  // namespace
+
 MergeTable merges_of_ranks(std::span<const int32_t> ranks, const Vocabulary& vocabulary,
                            const MergeSymbols& first) {
   HASTEN_CHECK(ranks.size() == static_cast<size_t>(vocabulary.size()));
-  MergeTable table(static_cast<size_t>(vocabulary.size()), vocabulary.seed());
-  MergeTable::Scratch scratch;
-  std::vector<int32_t> symbols;
-  for (const int32_t id : tokens_in_order(ranks, vocabulary)) {
-    const std::string_view bytes = vocabulary.bytes(id);
-    if (first.first_length(bytes) == bytes.size()) continue;
-    const int32_t rank = ranks[static_cast<size_t>(id)];
-    symbols.clear();
-    for (size_t at = 0; at < bytes.size();) {
-      const size_t length = first.first_length(bytes.substr(at));
-      symbols.push_back(first.find(bytes.substr(at, length)));
-      at += length;
-    }
-    table.merge(symbols, scratch);
-    if (symbols.size() == 2 && symbols[0] >= 0 && symbols[1] >= 0) {
-      table.add(symbols[0], symbols[1], id, rank);
-      continue;
-    }
-    // A token that merging reaches through one of a higher rank, or never.
-    for (size_t cut = 1; cut < bytes.size(); ++cut) {
-      const int32_t left = first.find(bytes.substr(0, cut));
-      const int32_t right = first.find(bytes.substr(cut));
-      if (left >= 0 && right >= 0) table.add(left, right, id, rank);
-    }
-  }
-  return table;
+  RankMerger merger(ranks, vocabulary, first);
+  for (const int32_t id : tokens_in_order(ranks, vocabulary)) merger.take(id);
+  merger.finish();
+  return std::move(merger).table();
 }
 
 }  // namespace hasten::text

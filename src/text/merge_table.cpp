@@ -9,13 +9,14 @@
 #include <bit>
 
 #include "base/error.h"
-#include "base/hash.h"
 
 namespace hasten::text {
 namespace {
 
 // Up to here a scan of all ranks is faster than a heap: nearly every word of ordinary text.
 constexpr size_t kShortWord = 16;
+// Words that are merged at once: enough to wait for memory together, few enough for L1 (12 KiB).
+constexpr size_t kAtOnce = 32;
 // From here on rounds are faster than a heap.
 constexpr size_t kLongWord = 256;
 // A pass looks at all symbols, a round only at what joins, which costs some twenty times as much a
@@ -25,15 +26,9 @@ constexpr size_t kSymbolsPerJoin = 16;
 // those that do.
 constexpr int kMaxSparsePasses = 4;
 
-uint64_t pair_of(int32_t left, int32_t right) {
-  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
-}
-
 }  // namespace
 
 MergeTable::MergeTable(size_t num_pairs, uint64_t seed) : seed_(seed) { make_room(num_pairs); }
-
-uint64_t MergeTable::hash(uint64_t pair) const { return mix64(pair ^ seed_); }
 
 void MergeTable::make_room(size_t num_pairs) {
   const std::vector<Entry> entries = std::move(slots_);
@@ -58,6 +53,11 @@ void MergeTable::add(int32_t left, int32_t right, int32_t merged, int32_t rank) 
   entry = {.pair = pair, .rank = rank, .merged = merged};
   set_filter(hash);
 
+  if ((left | right) < kNumDirect) {
+    direct_.resize(size_t{kNumDirect} * kNumDirect);
+    direct_[static_cast<size_t>(left * kNumDirect + right)] = {rank, merged};
+  }
+
   const auto largest = static_cast<size_t>(std::max({left, right, merged}));
   if (largest >= ranks_.size()) ranks_.resize(std::max(largest + 1, 2 * ranks_.size()));
   const auto ranks_of = [&](int32_t symbol) -> Ranks& {
@@ -81,36 +81,122 @@ const MergeTable::Entry* MergeTable::find(int32_t left, int32_t right) const {
   if (left < 0 || right < 0) return nullptr;
   const uint64_t pair = pair_of(left, right);
   const uint64_t hash = this->hash(pair);
-  if ((filter_[(hash >> 32) & (filter_.size() - 1)] >> (hash >> 58) & 1) == 0) return nullptr;
+  if (!may_have(hash)) return nullptr;
   const Entry& entry = slots_[slot_of(pair, hash)];
   return entry.pair == kNoPair ? nullptr : &entry;
 }
 
-void MergeTable::merge_by_scan(std::vector<int32_t>& symbols) const {
-  static constexpr Entry kNone{.rank = kNoRank};
-  std::array<Entry, kShortWord> joins;  // joins[i]: of symbols i and i + 1
-  size_t size = symbols.size();
-  const auto look_up = [&](size_t i) {
-    const Entry* entry = find(symbols[i], symbols[i + 1]);
-    joins[i] = entry != nullptr ? *entry : kNone;
-  };
-  for (size_t i = 0; i + 1 < size; ++i) look_up(i);
-  while (size > 1) {
-    size_t best = 0;
-    for (size_t i = 1; i + 1 < size; ++i) {
-      if (joins[i].rank < joins[best].rank) best = i;
-    }
-    if (joins[best].rank == kNoRank) break;
-    symbols[best] = joins[best].merged;
-    for (size_t i = best + 1; i + 1 < size; ++i) {
-      symbols[i] = symbols[i + 1];
-      joins[i - 1] = joins[i];
-    }
-    --size;
-    if (best > 0) look_up(best - 1);
-    if (best + 1 < size) look_up(best);
+// A word of at most kShortWord symbols on its way. Joins are looked up in two steps, so that memory
+// can answer for many at once.
+struct MergeTable::ShortWord {
+  void begin(std::vector<int32_t>& word) {
+    symbols = &word;
+    size = word.size();
+    first = 0;
+    last = size > 0 ? size - 1 : 0;
   }
-  symbols.resize(size);
+
+  std::vector<int32_t>* symbols;
+  size_t size;   // of what is left
+  size_t first;  // the joins [first, last) are not known yet
+  size_t last;
+  // Of symbols i and i + 1: the rank above, i below, so that the least is the first of the lowest.
+  std::array<uint64_t, kShortWord> joins;
+  std::array<int32_t, kShortWord> merged;
+  std::array<uint64_t, kShortWord> hashes;  // of what was asked for
+  std::array<uint8_t, kShortWord> asked;    // places
+  size_t num_asked;
+};
+
+// Fetches what join_lowest will look at.
+void MergeTable::ask(ShortWord& word) const {
+  const int32_t* const symbols = word.symbols->data();
+  word.num_asked = 0;
+  for (size_t i = word.first; i < word.last; ++i) {
+    const int32_t left = symbols[i];
+    const int32_t right = symbols[i + 1];
+    if (static_cast<uint32_t>(left | right) < kNumDirect && !direct_.empty()) {
+      const Scratch::Join& join = direct_[static_cast<size_t>(left * kNumDirect + right)];
+      word.joins[i] = key_of(join.rank, i);
+      word.merged[i] = join.merged;
+      continue;
+    }
+    const uint64_t hash = this->hash(pair_of(left, right));
+    const bool asked = may_have(hash) && (left | right) >= 0;
+    word.joins[i] = key_of(kNoRank, i);
+    word.hashes[word.num_asked] = hash;
+    word.asked[word.num_asked] = static_cast<uint8_t>(i);
+    word.num_asked += asked ? 1 : 0;
+    prefetch(hash);
+  }
+}
+
+// False: nothing joins, and the symbols are what they come to.
+bool MergeTable::join_lowest(ShortWord& word) const {
+  int32_t* const symbols = word.symbols->data();
+  auto& joins = word.joins;
+  for (size_t k = 0; k < word.num_asked; ++k) {
+    const size_t i = word.asked[k];
+    const uint64_t pair = pair_of(symbols[i], symbols[i + 1]);
+    const Entry& entry = slots_[slot_of(pair, word.hashes[k])];
+    if (entry.pair != pair) continue;
+    joins[i] = key_of(entry.rank, i);
+    word.merged[i] = entry.merged;
+  }
+  uint64_t lowest = key_of(kNoRank, 0);
+  for (size_t i = 0; i + 1 < word.size; ++i) lowest = std::min(lowest, joins[i]);
+  if (lowest >> 32 == kNoRank) {
+    word.symbols->resize(word.size);
+    return false;
+  }
+  const size_t best = lowest & UINT32_MAX;
+  symbols[best] = word.merged[best];
+  for (size_t i = best + 1; i + 1 < word.size; ++i) {
+    symbols[i] = symbols[i + 1];
+    joins[i - 1] = joins[i] - 1;
+    word.merged[i - 1] = word.merged[i];
+  }
+  --word.size;
+  word.first = best > 0 ? best - 1 : 0;
+  word.last = std::min(best + 1, word.size - 1);
+  return true;
+}
+
+void MergeTable::merge_by_scan(std::vector<int32_t>& symbols) const {
+  ShortWord word;
+  word.begin(symbols);
+  do {
+    ask(word);
+  } while (join_lowest(word));
+}
+
+void MergeTable::merge_each(std::span<std::vector<int32_t>> words, Scratch& scratch) const {
+  std::array<ShortWord, kAtOnce> work;
+  std::array<size_t, kAtOnce> active;  // of work
+  while (!words.empty()) {
+    const auto some = words.first(std::min(words.size(), work.size()));
+    words = words.subspan(some.size());
+    size_t num_active = 0;
+    for (size_t i = 0; i < some.size(); ++i) {
+      if (some[i].size() > kShortWord) {
+        merge(some[i], scratch);
+      } else {
+        active[num_active++] = i;
+        work[i].begin(some[i]);
+        ask(work[i]);
+      }
+    }
+    while (num_active > 0) {
+      size_t kept = 0;
+      for (size_t i = 0; i < num_active; ++i) {
+        ShortWord& word = work[active[i]];
+        if (!join_lowest(word)) continue;
+        ask(word);
+        active[kept++] = active[i];
+      }
+      num_active = kept;
+    }
+  }
 }
 
 // Whether the symbol that is made joins others only at higher ranks. In the order of training all

@@ -5,7 +5,10 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "base/hash.h"
 
 namespace hasten::text {
 
@@ -13,6 +16,8 @@ namespace hasten::text {
 /// the leftmost (Sennrich et al. 2016, arXiv:1508.07909). Symbols are numbers from 0; a negative
 /// one joins with nothing. Const once filled: any thread.
 class MergeTable {
+  static constexpr int32_t kNoRank = INT32_MAX;
+
  public:
   /// Memory that one call of merge leaves for the next. One thread at a time.
   class Scratch {
@@ -30,8 +35,8 @@ class MergeTable {
     };
     /// What joins a symbol and the next one.
     struct Join {
-      int32_t rank;  // kNoRank: nothing
-      int32_t merged;
+      int32_t rank = kNoRank;  // kNoRank: nothing
+      int32_t merged = -1;
     };
     std::vector<Join> joins_;
     std::vector<Node> nodes_;
@@ -53,6 +58,11 @@ class MergeTable {
 
   /// Joins neighbours in `symbols` until no pair of the table is left. O(n log n).
   void merge(std::vector<int32_t>& symbols, Scratch& scratch) const;
+  /// The same for each of `words`. Faster where they are short: what one waits for in memory, since
+  /// a table is larger than the caches, the others wait for at the same time.
+  void merge_each(std::span<std::vector<int32_t>> words, Scratch& scratch) const;
+  /// Fetches the place of a pair, so that to add it need not wait.
+  void prefetch(int32_t left, int32_t right) const { prefetch(hash(pair_of(left, right))); }
 
  private:
   struct Entry {
@@ -61,17 +71,30 @@ class MergeTable {
     int32_t merged = -1;
   };
   static constexpr uint64_t kNoPair = ~uint64_t{0};
-  static constexpr int32_t kNoRank = INT32_MAX;
+  struct ShortWord;
+  static uint64_t key_of(int32_t rank, size_t place) {
+    return uint64_t{static_cast<uint32_t>(rank)} << 32 | place;
+  }
 
+  static uint64_t pair_of(int32_t left, int32_t right) {
+    return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+  }
   void make_room(size_t num_pairs);
-  uint64_t hash(uint64_t pair) const;
+  uint64_t hash(uint64_t pair) const { return mix64(pair ^ seed_); }
   size_t slot_of(uint64_t pair, uint64_t hash) const;
   void set_filter(uint64_t hash) {
     filter_[(hash >> 32) & (filter_.size() - 1)] |= uint64_t{1} << (hash >> 58);
   }
+  // False: no pair of this hash is in the table.
+  bool may_have(uint64_t hash) const {
+    return (filter_[(hash >> 32) & (filter_.size() - 1)] >> (hash >> 58) & 1) != 0;
+  }
+  void prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]); }
   const Entry* find(int32_t left, int32_t right) const;
   const Entry* pair_at(int32_t left, const Scratch& scratch) const;
   const Entry* join(Scratch::Candidate candidate, Scratch& scratch) const;
+  void ask(ShortWord& word) const;
+  bool join_lowest(ShortWord& word) const;
   void merge_by_scan(std::vector<int32_t>& symbols) const;
   bool follows_its_parts(const Scratch::Join& join) const;
   bool merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const;
@@ -87,6 +110,9 @@ class MergeTable {
   std::vector<Entry> slots_;      // open addressing, a power of two, at most 3/4 full
   std::vector<uint64_t> filter_;  // a bit for each of many hashes: most pairs are in no rule
   uint64_t seed_;
+  // Of each two of the first symbols, which nearly always are the bytes.
+  static constexpr int32_t kNumDirect = 256;
+  std::vector<Scratch::Join> direct_;
   // Of each symbol: the highest rank that makes it, and the lowest that joins it to another.
   struct Ranks {
     int32_t made = -1;

@@ -19,6 +19,11 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
   spec.kind = TokenizerKind::bpe;
   spec.pre = std::move(pre);
   spec.merges_by_rank = true;
+  constexpr size_t kMinLineBytes = 7;  // "IQ== 0" and its end
+  const auto num_lines = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), '\n')) + 1;
+  const size_t num_tokens = std::min(num_lines, ranks.size() / kMinLineBytes + 1) + specials.size();
+  spec.tokens.reserve(num_tokens);
+  spec.types.reserve(num_tokens);
   for (size_t line_number = 1; !ranks.empty(); ++line_number) {
     std::string_view line = ranks.substr(0, ranks.find('\n'));
     ranks.remove_prefix(std::min(line.size() + 1, ranks.size()));

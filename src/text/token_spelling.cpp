@@ -77,14 +77,20 @@ std::optional<std::string> from_gpt2_alphabet(std::string_view piece) {
 }
 
 std::string to_gpt2_alphabet(std::string_view bytes) {
-  std::string piece;
-  piece.reserve(2 * bytes.size());
+  const auto character_of = [](char byte) {
+    return kGpt2Alphabet.character_of[static_cast<uint8_t>(byte)];
+  };
+  size_t size = bytes.size();
+  for (const char byte : bytes) size += character_of(byte) < 0x80 ? 0 : 1;
+  std::string piece(size, '\0');
+  char* to = piece.data();
   for (const char byte : bytes) {
-    const uint32_t character = kGpt2Alphabet.character_of[static_cast<uint8_t>(byte)];
+    const uint32_t character = character_of(byte);
     if (character < 0x80) {
-      piece.push_back(static_cast<char>(character));
-    } else {
-      append_utf8(piece, character);
+      *to++ = static_cast<char>(character);
+    } else {  // none is beyond two bytes of UTF-8
+      *to++ = static_cast<char>(0xC0 | character >> 6);
+      *to++ = static_cast<char>(0x80 | (character & 0x3F));
     }
   }
   return piece;

@@ -109,9 +109,19 @@ void Vocabulary::append(std::string_view piece, TokenType type) {
 void Vocabulary::build_index() {
   seed_ = hash_bytes(bytes_);
   slots_.assign(std::bit_ceil(types_.size() + types_.size() / 3 + 2), Slot{});
+  // The slots are larger than the caches: those of the next tokens are fetched meanwhile.
+  constexpr int32_t kAhead = 32;
+  std::array<uint64_t, kAhead> hashes{};
+  const auto prepare = [&](int32_t id) {
+    if (id >= size()) return;
+    hashes[static_cast<size_t>(id % kAhead)] = hash(bytes(id));
+    prefetch(hashes[static_cast<size_t>(id % kAhead)]);
+  };
+  for (int32_t id = 0; id < kAhead; ++id) prepare(id);
   for (int32_t id = 0; id < size(); ++id) {
+    const uint64_t hash = hashes[static_cast<size_t>(id % kAhead)];
+    if (id < INT32_MAX - kAhead) prepare(id + kAhead);
     if (!is_ordinary(id)) continue;
-    const uint64_t hash = this->hash(bytes(id));
     Slot& slot = slots_[slot_of(bytes(id), hash)];
     has_duplicates_ = has_duplicates_ || slot.id >= 0;
     if (slot.id < 0) slot = {.tag = static_cast<uint32_t>(hash >> 32), .id = id};
