@@ -402,7 +402,10 @@ void MergeTable::merge_by_rounds(Scratch& scratch) const {
 
 void MergeTable::merge(std::vector<int32_t>& symbols, Scratch& scratch) const {
   if (symbols.size() <= kShortWord) return merge_by_scan(symbols);
-  HASTEN_CHECK(symbols.size() < static_cast<size_t>(INT32_MAX));
+  if (symbols.size() >= static_cast<size_t>(INT32_MAX)) {
+    fail(ErrorCode::invalid_argument, "a word of {} symbols is too long to merge; the limit is {}",
+         symbols.size(), INT32_MAX - 1);
+  }
   if (symbols.size() >= kLongWord && !merge_by_passes(symbols, scratch)) return;
 
   auto& nodes = scratch.nodes_;

@@ -56,7 +56,8 @@ class MergeTable {
   /// `left` and `right` join to `merged`. A pair that is present keeps its lower rank.
   void add(int32_t left, int32_t right, int32_t merged, int32_t rank);
 
-  /// Joins neighbours in `symbols` until no pair of the table is left. O(n log n).
+  /// Joins neighbours in `symbols` until no pair of the table is left. O(n log n). Throws
+  /// Error{invalid_argument} for 2^31 - 1 symbols or more.
   void merge(std::vector<int32_t>& symbols, Scratch& scratch) const;
   /// The same for each of `words`. Faster where they are short: what one waits for in memory, since
   /// a table is larger than the caches, the others wait for at the same time.
