@@ -125,10 +125,10 @@ class SentencePieceUnigram final : public WordwiseEncoder {
       std::copy(scores.begin() + static_cast<ptrdiff_t>(place - window), scores.end(),
                 scores.begin());
       window = place;
-      scores.resize(std::max(scores.size(), num_more + 1));
     }
   };
-  static constexpr size_t kWindow = 4096;  // places: 16 KiB
+  static constexpr size_t kWindow = 4096;               // places: 16 KiB
+  static_assert(kWindow > Vocabulary::kMaxTokenBytes);  // of which a piece reaches no more
 
   void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
                     std::vector<int32_t>& out) const override {
