@@ -2,12 +2,12 @@
 // Remembers short pieces that no step cuts: texts repeat them.
 #pragma once
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 namespace hasten::text {
 
@@ -23,8 +23,15 @@ class WholePieces {
     const size_t bits = 8 * length;
     return (key & ((uint64_t{1} << bits) - 1)) | uint64_t{length} << 56;
   }
-  bool has(uint64_t key) const { return keys_[slot_of(key)] == key; }
-  void add(uint64_t key) { keys_[slot_of(key)] = key; }
+  bool has(uint64_t key) const { return !keys_.empty() && keys_[slot_of(key)] == key; }
+  void add(uint64_t key) {
+    if (keys_.empty()) {
+      // Clearing the set costs as much as cutting a few pieces: a short text does without.
+      if (++num_missed_ < kWorthASet) return;
+      keys_.resize(kSlots);
+    }
+    keys_[slot_of(key)] = key;
+  }
 
  private:
   static constexpr size_t kSlots = 1024;  // 8 KiB
@@ -32,7 +39,10 @@ class WholePieces {
   static size_t slot_of(uint64_t key) { return key * 0x9E3779B97F4A7C15ULL >> 54; }
   static_assert(kSlots == size_t{1} << (64 - 54));
 
-  std::array<uint64_t, kSlots> keys_{};  // 0: none
+  static constexpr int kWorthASet = 64;
+
+  std::vector<uint64_t> keys_;  // [kSlots], 0: none; or not yet made
+  int num_missed_ = 0;
 };
 static_assert(std::endian::native == std::endian::little);
 
