@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "text/literal_matches.h"
 #include "text/piece_appender.h"
 #include "text/pre_tokenizer_expressions.h"
 #include "text/regex/regex.h"
@@ -89,15 +90,6 @@ void check_bounds(const PreTokenizerSteps& steps) {
       fail(ErrorCode::unsupported, "a space symbol of more than one character: {}",
            printable(step.pattern));
     }
-  }
-}
-
-// All occurrences of `wanted`, as an expression would find them.
-void find_literal(std::string_view text, std::string_view wanted, std::vector<Match>& matches) {
-  if (wanted.empty()) return;
-  for (size_t at = 0; (at = text.find(wanted, at)) != std::string_view::npos;) {
-    matches.push_back({at, at + wanted.size()});
-    at += wanted.size();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "text/jinja/case.h"
+#include "text/literal_matches.h"
 #include "text/nfc.h"
 #include "text/precompiled_charsmap.h"
 #include "text/regex/regex.h"
@@ -152,15 +153,6 @@ std::string map_precompiled(std::string_view text, const PrecompiledCharsMap& ma
   return out;
 }
 
-std::vector<regex::Match> find_literal(std::string_view text, std::string_view wanted) {
-  std::vector<regex::Match> matches;
-  if (wanted.empty()) return matches;
-  for (size_t at = 0; (at = text.find(wanted, at)) != std::string_view::npos; at += wanted.size()) {
-    matches.push_back({at, at + wanted.size()});
-  }
-  return matches;
-}
-
 }  // namespace
 
 struct TextNormalizer::Step {
@@ -173,7 +165,7 @@ struct TextNormalizer::Step {
     if (expression) {
       expression->find_all(text, matches);
     } else {
-      matches = find_literal(text, rule.pattern);
+      find_literal(text, rule.pattern, matches);
     }
     if (matches.size() > max_bytes / std::max<size_t>(rule.content.size(), 1)) {
       fail(ErrorCode::invalid_argument,
