@@ -59,9 +59,12 @@ Names matched_normalized(const TokenizerSpec& spec, const Vocabulary& vocabulary
 Names normalize(const Names& names, const TextNormalizer* normalizer,
                 std::deque<std::string>& spellings) {
   if (normalizer == nullptr) return names;
+  size_t num_bytes = 0;
+  for (const auto& name : names) num_bytes += name.text.size();
+  TextNormalizer::Growth growth(num_bytes);
   Names patterns;
   for (const auto& [text, id] : names) {
-    patterns.push_back({spellings.emplace_back(normalizer->apply(text)), id});
+    patterns.push_back({spellings.emplace_back(normalizer->apply(text, growth)), id});
   }
   return patterns;
 }

@@ -237,19 +237,29 @@ bool TextNormalizer::leaves_alone(std::string_view text) const {
          (steps_.empty() || is_nfc_stable(text));
 }
 
-std::string TextNormalizer::apply(std::string_view text) const {
-  // Short texts may grow by whole prefixes.
+TextNormalizer::Growth::Growth(size_t text_bytes) {
+  // Short texts may grow by whole prefixes; the number of a byte has 31 bits.
   constexpr size_t kMinLimit = 65536;
-  const size_t max_bytes = std::max(kMinLimit, text.size() * kMaxGrowth);
+  constexpr size_t kMaxLimit = INT32_MAX;
+  limit_ = text_bytes > kMaxLimit / kMaxGrowth ? kMaxLimit
+                                               : std::max(kMinLimit, text_bytes * kMaxGrowth);
+  left_ = limit_;
+}
+
+std::string TextNormalizer::apply(std::string_view text, Growth& growth) const {
   std::string out(text);
+  size_t longest = 0;
   for (const Step& step : steps_) {
-    out = step.apply(out, max_bytes);
-    if (out.size() > max_bytes) {
+    out = step.apply(out, growth.left_);
+    longest = std::max(longest, out.size());
+    if (longest > growth.left_) {
       fail(ErrorCode::invalid_argument,
-           "the tokenizer's normalizer makes {} bytes of a text of {}; the limit is {}", out.size(),
-           text.size(), max_bytes);
+           "the tokenizer's normalizer makes more than {} bytes of a text: {} of the {} bytes of a "
+           "stretch, with {} left for it",
+           growth.limit_, longest, text.size(), growth.left_);
     }
   }
+  growth.left_ -= longest;
   return out;
 }
 

@@ -2,6 +2,7 @@
 // What is done to a text before it is cut into words: tokenizer.json's normalisers.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,13 +25,25 @@ class TextNormalizer {
   /// Whether apply certainly gives back the text itself. Cheap, and true of most text where
   /// composition is all that is asked for.
   [[nodiscard]] bool leaves_alone(std::string_view text) const;
-  /// Malformed bytes stay as they are, except where a step names U+FFFD. Time is near-linear in the
-  /// text and in what becomes of it. Throws Error{invalid_argument} if that grows beyond
-  /// kMaxGrowth times the text, which only hostile steps do.
-  [[nodiscard]] std::string apply(std::string_view text) const;
-
   // U+FDFA becomes 18 characters under NFKC; its 3 bytes 33.
   static constexpr size_t kMaxGrowth = 256;
+
+  /// What all stretches of one text may become together: kMaxGrowth times the text, or 64 KiB of a
+  /// short one, and 2 GiB at most. One thread.
+  class Growth {
+   public:
+    explicit Growth(size_t text_bytes);
+
+   private:
+    friend class TextNormalizer;
+    size_t limit_;  // bytes
+    size_t left_;
+  };
+
+  /// Malformed bytes stay as they are, except where a step names U+FFFD. Time is near-linear in the
+  /// text and in what becomes of it. Throws Error{invalid_argument} if that is more than `growth`
+  /// has left, which only hostile steps do.
+  [[nodiscard]] std::string apply(std::string_view text, Growth& growth) const;
 
  private:
   struct Step;

@@ -15,7 +15,8 @@ namespace {
 using Kind = NormalizerStep::Kind;
 
 std::string normalized(const NormalizerSteps& steps, std::string_view text) {
-  return TextNormalizer(steps).apply(text);
+  TextNormalizer::Growth growth(text.size());
+  return TextNormalizer(steps).apply(text, growth);
 }
 
 TEST(TextNormalizer, Forms) {
@@ -86,6 +87,11 @@ TEST(TextNormalizer, BoundsWhatATextBecomes) {
   }
   EXPECT_THROW((void)normalized(doubling, "aaaa"), Error);
   EXPECT_THROW((void)TextNormalizer(NormalizerSteps(65, {.kind = Kind::nfc})), Error);
+  // All stretches of a text share one limit: 64 KiB of a short one.
+  const TextNormalizer prepending({{.kind = Kind::prepend, .content = std::string(20'000, 'a')}});
+  TextNormalizer::Growth growth(4);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(prepending.apply("x", growth).size(), 20'001U);
+  EXPECT_THROW((void)prepending.apply("x", growth), Error);
   EXPECT_THROW((void)TextNormalizer({{.kind = Kind::replace, .pattern = "(", .literal = false}}),
                Error);
 }

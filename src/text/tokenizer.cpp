@@ -166,11 +166,12 @@ void Tokenizer::for_each_piece(std::string_view text, const EncodeOptions& optio
   };
   const ControlFilter filter(options.parse_special, options.literal, text.size());
   const ControlFilter none(false, {}, 0);
+  TextNormalizer::Growth growth(text.size());
   part(*added_tokens_, text, filter, [&](size_t begin, size_t end) {
     std::string_view segment = text.substr(begin, end - begin);
     std::string normalized;
     if (normalizer_ && !normalizer_->leaves_alone(segment)) {
-      normalized = normalizer_->apply(segment);
+      normalized = normalizer_->apply(segment, growth);
       segment = keep != nullptr ? keep->emplace_back(std::move(normalized)) : normalized;
     }
     const bool starts_text = begin == 0;

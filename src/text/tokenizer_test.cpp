@@ -236,6 +236,17 @@ TEST(Tokenizer, NamesIdsOutside) {
   }
 }
 
+// A normalizer that makes much of little does so once for a text, not for each stretch of it.
+TEST(HostileSpec, GrowthIsBoundedForTheWholeText) {
+  TokenizerSpec spec = testing::tiny_bpe_spec();
+  spec.normalizers = {{.kind = NormalizerStep::Kind::prepend, .content = std::string(60'000, 'a')}};
+  const auto tokenizer = make_tokenizer(spec);
+  EXPECT_EQ(tokenizer->encode("x").size(), 60'001U);
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "x<tool>";
+  EXPECT_THROW((void)tokenizer->encode(text), Error);
+}
+
 TEST(HostileSpec, IsRefusedByName) {
   const auto refuse = [](const std::function<void(TokenizerSpec&)>& spoil, const char* word) {
     TokenizerSpec spec = tiny_bpe_spec();
