@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,21 @@ std::string expected_bytes(const Tokenizer& tokenizer, std::string_view text) {
   return spm ? replace_space_symbol(text) : std::string(text);
 }
 
+// No control token, whose bytes are its name, stands in a literal range, not even in part. Ranges
+// are in bytes of the text: it has to come back as it is.
+void check_literal(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
+                   std::span<const TextRange> literal) {
+  int64_t begin = 0;
+  for (const int32_t token : tokens) {
+    const int64_t end = begin + std::ssize(tokenizer.token_bytes(token));
+    for (const TextRange& range : literal) {
+      const bool overlaps = begin < range.end && range.begin < end;
+      HASTEN_CHECK(!tokenizer.is_special(token) || !overlaps);
+    }
+    begin = end;
+  }
+}
+
 void check(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options) {
   const std::vector<int32_t> tokens = tokenizer.encode(text, options);
   std::string bytes;
@@ -73,6 +89,7 @@ void check(const Tokenizer& tokenizer, std::string_view text, const EncodeOption
   HASTEN_CHECK(bytes == expected_bytes(tokenizer, text));
   HASTEN_CHECK(streamed == tokenizer.decode(tokens, /*keep_special=*/true));
   HASTEN_CHECK(options.parse_special || specials == 0);
+  if (bytes == text) check_literal(tokenizer, tokens, options.literal);
 }
 
 }  // namespace
