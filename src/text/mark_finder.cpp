@@ -32,6 +32,14 @@ size_t MarkFinder::find(const MarkedText& text, std::string_view mark, size_t fr
   return at;
 }
 
+size_t MarkFinder::ends_with_one_of(const MarkedText& text,
+                                    std::span<const std::string_view> marks) const {
+  for (const std::string_view mark : marks) {
+    if (mark.size() > 1 && ends(text, mark)) return mark.size();
+  }
+  return 0;
+}
+
 size_t MarkFinder::partial_suffix(const MarkedText& text, std::string_view mark) const {
   for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size) {
     if (may_become(text, text.size() - size, mark)) return size;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,9 @@ class MarkFinder {
   bool ends(const MarkedText& text, std::string_view mark) const {
     return text.size() >= mark.size() && is_at(text, text.size() - mark.size(), mark);
   }
+  /// The size of the mark of `marks` that the text ends with, or 0. A comma, which parts calls in a
+  /// list, is none here.
+  size_t ends_with_one_of(const MarkedText& text, std::span<const std::string_view> marks) const;
   /// How many bytes at the end of the text may be the start of `mark`.
   size_t partial_suffix(const MarkedText& text, std::string_view mark) const;
 

@@ -3,6 +3,7 @@
 #include "text/tool_call_readers.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "base/error.h"
@@ -79,7 +80,10 @@ class JsonCallReader final : public CallReader {
 
   void end_value() {
     const std::string value(trimmed(value_));
-    if (key_ == "\"name\"" || key_ == "\"tool_name\"") name_ = unquoted(value);
+    if (key_ == "\"name\"" || key_ == "\"tool_name\"") {
+      name_ = unquoted(value);
+      if (!is_function_name(name_)) name_.clear();
+    }
     if (key_ == "\"id\"" || key_ == "\"tool_call_id\"") id_ = unquoted(value);
     if (is_arguments() && value.starts_with('"')) {
       arguments_ += arguments_in_string(value);
@@ -138,14 +142,22 @@ class KeyedCallReader final : public CallReader {
 
 class NamedCallReader final : public CallReader {
  public:
-  NamedCallReader(const MarkFinder& finder, std::span<const std::string_view> noise,
-                  bool name_is_last)
-      : finder_(finder), noise_(noise), name_is_last_(name_is_last) {}
+  NamedCallReader(const MarkFinder& finder, std::span<const std::string_view> openers,
+                  std::span<const std::string_view> noise, bool name_is_last)
+      : finder_(finder), openers_(openers), noise_(noise), name_is_last_(name_is_last) {}
+
+  size_t num_unused() const override { return num_unused_; }
 
   Status feed(char c, MarkedText::Source source) override {
     if (!has_arguments_) {
       if (c != '{') {
         head_.append({&c, 1}, source);
+        // The call's own mark may have another behind it.
+        const size_t opener = finder_.ends_with_one_of(head_, openers_);
+        if (opener > 0 && num_blanks(head_.text()) + opener < head_.size()) {
+          num_unused_ = opener;
+          return Status::broken;
+        }
         return head_.size() > kMaxCallHead ? Status::broken : Status::more;
       }
       if (!read_head()) return Status::broken;
@@ -190,16 +202,19 @@ class NamedCallReader final : public CallReader {
   }
 
   const MarkFinder& finder_;
+  const std::span<const std::string_view> openers_;
   const std::span<const std::string_view> noise_;
   const bool name_is_last_;
   JsonScanner scanner_;
   MarkedText head_;
+  size_t num_unused_ = 1;
 };
 
 class TaggedCallReader final : public CallReader {
  public:
-  TaggedCallReader(const MarkFinder& finder, const TagSyntax& syntax, const ToolSchemas& tools)
-      : finder_(finder), syntax_(syntax), tools_(tools) {}
+  TaggedCallReader(const MarkFinder& finder, std::span<const std::string_view> openers,
+                   const TagSyntax& syntax, const ToolSchemas& tools)
+      : finder_(finder), openers_(openers), syntax_(syntax), tools_(tools) {}
 
   size_t num_unused() const override { return num_unused_; }
 
@@ -217,12 +232,12 @@ class TaggedCallReader final : public CallReader {
       case Part::between:
         return between();
       case Part::key:
-        if (!ends(syntax_.key_close)) return bounded();
+        if (!ends(syntax_.key_close)) return unless_opened();
         key_ = trimmed(without_end(syntax_.key_close));
         begin(syntax_.value_open.empty() ? Part::value : Part::value_open);
         return Status::more;
       case Part::value_open:
-        if (!ends(syntax_.value_open)) return bounded();
+        if (!ends(syntax_.value_open)) return unless_opened();
         begin(Part::value);
         return Status::more;
       case Part::value:
@@ -244,13 +259,20 @@ class TaggedCallReader final : public CallReader {
   }
   bool ends(std::string_view mark) const { return finder_.ends(text_, mark); }
   Status bounded() const { return text_.size() > kMaxCallHead ? Status::broken : Status::more; }
+  /// Bounded, and no place for the mark of another call.
+  Status unless_opened() {
+    const size_t opener = finder_.ends_with_one_of(text_, openers_);
+    if (opener == 0) return bounded();
+    num_unused_ = opener;
+    return Status::broken;
+  }
   std::string_view without_end(std::string_view end) const {
     return text_.text().substr(0, text_.size() - end.size());
   }
 
   Status name() {
     if (!syntax_.name_close.empty()) {
-      if (!ends(syntax_.name_close)) return bounded();
+      if (!ends(syntax_.name_close)) return unless_opened();
       return take_name(without_end(syntax_.name_close)) ? Status::more : Status::broken;
     }
     if (ends(syntax_.key_open)) {
@@ -258,7 +280,7 @@ class TaggedCallReader final : public CallReader {
       begin(Part::key);
       return Status::more;
     }
-    if (!ends(syntax_.call_end)) return bounded();
+    if (!ends(syntax_.call_end)) return unless_opened();
     return take_name(without_end(syntax_.call_end)) ? finish() : Status::broken;
   }
 
@@ -285,7 +307,12 @@ class TaggedCallReader final : public CallReader {
   }
 
   Status finish() {
-    arguments_ += arguments_.empty() ? "{}" : "}";
+    arguments_ = "{";
+    for (const auto& [key, value] : values_) {
+      if (arguments_.size() > 1) arguments_ += ", ";
+      arguments_ += json::serialize(json::Value(key)) + ": " + value;
+    }
+    arguments_ += "}";
     has_arguments_ = true;
     return Status::done;
   }
@@ -299,14 +326,15 @@ class TaggedCallReader final : public CallReader {
       if (value.starts_with('\n')) value.remove_prefix(1);
       if (value.ends_with('\n')) value.remove_suffix(1);
     }
-    arguments_ += arguments_.empty() ? "{" : ", ";
-    arguments_ += json::serialize(json::Value(key_)) + ": ";
+    const auto [place, is_new] = places_.try_emplace(key_, values_.size());
+    if (is_new) values_.emplace_back(key_, "");
+    std::string& json = values_[place->second].second;
     if (is_string) {
-      arguments_ += json::serialize(json::Value(value));
+      json = json::serialize(json::Value(value));
     } else if (is_other && is_json_string(trimmed(value))) {
-      arguments_ += trimmed(value);
+      json = trimmed(value);
     } else {
-      arguments_ += json_of_text(value, tools_.types_of(name_, key_));
+      json = json_of_text(value, tools_.types_of(name_, key_));
     }
   }
 
@@ -319,20 +347,31 @@ class TaggedCallReader final : public CallReader {
   }
 
   const MarkFinder& finder_;
+  const std::span<const std::string_view> openers_;
   const TagSyntax& syntax_;
   const ToolSchemas& tools_;
   Part part_ = Part::name_open;
   MarkedText text_;  // of the part being read
   std::string key_;
-  size_t num_unused_ = 0;
+  std::vector<std::pair<std::string, std::string>> values_;  // keys with their JSON
+  std::map<std::string, size_t> places_;                     // of keys in values_
+  size_t num_unused_ = 1;
 };
 
 class GemmaCallReader final : public CallReader {
  public:
-  explicit GemmaCallReader(const MarkFinder& finder) : finder_(finder) {}
+  GemmaCallReader(const MarkFinder& finder, std::span<const std::string_view> openers)
+      : finder_(finder), openers_(openers) {}
+
+  size_t num_unused() const override { return num_unused_; }
 
   Status feed(char c, MarkedText::Source source) override {
     text_.append({&c, 1}, source);
+    const size_t opener = in_string_ ? 0 : finder_.ends_with_one_of(text_, openers_);
+    if (opener > 0) {
+      num_unused_ = opener;
+      return Status::broken;
+    }
     if (depth_ == 0) {
       if (c != '{') return text_.size() > kMaxCallHead ? Status::broken : Status::more;
       constexpr std::string_view kCall = "call:";
@@ -390,9 +429,11 @@ class GemmaCallReader final : public CallReader {
   }
 
   const MarkFinder& finder_;
+  const std::span<const std::string_view> openers_;
   MarkedText text_;
   int depth_ = 0;
   bool in_string_ = false;
+  size_t num_unused_ = 1;
 };
 
 }  // namespace
@@ -402,19 +443,22 @@ std::unique_ptr<CallReader> make_json_call_reader() { return std::make_unique<Js
 std::unique_ptr<CallReader> make_keyed_call_reader() { return std::make_unique<KeyedCallReader>(); }
 
 std::unique_ptr<CallReader> make_named_call_reader(const MarkFinder& finder,
+                                                   std::span<const std::string_view> openers,
                                                    std::span<const std::string_view> noise,
                                                    bool name_is_last) {
-  return std::make_unique<NamedCallReader>(finder, noise, name_is_last);
+  return std::make_unique<NamedCallReader>(finder, openers, noise, name_is_last);
 }
 
 std::unique_ptr<CallReader> make_tagged_call_reader(const MarkFinder& finder,
+                                                    std::span<const std::string_view> openers,
                                                     const TagSyntax& syntax,
                                                     const ToolSchemas& tools) {
-  return std::make_unique<TaggedCallReader>(finder, syntax, tools);
+  return std::make_unique<TaggedCallReader>(finder, openers, syntax, tools);
 }
 
-std::unique_ptr<CallReader> make_gemma_call_reader(const MarkFinder& finder) {
-  return std::make_unique<GemmaCallReader>(finder);
+std::unique_ptr<CallReader> make_gemma_call_reader(const MarkFinder& finder,
+                                                   std::span<const std::string_view> openers) {
+  return std::make_unique<GemmaCallReader>(finder, openers);
 }
 
 }  // namespace hasten::text

@@ -23,9 +23,9 @@ class CallReader {
   virtual ~CallReader() = default;
   /// `done` with the call's last character; `broken` where this is no call.
   virtual JsonScanner::Status feed(char c, MarkedText::Source source) = 0;
-  /// Of what was fed to a call that is broken, how many bytes at the end are no part of it: another
-  /// may begin there.
-  virtual size_t num_unused() const { return 0; }
+  /// Of what was fed to a call that is broken, how many bytes at the end are no part of it, the one
+  /// that broke it at least: another may begin there.
+  virtual size_t num_unused() const { return 1; }
   /// Whether the next character may be handed out as part of the arguments.
   virtual bool in_arguments() const { return has_arguments_; }
 
@@ -62,7 +62,8 @@ struct TagSyntax {
   std::string_view call_end;
 };
 
-// Marks within a call count as `finder`, which must outlive the reader, has it.
+// Marks within a call count as `finder`, which must outlive the reader, has it. One of `openers`
+// where no value stands breaks the call: another begins.
 
 /// {"name": …, "arguments": {…}}, with the other names that models have for both.
 std::unique_ptr<CallReader> make_json_call_reader();
@@ -71,17 +72,20 @@ std::unique_ptr<CallReader> make_keyed_call_reader();
 /// A head with the name, then the arguments' object. `noise` stands around the name in the head;
 /// of several words in it the name is the first or the last, and the id the other.
 std::unique_ptr<CallReader> make_named_call_reader(const MarkFinder& finder,
+                                                   std::span<const std::string_view> openers,
                                                    std::span<const std::string_view> noise,
                                                    bool name_is_last);
 /// Values are plain text: `tools` say of which type, unless string="true" or "false" behind the key
-/// does. Both must outlive the reader.
+/// does. Of values of one key the last counts. Both must outlive the reader.
 std::unique_ptr<CallReader> make_tagged_call_reader(const MarkFinder& finder,
+                                                    std::span<const std::string_view> openers,
                                                     const TagSyntax& syntax,
                                                     const ToolSchemas& tools);
 /// name(key="text", other=[1, True]); `tools`, which must outlive the reader, say of which type
 /// values are whose quotes say nothing.
 std::unique_ptr<CallReader> make_pythonic_call_reader(const ToolSchemas& tools);
 /// call:name{key:<|"|>text<|"|>,other:[1,true]}, as Gemma 4 writes it.
-std::unique_ptr<CallReader> make_gemma_call_reader(const MarkFinder& finder);
+std::unique_ptr<CallReader> make_gemma_call_reader(const MarkFinder& finder,
+                                                   std::span<const std::string_view> openers);
 
 }  // namespace hasten::text

@@ -21,9 +21,8 @@ using List = std::array<std::string_view, N>;
 constexpr List<1> kHermesOpen = {"<tool_call>"}, kHermesEnd = {"</tool_call>"};
 constexpr List<1> kComma = {","};
 constexpr List<2> kMistralOpen = {"[TOOL_CALLS]", ","};
-constexpr List<1> kMistralEnd = {"]"};
 constexpr List<2> kMistralNoise = {"[CALL_ID]", "[ARGS]"};
-constexpr List<2> kLlamaEnd = {";", ","};
+constexpr List<2> kLlamaOpen = {";", ","};
 constexpr List<2> kFunctionNoise = {">", "<function="};
 constexpr List<1> kFunctionOpen = {"<function="}, kFunctionEnd = {"</function>"};
 constexpr List<1> kDeepseekOpen = {"<｜tool▁call▁begin｜>"};
@@ -32,18 +31,18 @@ constexpr List<3> kDeepseekNoise = {"<｜tool▁call▁begin｜>", "<｜tool▁s
 constexpr List<1> kKimiOpen = {"<|tool_call_begin|>"};
 constexpr List<2> kKimiEnd = {"<|tool_call_end|>", "<|tool_calls_section_end|>"};
 constexpr List<2> kKimiNoise = {"<|tool_call_begin|>", "<|tool_call_argument_begin|>"};
-constexpr List<2> kGraniteEnd = {"]", "<|/tool_call|>"};
-constexpr List<2> kNemotronEnd = {"]", "</TOOLCALL>"};
-constexpr List<2> kCohereEnd = {"]", "<|END_ACTION|>"};
-constexpr List<2> kCommandREnd = {"]", "```"};
+constexpr List<1> kGraniteEnd = {"<|/tool_call|>"};
+constexpr List<1> kNemotronEnd = {"</TOOLCALL>"};
+constexpr List<1> kCohereEnd = {"<|END_ACTION|>"};
+constexpr List<1> kCommandREnd = {"```"};
 constexpr List<2> kDsmlOpen = {"<｜DSML｜invoke", "<｜DSML｜tool_calls>"};
 constexpr List<2> kDsmlEnd = {"</｜DSML｜tool_calls>", "</｜DSML｜function_calls>"};
 constexpr List<2> kMinimaxOpen = {"<minimax:tool_call>", "<invoke"};
 constexpr List<1> kMinimaxEnd = {"</minimax:tool_call>"};
-constexpr List<2> kPythonicEnd = {"]", "<|python_end|>"};
+constexpr List<1> kPythonicEnd = {"<|python_end|>"};
 constexpr List<2> kLfm2Open = {"<|tool_call_start|>", ","};
-constexpr List<2> kLfm2End = {"]", "<|tool_call_end|>"};
-constexpr List<2> kApertusEnd = {"]", "<|tools_suffix|>"};
+constexpr List<1> kLfm2End = {"<|tool_call_end|>"};
+constexpr List<1> kApertusEnd = {"<|tools_suffix|>"};
 constexpr List<1> kGigachatOpen = {"<|message_sep|>\n\nfunction call<|role_sep|>"};
 constexpr List<1> kGigachatEnd = {"<|message_sep|>"};
 constexpr List<1> kGemmaOpen = {"<|tool_call>"}, kGemmaEnd = {"<tool_call|>"};
@@ -59,23 +58,29 @@ constexpr TagSyntax kMinimaxTags = {"name=\"", "\">",          "<parameter name=
                                     "",        "</parameter>", "</invoke>"};
 
 constexpr CallSyntax kNone = {};
-constexpr CallSyntax kHermes = {"<tool_call>", kHermesOpen, kHermesEnd};
-constexpr CallSyntax kLlama3 = {
-    .marker = "<|python_tag|>", .reopens = {}, .fillers = kLlamaEnd, .opens_with = "{"};
+constexpr CallSyntax kHermes = {
+    .marker = "<tool_call>", .reopens = kHermesOpen, .fillers = kHermesEnd};
+constexpr CallSyntax kLlama3 = {.marker = "<|python_tag|>",
+                                .reopens = kLlamaOpen,
+                                .fillers = {},
+                                .is_bare_list = true,
+                                .opens_with = "{"};
 constexpr CallSyntax kPythonic = {.marker = "<|python_start|>",
                                   .reopens = kComma,
                                   .fillers = kPythonicEnd,
                                   .allows_array = true,
+                                  .is_bare_list = true,
                                   .opens_with = "[{",
                                   .is_pythonic = true};
 constexpr CallSyntax kLfm2 = {.marker = "<|tool_call_start|>",
                               .reopens = kLfm2Open,
                               .fillers = kLfm2End,
                               .allows_array = true,
+                              .is_bare_list = true,
                               .is_pythonic = true};
 constexpr CallSyntax kMistral = {.marker = "[TOOL_CALLS]",
                                  .reopens = kMistralOpen,
-                                 .fillers = kMistralEnd,
+                                 .fillers = {},
                                  .allows_array = true,
                                  .noise = kMistralNoise};
 constexpr CallSyntax kFunction = {.marker = "<function=",
@@ -86,12 +91,14 @@ constexpr CallSyntax kFunction = {.marker = "<function=",
 constexpr CallSyntax kDeepseek = {.marker = "<｜tool▁calls▁begin｜>",
                                   .reopens = kDeepseekOpen,
                                   .fillers = kDeepseekEnd,
+                                  .num_call_ends = 2,
                                   .is_json = false,
                                   .noise = kDeepseekNoise,
                                   .name_is_last = true};
 constexpr CallSyntax kKimi = {.marker = "<|tool_calls_section_begin|>",
                               .reopens = kKimiOpen,
                               .fillers = kKimiEnd,
+                              .num_call_ends = 1,
                               .is_json = false,
                               .noise = kKimiNoise};
 constexpr CallSyntax kGranite = {
@@ -225,12 +232,14 @@ const CallSyntax& call_syntax(ToolCallFormat format) {
 
 std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const ToolSchemas& tools,
                                              const MarkFinder& finder, char first) {
-  if (syntax.tags != nullptr) return make_tagged_call_reader(finder, *syntax.tags, tools);
-  if (syntax.is_gemma) return make_gemma_call_reader(finder);
+  if (syntax.tags != nullptr)
+    return make_tagged_call_reader(finder, syntax.reopens, *syntax.tags, tools);
+  if (syntax.is_gemma) return make_gemma_call_reader(finder, syntax.reopens);
   if (syntax.is_pythonic && first != '{') return make_pythonic_call_reader(tools);
   // Newer Mistral models write name[ARGS]{…} where older ones write a list of JSON.
   const bool named = !syntax.is_json || (!syntax.noise.empty() && first != '{');
-  if (named) return make_named_call_reader(finder, syntax.noise, syntax.name_is_last);
+  if (named)
+    return make_named_call_reader(finder, syntax.reopens, syntax.noise, syntax.name_is_last);
   return syntax.name_is_key ? make_keyed_call_reader() : make_json_call_reader();
 }
 

@@ -16,12 +16,15 @@
 namespace hasten::text {
 
 /// How calls are set into an answer. Between two calls, and behind the last, blanks and `fillers`
-/// go; a `reopens` begins another, but a comma does so only within a list.
+/// go, each of those once, and the bracket that closes an array; a `reopens` begins another call,
+/// but one of a single character parts calls and does so only within a list.
 struct CallSyntax {
   std::string_view marker;  // opens the first call; empty: nothing does
   std::span<const std::string_view> reopens;
   std::span<const std::string_view> fillers;
+  size_t num_call_ends = 0;          // of the fillers: behind the others only `marker` opens a call
   bool allows_array = false;         // of JSON objects, in brackets
+  bool is_bare_list = false;         // calls are a list without brackets, too
   std::string_view opens_with = {};  // an answer that begins with one of these characters is a call
   bool is_json = true;
   bool name_is_key = false;  // {"name": {…}}, where JSON says the name otherwise

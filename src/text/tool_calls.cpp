@@ -59,6 +59,7 @@ class AnswerParser final : public ChatParser {
     reasoning,  // inside its marks
     content,
     call,     // inside a call's JSON, or before its brace
+    broken,   // behind what is no call after all: the mark of another may stand here
     between,  // after a call: another, or its closing marker, may follow
   };
 
@@ -73,6 +74,8 @@ class AnswerParser final : public ChatParser {
         return content();
       case Mode::call:
         return call();
+      case Mode::broken:
+        return broken();
       case Mode::between:
         return between();
     }
@@ -126,7 +129,8 @@ class AnswerParser final : public ChatParser {
     }
     if (syntax_.opens_with.find(pending()[blanks]) != std::string_view::npos) {
       raw_ = pending_.take_front(blanks);
-      in_array_ = in_list_ = false;
+      in_array_ = false;
+      in_list_ = syntax_.is_bare_list;
       open_call();
       return true;
     }
@@ -176,12 +180,12 @@ class AnswerParser final : public ChatParser {
     return true;
   }
 
-  /// A call behind a mark of `bytes` bytes. Python's may stand there without brackets.
+  /// A call behind a mark of `bytes` bytes. A list may stand there without brackets.
   void open_marked_call(size_t bytes) {
     raw_ = pending_.take_front(bytes);
     in_array_ = false;
-    in_list_ = syntax_.is_pythonic;
-    is_closed_ = false;
+    in_list_ = syntax_.is_bare_list;
+    is_closed_ = has_ended_ = false;
     open_call();
   }
 
@@ -219,7 +223,7 @@ class AnswerParser final : public ChatParser {
       if (status == JsonScanner::Status::done && finish_call()) {
         mode_ = Mode::between;
       } else {
-        give_up(reader_->num_unused());
+        give_up(status == JsonScanner::Status::broken ? reader_->num_unused() : 0);
       }
       return true;
     }
@@ -258,6 +262,7 @@ class AnswerParser final : public ChatParser {
     if (!reader_->has_arguments()) emit(ChatEvent::Kind::tool_arguments, "{}");
     flush_arguments();
     called_ = false;
+    seen_fillers_ = 0;
     return true;
   }
 
@@ -269,21 +274,45 @@ class AnswerParser final : public ChatParser {
     pending_.put_front(raw_);
     called_ = false;
     raw_.clear();
-    mode_ = unused > 0 ? Mode::between : Mode::content;
+    mode_ = unused > 0 ? Mode::broken : Mode::content;
   }
 
-  /// After a call: blanks, separators and closing markers go; a brace opens the next one, and so
-  /// does a comma within a list: behind its end that is text.
+  bool broken() {
+    bool may = false;
+    for (const std::string_view opener : syntax_.reopens) {
+      if (opener.size() == 1 || !opens(opener)) continue;
+      if (is_at(0, opener)) {
+        open_marked_call(opener.size());
+        return true;
+      }
+      may = may || may_become(0, opener);
+    }
+    if (!may) mode_ = Mode::content;
+    return !may;
+  }
+
+  /// Behind the end of a list of calls a mark opens none but with the one that opens a list.
+  bool opens(std::string_view opener) const {
+    return !has_ended_ || opener.starts_with(syntax_.marker);
+  }
+
+  /// After a call: blanks, the end of its array and each closing marker once go; a brace opens the
+  /// next one, and so does a comma within a list: behind its end that is text.
   bool between() {
     raw_.clear();
     consume(num_blanks(pending()));
     if (pending_.empty()) return false;
+    if (in_array_ && pending()[0] == ']') {
+      in_array_ = in_list_ = false;
+      consume(1);
+      return true;
+    }
     bool may = false;
     for (const std::string_view opener : syntax_.reopens) {
-      const bool is_comma = opener == ",";
-      if (is_comma && !in_list_) continue;
+      const bool separates = opener.size() == 1;
+      if (separates ? !in_list_ : !opens(opener)) continue;
       if (is_at(0, opener)) {
-        if (is_comma) {
+        if (separates) {
           raw_ = pending_.take_front(opener.size());
           open_call();
         } else {
@@ -293,10 +322,14 @@ class AnswerParser final : public ChatParser {
       }
       may = may || may_become(0, opener);
     }
-    for (const std::string_view filler : syntax_.fillers) {
+    for (size_t i = 0; i < syntax_.fillers.size(); ++i) {
+      const std::string_view filler = syntax_.fillers[i];
+      if ((seen_fillers_ >> i & 1) != 0) continue;
       if (is_at(0, filler)) {
         in_array_ = in_list_ = false;
-        is_closed_ = is_closed_ || filler.size() > 1;
+        is_closed_ = true;
+        has_ended_ = has_ended_ || i >= syntax_.num_call_ends;
+        seen_fillers_ |= uint32_t{1} << i;
         consume(filler.size());
         return true;
       }
@@ -325,10 +358,12 @@ class AnswerParser final : public ChatParser {
   std::unique_ptr<CallReader> reader_;  // null: before the call's first character
   std::vector<ChatEvent> events_;
   int32_t num_calls_ = 0;
-  bool called_ = false;     // the call being read has been announced
-  bool in_array_ = false;   // of calls
-  bool in_list_ = false;    // where a comma parts calls: an array, or Python's without brackets
-  bool is_closed_ = false;  // an end mark has come: what follows without a mark is no call
+  bool called_ = false;        // the call being read has been announced
+  bool in_array_ = false;      // of calls
+  bool in_list_ = false;       // where a comma parts calls: an array, or a list without brackets
+  bool is_closed_ = false;     // an end mark has come: what follows without a mark is no call
+  bool has_ended_ = false;     // the end mark of a list of calls has come
+  uint32_t seen_fillers_ = 0;  // that stood behind the last call, a bit each
   bool reasoned_ = false;
   bool ended_ = false;
 };

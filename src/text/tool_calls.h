@@ -16,9 +16,10 @@ namespace hasten::text {
 
 /// How a model writes a call.
 enum class ToolCallFormat {
-  none,      // it does not: everything is content
-  hermes,    // <tool_call>{"name": …, "arguments": {…}}</tool_call>: Hermes, Qwen, hasten-tiny
-  llama3,    // the whole answer is {"name": …, "parameters": {…}}, perhaps after <|python_tag|>
+  none,    // it does not: everything is content
+  hermes,  // <tool_call>{"name": …, "arguments": {…}}</tool_call>: Hermes, Qwen, hasten-tiny
+  llama3,  // the whole answer is {"name": …, "parameters": {…}}, perhaps after <|python_tag|>;
+           // several are parted by ; or ,
   pythonic,  // the whole answer is [name(key="text", …), …]: Llama 4, Llama 3.2
   lfm2,      // <|tool_call_start|>[name(key="text", …), …]<|tool_call_end|>: LFM2
   mistral,   // [TOOL_CALLS][{"name": …, "arguments": {…}}, …], or [TOOL_CALLS]name[ARGS]{…}
@@ -78,6 +79,10 @@ bool ends_in_reasoning(std::string_view prompt);
 /// arrives: those of harmony are the call's message as it stands, which nothing checks to be JSON.
 /// Calls whose arguments are no JSON (pythonic, in tags, Gemma's) come whole at their end.
 /// What is not a well-formed call comes out as content, from where its call broke; nothing throws.
+/// A function's name is letters, digits and _-.:/$; anything else names none. Whether the function
+/// was offered is not asked: the client sees what its model called. Of a key that comes twice in
+/// tags the last value counts, as JSON's readers have it; in Python's form that is no call; where
+/// the model writes an object itself (JSON, Gemma), it goes out as it stands.
 /// `tools`, which may be null, type the arguments of forms that do not say types. `id_seed` makes
 /// the ids of calls: give each answer another.
 std::unique_ptr<ChatParser> make_answer_parser(const AnswerFormat& format,

@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 7> kMarks = {"<|message|>",  "<|end|>",  
 // can: its <|start|> stands in the prompt.
 constexpr std::array<std::string_view, 4> kBegins = {"<|channel|>", "<|start|>", "<|message|>",
                                                      " to="};
+constexpr std::string_view kWordEnd = " \t\r\n<";
 // Longer than any head: what goes on without a message is content.
 constexpr size_t kMaxHead = 1024;
 
@@ -45,6 +46,7 @@ class HarmonyParser final : public ChatParser {
     while (step()) {
     }
     if (mode_ == Mode::body) close();
+    if (mode_ == Mode::head) say_text_of(pending_);
     if (mode_ == Mode::start) {
       kind_ = ChatEvent::Kind::content;
       emit(pending_.visible());
@@ -110,7 +112,7 @@ class HarmonyParser final : public ChatParser {
     pending_.take_front(kMessage.size());
     // What stands before a later start was another head, which was cut off.
     const size_t start = last_of(head, "<|start|>");
-    if (start != std::string_view::npos) head.take_front(start);
+    if (start != std::string_view::npos) say_text_of(head.take_front(start));
     constexpr std::string_view kPrefix = "functions.";
     std::string_view recipient = word_after(head, " to=");
     if (recipient.starts_with(kPrefix)) recipient.remove_prefix(kPrefix.size());
@@ -123,6 +125,28 @@ class HarmonyParser final : public ChatParser {
     }
     mode_ = Mode::body;
     return true;
+  }
+
+  /// Of a head that was cut off, its own words go; what else the model has said there is content.
+  void say_text_of(MarkedText head) {
+    bool behind_mark = false;
+    while (!head.empty()) {
+      head.take_front(num_blanks(head.text()));
+      const auto is_here = [&](std::string_view mark) { return finder_.is_at(head, 0, mark); };
+      const auto mark = std::find_if(kMarks.begin(), kMarks.end(), is_here);
+      if (mark != kMarks.end()) {
+        head.take_front(mark->size());
+        behind_mark = true;
+        continue;
+      }
+      if (!behind_mark && !head.text().starts_with("to=")) break;
+      head.take_front(std::min(head.text().find_first_of(kWordEnd), head.size()));
+      behind_mark = false;
+    }
+    const auto may_begin = [&](std::string_view mark) { return finder_.may_become(head, 0, mark); };
+    if (head.empty() || std::any_of(kMarks.begin(), kMarks.end(), may_begin)) return;
+    kind_ = ChatEvent::Kind::content;
+    emit(head.visible());
   }
 
   /// The last place of `mark`, or npos.
@@ -139,7 +163,7 @@ class HarmonyParser final : public ChatParser {
     const size_t last = last_of(head, mark);
     if (last == std::string_view::npos) return {};
     const std::string_view text = std::string_view(head.text()).substr(last + mark.size());
-    return text.substr(0, text.find_first_of(" \t\r\n<"));
+    return text.substr(0, text.find_first_of(kWordEnd));
   }
 
   void begin_call(std::string_view recipient) {
