@@ -23,8 +23,8 @@ namespace {
 struct PerplexityOptions {
   EngineOptions engine;
   std::filesystem::path file;
-  int64_t window = 512;  // predicted tokens per window
-  int64_t tokens = 0;    // of the text, from its start; 0: all
+  int64_t window = 0;  // predicted tokens per window; 0: as many as the context allows, up to 512
+  int64_t tokens = 0;  // of the text, from its start; 0: all
   bool json = false;
 };
 
@@ -45,12 +45,28 @@ double prompt_log_likelihood(Engine& engine, std::vector<int32_t> prompt) {
   return sum;
 }
 
+/// Makes window and context fit each other: one may be given, or both.
+void choose_window(PerplexityOptions& options) {
+  constexpr int64_t kWindow = 512;
+  constexpr int64_t kBeside = 2;  // the token that a window begins with, and one to be generated
+  int64_t& context = options.engine.context;
+  if (context > 0 && context < std::max<int64_t>(1, options.window) + kBeside)
+    fail_param("context",
+               "--ctx is {}: a window of {} takes {} tokens, its first and last beside the "
+               "predicted ones",
+               context, counted(std::max<int64_t>(1, options.window), "predicted token"),
+               std::max<int64_t>(1, options.window) + kBeside);
+  if (options.window == 0)
+    options.window = context > 0 ? std::min(kWindow, context - kBeside) : kWindow;
+  if (context == 0) context = options.window + kBeside;
+}
+
 int perplexity(PerplexityOptions& options) {
   log::set_level(log::Level::warn);
   show_progress(options.engine);
   check_model(options.engine.model);
   const MappedFile file(options.file);
-  if (options.engine.context == 0) options.engine.context = options.window + 2;
+  choose_window(options);
   Engine engine(options.engine);
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
@@ -104,8 +120,9 @@ void add_perplexity(CLI::App& app, Action& action) {
   auto options = std::make_shared<PerplexityOptions>();
   add_engine_flags(*command, options->engine);
   command->add_option("--file", options->file, "The text, UTF-8")->required()->type_name("TEXT");
-  command->add_option("--window", options->window, "Predicted tokens in each window")
-      ->capture_default_str()
+  command
+      ->add_option("--window", options->window,
+                   "Predicted tokens in each window (default: 512, or what --ctx allows)")
       ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   command

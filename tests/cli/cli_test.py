@@ -310,6 +310,13 @@ class Text(unittest.TestCase):
         self.assertEqual(result["tokens"], 8192)
         self.assertAlmostEqual(result["perplexity"], 1.32147, delta=0.0132)
 
+    def test_perplexity_fits_its_windows_into_the_context(self):
+        heldout = ROOT / "tests/golden/synthetic-heldout.txt"
+        done = hasten("perplexity", "--file", heldout, "--tokens", 300, "--ctx", 128, "--json")
+        self.assertEqual(json.loads(done.stdout)["tokens"], 299)
+        done = hasten("perplexity", "--file", heldout, "--ctx", 128, "--window", 127)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--ctx is 128: a window of 127 predicted tokens takes 129 tokens", done.stderr)
 
     def test_perplexity_of_what_is_no_utf8_warns(self):
         with tempfile.NamedTemporaryFile() as text:
