@@ -3,8 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -46,14 +52,76 @@ std::string first_model(const client::ServerAddress& server) {
   fail(ErrorCode::unavailable, "the server's /v1/models names no model: give --model-name NAME");
 }
 
-/// Sends a workload and gathers what comes back. One thread.
+/// Makes the bodies of requests in order, some ahead of the thread that sends them and measures.
+class BodyMaker {
+ public:
+  BodyMaker(size_t count, std::function<std::string(size_t index)> make)
+      : count_(count), make_(std::move(make)), thread_([this] { run(); }) {}
+  ~BodyMaker() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  BodyMaker(const BodyMaker&) = delete;
+  BodyMaker& operator=(const BodyMaker&) = delete;
+
+  /// The next one, made ahead or waited for. Throws what making it threw.
+  std::string next() {
+    std::unique_lock lock(mutex_);
+    made_.wait(lock, [this] { return !bodies_.empty() || failed_; });
+    if (bodies_.empty()) std::rethrow_exception(failed_);
+    std::string body = std::move(bodies_.front());
+    bodies_.pop_front();
+    bytes_ -= body.size();
+    changed_.notify_one();
+    return body;
+  }
+
+ private:
+  static constexpr size_t kAhead = 64 << 20;  // bytes; a long prompt as text is under 1 MiB
+
+  void run() {
+    try {
+      for (size_t i = 0; i < count_; ++i) {
+        std::string body = make_(i);
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return bytes_ < kAhead || stopping_; });
+        if (stopping_) return;
+        bytes_ += body.size();
+        bodies_.push_back(std::move(body));
+        made_.notify_one();
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failed_ = std::current_exception();
+      made_.notify_one();
+    }
+  }
+
+  const size_t count_;
+  const std::function<std::string(size_t index)> make_;
+  std::mutex mutex_;                 // guards what follows, thread_ left out
+  std::condition_variable made_;     // for `next`
+  std::condition_variable changed_;  // for `run`
+  std::deque<std::string> bodies_;
+  size_t bytes_ = 0;  // of bodies_
+  bool stopping_ = false;
+  std::exception_ptr failed_;
+  std::thread thread_;  // last: uses what stands above
+};
+
+/// Sends a workload and gathers what comes back. One thread, and one that makes bodies.
 class ServerLoad {
  public:
   ServerLoad(const LoadOptions& options, const Workload& workload)
       : options_(options),
         workload_(workload),
         statistics_(options.workload.targets),
-        answers_(workload.trace.requests.size()) {}
+        answers_(workload.trace.requests.size()),
+        bodies_(answers_.size(), [this](size_t i) { return body(i); }) {}
 
   workload::Statistics run() {
     client::run_load(
@@ -62,7 +130,7 @@ class ServerLoad {
          .times_us = workload_.times_us,
          .users = std::min<int64_t>(workload_.users, std::ssize(answers_)),
          .path = options_.chat ? "/v1/chat/completions" : "/v1/completions",
-         .body = [this](size_t i) { return body(i); },
+         .body = [this](size_t) { return bodies_.next(); },  // asked for in order
          .on_send =
              [this](size_t i, int64_t due, int64_t now) {
                answers_[i].arrival_us = due;
@@ -124,6 +192,7 @@ class ServerLoad {
   workload::Statistics statistics_;
   std::vector<workload::Answer> answers_;  // [requests]
   int64_t num_ended_ = 0;
+  BodyMaker bodies_;  // last: uses what stands above
 };
 
 int bench_serve(LoadOptions& options) {

@@ -40,7 +40,7 @@ struct Load {
   std::vector<int64_t> times_us = {};  // when each is due, from the start on; empty: closed loop
   int64_t users = 1;                   // of a closed loop: requests under way at the same time
   std::string path;                    // "/v1/completions", to be answered with a stream of events
-  std::function<std::string(size_t index)> body;  // JSON
+  std::function<std::string(size_t index)> body;  // JSON; asked for in order, each once
   /// It is about to be sent; `due_us` is the same time in a closed loop.
   std::function<void(size_t index, int64_t due_us, int64_t now_us)> on_send;
   std::function<void(size_t index, int64_t now_us)> on_text;  // an event brought text
