@@ -38,6 +38,15 @@ struct EngineOptions {
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
   std::string length_predictor = "limit";  // how long an answer is taken to become by policies that
                                            // ask, one of length_predictors()
+  std::string batching = "continuous";     // when requests join those that run, one of
+                                           // batching_choices()
+  int64_t preferred_batch = 0;      // of dynamic batching: so many requests start at once; 0: as
+                                    // many as may run
+  int64_t batch_wait_us = 100'000;  // likewise: how long the first waits for others
+  bool chunked_prefill = true;   // long prompts run in pieces beside the decodes; else each whole
+                                 // in one step, which must hold the context
+  bool reserve_context = false;  // memory of the whole context is kept for each sequence, as
+                                 // before there was paging; to compare with
   std::function<void(std::string_view stage, double fraction)> progress =
       {};  // while loading; may be empty
   std::function<void(const StepRecord&)> on_step =
@@ -54,6 +63,8 @@ struct NamedChoice {
 std::vector<NamedChoice> scheduling_policies();
 /// What EngineOptions::length_predictor may be, the default first. Any thread.
 std::vector<NamedChoice> length_predictors();
+/// Likewise EngineOptions::batching.
+std::vector<NamedChoice> batching_choices();
 
 struct ModelInfo {
   std::string name;                   // what clients call it

@@ -56,6 +56,11 @@ struct SimulatorOptions {
   int32_t max_batch = 32;                  // sequences in a step at most
   int64_t target_tbt_us = 0;  // between tokens of an answer, held by shorter chunks; 0: none
   int64_t max_queue = 0;      // requests that may wait; 0: any number
+  std::string batching = "continuous";  // as EngineOptions', like all below
+  int64_t preferred_batch = 0;
+  int64_t batch_wait_us = 100'000;
+  bool chunked_prefill = true;
+  bool reserve_context = false;
 };
 
 struct SimulatedRequest {
@@ -76,6 +81,7 @@ struct SimulatedWorkload {
   std::function<std::vector<int32_t>(size_t index)> prompt;
   std::function<void(size_t index, int64_t now_us)> on_arrival;
   std::function<void(size_t index, int64_t now_us)> on_token;
+  std::function<void(const StepRecord&)> on_step = {};  // after each step; may be empty
   /// Of each request once. `failure` is empty when all its tokens came; `cached_tokens` of its
   /// prompt were in the prefix cache.
   std::function<void(size_t index, int64_t now_us, int64_t cached_tokens, std::string_view failure)>

@@ -13,6 +13,10 @@ struct StepRecord {
   int64_t key_reads = 0;     // keys in view, of each sequence once
   int64_t key_products = 0;  // keys in view, of each token
   int64_t duration_us = 0;   // from its plan to the delivery of what it brought
+  // Tokens of all running sequences, of each cache group: for which memory is set aside, and which
+  // have their keys and values in it. What is shared counts for each.
+  int64_t kv_tokens_allocated = 0;
+  int64_t kv_tokens_used = 0;
 };
 
 }  // namespace hasten

@@ -94,6 +94,7 @@ int64_t kv_cache_bytes(const models::Model& model, const engine::CoreOptions& co
 }  // namespace
 
 std::vector<NamedChoice> scheduling_policies() { return engine::scheduling_policies(); }
+std::vector<NamedChoice> batching_choices() { return engine::batching_choices(); }
 
 std::vector<NamedChoice> length_predictors() { return engine::length_predictors(); }
 
@@ -135,8 +136,10 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.kv_types = kv_types(options.kv_type, loaded);
   core.block_size = options.block_size;
   core.max_batch = options.max_batch > 0 ? options.max_batch : kMaxBatch;
-  core.step_tokens = options.step_tokens > 0 ? options.step_tokens
-                                             : std::max<int64_t>(kStepTokens, core.max_batch);
+  const int64_t whole_prompt = options.context > 0 ? options.context : loaded.max_context;
+  core.step_tokens = options.step_tokens > 0   ? options.step_tokens
+                     : options.chunked_prefill ? std::max<int64_t>(kStepTokens, core.max_batch)
+                                               : std::max<int64_t>(whole_prompt, core.max_batch);
   // The default yields; two numbers that were asked for and do not fit together are an error.
   if (options.max_batch <= 0) {
     core.max_batch = static_cast<int32_t>(std::min<int64_t>(core.max_batch, core.step_tokens));
@@ -145,6 +148,11 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.target_tbt_us = options.target_tbt_us;
   core.prefix_cache = options.prefix_cache;
   core.policy = options.policy;
+  core.batching = options.batching;
+  core.preferred_batch = options.preferred_batch;
+  core.batch_wait_us = options.batch_wait_us;
+  core.chunked_prefill = options.chunked_prefill;
+  core.reserve_context = options.reserve_context;
   core.on_step = options.on_step;
   core.aging_us = options.aging_us;
   core.length_predictor = options.length_predictor;

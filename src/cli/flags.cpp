@@ -200,12 +200,34 @@ void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
                   "for the device)")
       ->check(whole_number(0))
       ->type_name("N");
+  command.add_flag_callback(
+      "--no-chunked-prefill", [&options] { options.chunked_prefill = false; },
+      "Run each prompt whole in one step, which the decodes beside it wait for; to compare with");
+  command.add_flag("--kv-reserve", options.reserve_context,
+                   "Keep memory for --ctx tokens for each sequence, as before there was paging; to "
+                   "compare with");
   command
       .add_option_function<int64_t>(
           "--target-tbt-ms", [&options](int64_t ms) { options.target_tbt_us = ms * 1000; },
           "Milliseconds between the tokens of an answer that shall be held while others' prompts "
           "are read, by shorter chunks of them (default: none; most tokens per second)")
       ->check(whole_number(1, 1'000'000))
+      ->type_name("MS");
+  command
+      .add_option("--batching", options.batching,
+                  "When requests join those that run:" + list_choices(batching_choices()))
+      ->capture_default_str()
+      ->type_name("NAME");
+  command
+      .add_option("--preferred-batch", options.preferred_batch,
+                  "Requests with which a dynamic batch starts at once (default: --max-batch)")
+      ->check(whole_number(0, 4096))
+      ->type_name("N");
+  command
+      .add_option_function<int64_t>(
+          "--batch-wait-ms", [&options](int64_t ms) { options.batch_wait_us = ms * 1000; },
+          "How long the first request of a dynamic batch waits for others (default: 100)")
+      ->check(whole_number(0, 60'000))
       ->type_name("MS");
   command
       .add_option("--policy", options.policy,

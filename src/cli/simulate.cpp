@@ -50,6 +50,11 @@ MachineModel find_machine(const SimulateOptions& options) {
   sizes.length_predictor = asked.length_predictor;
   sizes.target_tbt_us = asked.target_tbt_us;
   sizes.max_queue = asked.max_queue;
+  sizes.batching = asked.batching;
+  sizes.preferred_batch = asked.preferred_batch;
+  sizes.batch_wait_us = asked.batch_wait_us;
+  sizes.chunked_prefill = asked.chunked_prefill;
+  sizes.reserve_context = asked.reserve_context;
   if (asked.step_tokens > 0) sizes.step_tokens = asked.step_tokens;
   if (asked.max_batch > 0) sizes.max_batch = asked.max_batch;
   if (asked.max_batch > 0 && asked.step_tokens == 0)
@@ -62,6 +67,8 @@ MachineModel find_machine(const SimulateOptions& options) {
   } else {
     sizes.context = std::min(sizes.context, sizes.num_kv_blocks * sizes.block_size);
   }
+  if (!sizes.chunked_prefill && asked.step_tokens == 0)
+    sizes.step_tokens = std::max(sizes.step_tokens, sizes.context);
   return machine;
 }
 

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int32_t kMaxBlockSize = 1024;
 constexpr int64_t kMinQueue = 256;
+constexpr int64_t kMaxBatchWaitUs = 60'000'000;  // half of what makes an engine look stalled
 // Blocks for so many times the sequences that may run, when memory allows: the rest is for what
 // ended and may be asked again.
 constexpr int64_t kCacheFactor = 4;
@@ -43,6 +44,13 @@ void check_options(const CoreOptions& options) {
   if (options.target_tbt_us < 0)
     fail_param("target_tbt_us", "--target-tbt-ms is {} us; it must not be negative",
                options.target_tbt_us);
+  if (options.preferred_batch < 0 || options.preferred_batch > options.max_batch)
+    fail_param("preferred_batch",
+               "--preferred-batch is {}; it must be from 0 to --max-batch, which is {}",
+               options.preferred_batch, options.max_batch);
+  if (options.batch_wait_us < 0 || options.batch_wait_us > kMaxBatchWaitUs)
+    fail_param("batch_wait_us", "--batch-wait-ms is {} us; it must be from 0 to {}",
+               options.batch_wait_us, kMaxBatchWaitUs);
   if (options.aging_us < 1)
     fail_param("aging_us", "--aging is {} us; it must be at least 1", options.aging_us);
   if (options.context < 0)
@@ -104,6 +112,11 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
     groups.push_back({.num_blocks = sizing.num_blocks[g], .window = sizes[g].window});
     capacity_.num_kv_blocks += sizing.num_blocks[g];
   }
+  if (!options.chunked_prefill && options.step_tokens < sizing.context)
+    fail_param("step_tokens",
+               "--step-tokens is {}; with --no-chunked-prefill it must be at least --ctx, which is "
+               "{}, as prompts run whole",
+               options.step_tokens, sizing.context);
   capacity_.context = sizing.context;
   capacity_.kv_cache_bytes = sizing.bytes;
   capacity_.step_tokens = options.step_tokens;
@@ -113,15 +126,21 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                             : std::max<int64_t>(4 * int64_t{options.max_batch}, kMinQueue);
 
   const int64_t max_prompt_logits = max_prompt_logit_rows(*model);
-  scheduler_ = std::make_unique<Scheduler>(SchedulerOptions{.block_size = options.block_size,
-                                                            .step_tokens = options.step_tokens,
-                                                            .max_batch = options.max_batch,
-                                                            .max_prompt_logits = max_prompt_logits,
-                                                            .target_step_us = options.target_tbt_us,
-                                                            .prefix_cache = options.prefix_cache,
-                                                            .policy = &policy,
-                                                            .aging_us = options.aging_us},
-                                           groups);
+  scheduler_ = std::make_unique<Scheduler>(
+      SchedulerOptions{.block_size = options.block_size,
+                       .step_tokens = options.step_tokens,
+                       .max_batch = options.max_batch,
+                       .max_prompt_logits = max_prompt_logits,
+                       .target_step_us = options.target_tbt_us,
+                       .prefix_cache = options.prefix_cache,
+                       .policy = &policy,
+                       .aging_us = options.aging_us,
+                       .batching = find_batching(options.batching),
+                       .preferred_batch = options.preferred_batch,
+                       .batch_wait_us = options.batch_wait_us,
+                       .chunked_prefill = options.chunked_prefill,
+                       .reserve_tokens = options.reserve_context ? sizing.context : 0},
+      groups);
   sampler_ = std::make_unique<Sampler>(vocab_size_);
   runner_ =
       std::make_unique<Runner>(std::move(model), backend,

@@ -41,6 +41,9 @@ class Core {
   void add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us);
   /// Ends cancelled jobs, then runs one step. False when there was nothing to run.
   bool step();
+  /// When the next step is due, by monotonic_us, though nobody else comes: 0 but while a batch
+  /// waits for more requests; INT64_MAX when there is no job.
+  int64_t next_step_us() const { return scheduler_->next_step_us(); }
   /// Ends every job with a last chunk.
   void end_all(Finish finish, std::string_view error);
   /// Lets go of whoever waits for a job, when not even `end_all` can be trusted. No step follows.

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/core.h"
+#include "engine/scheduler/batcher.h"
 #include "engine/scheduler/policy.h"
 #include "engine/scheduler/predictor.h"
 #include "engine/validate.h"
@@ -41,6 +42,13 @@ std::vector<NamedChoice> choices(const Table& table) {
 std::vector<NamedChoice> scheduling_policies() { return choices(policies()); }
 
 std::vector<NamedChoice> length_predictors() { return choices(predictors()); }
+
+std::vector<NamedChoice> batching_choices() {
+  std::vector<NamedChoice> choices;
+  for (const BatchingMode& mode : batching_modes())
+    choices.push_back({std::string(mode.name), std::string(mode.summary)});
+  return choices;
+}
 
 Engine::Engine(std::unique_ptr<models::Model> model, ops::Backend& backend,
                std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)
@@ -159,6 +167,7 @@ bool Engine::await_work() {
   std::unique_lock lock(mutex_);
   publish();
   work_.wait(lock, [&] { return core_->num_jobs() > 0 || !inbox_.empty() || stopping_; });
+  await_batch(lock);
   for (Submission& submission : inbox_)
     core_->add(std::move(submission.request), std::move(submission.ticket), submission.submit_us);
   inbox_.clear();
@@ -170,6 +179,16 @@ bool Engine::await_work() {
   lock.lock();
   publish();
   return !stopping_;
+}
+
+/// Sleeps while a batch waits for more requests, until one comes. One that is cancelled meanwhile
+/// ends with the wait.
+void Engine::await_batch(std::unique_lock<std::mutex>& lock) {
+  if (core_->num_jobs() == 0) return;
+  const int64_t wait_us = core_->next_step_us() - monotonic_us();
+  if (wait_us <= 0) return;
+  work_.wait_for(lock, std::chrono::microseconds(wait_us),
+                 [&] { return !inbox_.empty() || cancel_all_; });
 }
 
 /// Makes the core's state visible. Under mutex_, with everything in the inbox still open.

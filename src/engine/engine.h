@@ -34,6 +34,11 @@ struct CoreOptions {
   std::string policy = "fcfs";  // order of the queue
   int64_t aging_us = 60'000'000;           // of waiting, that moves a request up by one class
   std::string length_predictor = "limit";  // what policies know of lengths
+  std::string batching = "continuous";     // when requests join those that run
+  int64_t preferred_batch = 0;      // of dynamic batching: so many start at once; 0: max_batch
+  int64_t batch_wait_us = 100'000;  // likewise: so long the first waits for others
+  bool chunked_prefill = true;      // or else prompts run whole, each in one step
+  bool reserve_context = false;     // memory of the whole context is kept for each sequence
   std::function<void(const StepRecord&)> on_step = {};  // after each step; may be empty
   int64_t stall_limit_us = 120'000'000;  // a step that takes longer makes `health` not ready
 };
@@ -42,6 +47,8 @@ struct CoreOptions {
 std::vector<NamedChoice> scheduling_policies();
 /// What CoreOptions::length_predictor may be, the default first.
 std::vector<NamedChoice> length_predictors();
+/// What CoreOptions::batching may be, the default first.
+std::vector<NamedChoice> batching_choices();
 
 /// What came of the options by arithmetic.
 struct Capacity {
@@ -93,6 +100,7 @@ class Engine {
 
   void run();
   bool await_work();
+  void await_batch(std::unique_lock<std::mutex>& lock);
   void publish();
 
   const std::shared_ptr<const text::Tokenizer> tokenizer_;

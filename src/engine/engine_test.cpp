@@ -112,6 +112,26 @@ TEST(Engine, EqualSeedsGiveEqualAnswersAndNoSeedsDifferentOnes) {
   EXPECT_NE(answer(std::nullopt), answer(std::nullopt));
 }
 
+TEST(Engine, ADynamicBatchStartsWhenEnoughWaitOrOneHasWaitedLongEnough) {
+  CoreOptions options;
+  options.batching = "dynamic";
+  options.preferred_batch = 3;
+  options.batch_wait_us = 50'000;
+  const auto queue_times = [&](int num_requests) {
+    Served served(options);
+    std::vector<int64_t> times(static_cast<size_t>(num_requests));
+    std::vector<std::shared_ptr<Ticket>> tickets;
+    for (int64_t& time : times)
+      tickets.push_back(served.engine->submit(
+          request_of(4), [&](const Chunk& chunk) { time = chunk.usage.queue_us; }));
+    for (const auto& ticket : tickets) ticket->wait();
+    return times;
+  };
+  EXPECT_THAT(queue_times(2), ::testing::Each(::testing::Ge(45'000)));
+  options.batch_wait_us = 60'000'000;  // or the test would not end
+  EXPECT_THAT(queue_times(3), ::testing::Each(::testing::Lt(30'000'000)));
+}
+
 TEST(Engine, RefusesWhatIsInvalidAndCountsIt) {
   Served served;
   Request request = request_of(10);

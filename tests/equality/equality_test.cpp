@@ -187,6 +187,25 @@ TEST_F(Equality, PreemptionsInATightCache) {
   EXPECT_EQ(engine.stats().kv_blocks_used, 0);
 }
 
+TEST_F(Equality, StaticAndDynamicBatches) {
+  for (const char* batching : {"static", "dynamic"}) {
+    EngineOptions batches = options(32, 64);
+    batches.batching = batching;
+    batches.preferred_batch = 8;
+    Engine engine(batches);
+    expect_same(answers(engine), std::string(batching) + " batches of 32, chunk 64");
+  }
+}
+
+TEST_F(Equality, WholePromptsInReservedMemory) {
+  EngineOptions before = options(32, 1024);
+  before.chunked_prefill = false;
+  before.reserve_context = true;
+  before.kv_cache_bytes = 2560 * 6 * 1024;  // for six sequences of the whole context
+  Engine engine(before);
+  expect_same(answers(engine), "whole prompts, memory of the context for each");
+}
+
 TEST_F(Equality, PromptsFromThePrefixCache) {
   EngineOptions roomy = options(8, 96);
   roomy.kv_cache_bytes = 2560 * 24576;  // for all the tokens of this test

@@ -27,34 +27,62 @@ bool decodes(const Sequence& sequence) {
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlocks> groups)
-    : options_(options) {
+    : options_(options), groups_(groups.begin(), groups.end()), max_running_(most_running()) {
   HASTEN_CHECK(options.max_batch > 0 && options.max_batch <= options.step_tokens);
   HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0 && options.aging_us > 0);
   view_.aging_us = options.aging_us;
   if (options.policy->by_tenant) tenants_.emplace(view_.weights);
-  for (const GroupBlocks& group : groups) {
-    groups_.emplace_back(group);
-    has_windows_ = has_windows_ || group.window > 0;
-  }
+  for (const GroupBlocks& group : groups) has_windows_ = has_windows_ || group.window > 0;
   if (options.prefix_cache) {
     std::vector<PrefixGroup> sources;
     for (Group& group : groups_) sources.push_back({.pool = &group.pool, .window = group.window});
     tree_.emplace(sources, options.block_size);
   }
   plan_.num_groups = static_cast<int64_t>(groups.size());
+  if (options.batching == Batching::continuous) return;
+  const int64_t preferred = options.preferred_batch > 0 ? options.preferred_batch : max_running_;
+  batcher_.emplace(BatcherOptions{.batching = options.batching,
+                                  .max_size = max_running_,
+                                  .preferred = std::min(preferred, max_running_),
+                                  .wait_us = options.batch_wait_us});
+}
+
+/// The places in the batch, or fewer where memory is reserved for each.
+int64_t Scheduler::most_running() const {
+  int64_t most = options_.max_batch;
+  if (options_.reserve_tokens > 0)
+    for (const Group& group : groups_)
+      most = std::min(most, group.pool.num_blocks() / reserved_blocks(group));
+  return std::max<int64_t>(1, most);
 }
 
 void Scheduler::add(Sequence& sequence) {
   sequence.queued_us = sequence.arrival_us;
   if (tenants_) sequence.tenant_index = tenants_->join(sequence.tenant);
-  enqueue(sequence);
+  if (batcher_)
+    batcher_->add(sequence);
+  else
+    enqueue(sequence);
+}
+
+/// Lets the next batch wait for its blocks, once nobody of the last one is left.
+void Scheduler::start_batch() {
+  if (!batcher_ || !is_idle()) return;
+  for (Sequence* const sequence : batcher_->next(*options_.policy, view_)) enqueue(*sequence);
+}
+
+int64_t Scheduler::next_step_us() const {
+  if (!is_idle()) return 0;
+  return batcher_ ? batcher_->start_us() : INT64_MAX;
 }
 
 void Scheduler::remove(const Sequence& sequence) {
-  if (sequence.slot < 0) return;
+  const bool is_held = batcher_ && batcher_->remove(sequence);
+  if (sequence.slot < 0 && !is_held) return;
   const bool waits = sequence.queued_us >= 0;
   Running* const running = waits ? nullptr : &slots_[static_cast<size_t>(sequence.slot)];
   if (tenants_ && (waits || !running->finished)) tenants_->leave(sequence.tenant_index, waits);
+  if (is_held) return;
   if (waits)
     dequeue(sequence);
   else
@@ -119,12 +147,14 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
   plan_.block_tables.clear();
   plan_.copies.clear();
   plan_.num_tokens = plan_.num_logits = plan_.num_preemptions = 0;
+  plan_.kv_tokens_allocated = plan_.kv_tokens_used = 0;
   tokens_left_ = options_.step_tokens;
   work_ = {};
   decoding_ = false;
   prompt_logits_left_ = options_.max_prompt_logits;
   num_prefilling_ = num_partial_ = 0;
 
+  start_batch();
   share_budget();
   secure_blocks();
   // Freed blocks are for those who needed them: nobody is admitted in the step of a preemption.
@@ -226,6 +256,8 @@ int64_t Scheduler::chunk(const Sequence& sequence, int64_t begin) const {
     const int64_t scored_end = std::max(begin, sequence.num_scored) + prompt_logits_left_;
     if (scored_end < sequence.num_prompt() - 1) end = std::min(end, scored_end);
   }
+  if (!options_.chunked_prefill)
+    return end == sequence.num_tokens() || sequence.scoring() ? end - begin : 0;
   const int64_t count = within_target(begin, end - begin);
   if (!contended_ || begin + count >= sequence.num_tokens()) return count;
   if (num_partial_ == kMaxPartial) return 0;
@@ -380,7 +412,7 @@ void Scheduler::admit() {
 /// Whether anybody at all could be admitted.
 bool Scheduler::may_admit() const {
   return options_.policy->displaces != nullptr ||
-         (num_competing_ < options_.max_batch && tokens_left_ > 0);
+         (num_competing_ < max_running_ && tokens_left_ > 0);
 }
 
 Scheduler::Place Scheduler::place(const Sequence& sequence) const {
@@ -479,7 +511,7 @@ int64_t Scheduler::begin_of(const Sequence& sequence) const {
 
 /// Whether a place in the batch, a token of the budget and enough blocks are there.
 bool Scheduler::has_room(const Sequence& sequence) {
-  if (num_competing_ >= options_.max_batch) return false;
+  if (num_competing_ >= max_running_) return false;
   const auto may_run = [&] { return chunk(sequence, begin_of(sequence)) > 0; };
   if (!may_run()) return false;
   if (fits(sequence)) return true;
@@ -495,7 +527,7 @@ bool Scheduler::has_room(const Sequence& sequence) {
 bool Scheduler::displace(const Sequence& sequence) {
   if (options_.policy->displaces == nullptr) return false;
   // For a place or for blocks, but not for the one token of a sequence that decodes.
-  if (num_competing_ < options_.max_batch && chunk(sequence, begin_of(sequence)) == 0) return false;
+  if (num_competing_ < max_running_ && chunk(sequence, begin_of(sequence)) == 0) return false;
   find_displaced(sequence);
   size_t num_leaving = 0;
   bool enough = false;
@@ -667,11 +699,31 @@ void Scheduler::count_hits(Sequence& sequence) {
   prefix_stats_.num_hits += sequence.num_cached;
 }
 
+int64_t Scheduler::reserved_blocks(const Group& group) const {
+  return peak_blocks(options_.reserve_tokens, group.window, options_.step_tokens,
+                     options_.block_size);
+}
+
+/// Adds the memory of a running sequence to the plan's account of it.
+void Scheduler::count_kv(const Running& running) {
+  const int64_t end = running.sequence->num_computed + running.count;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const BlockTable& table = running.tables[g];
+    const int64_t held = table.num_held() * options_.block_size;
+    plan_.kv_tokens_used += held - (std::ssize(table.ids()) * options_.block_size - end);
+    plan_.kv_tokens_allocated +=
+        options_.reserve_tokens == 0
+            ? held
+            : std::max(held, reserved_blocks(groups_[g]) * options_.block_size);
+  }
+}
+
 /// Writes the plan down.
 void Scheduler::emit() {
   for (size_t i = 0; i < running_.size(); ++i) {
     fetch_ahead(i);
     Running& running = *running_[i];
+    if (running.sequence != nullptr && !running.finished) count_kv(running);
     if (running.count == 0) continue;  // the budget did not reach it, or it has left
     for (BlockCopy& copy : running.copies) {
       copy.sequence = static_cast<int32_t>(plan_.sequences.size());

@@ -12,6 +12,7 @@
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/block_table.h"
 #include "engine/kv_cache/prefix_tree.h"
+#include "engine/scheduler/batcher.h"
 #include "engine/scheduler/policy.h"
 #include "engine/scheduler/step_time_model.h"
 #include "engine/scheduler/tenant_service.h"
@@ -28,6 +29,13 @@ struct SchedulerOptions {
   bool prefix_cache = true;        // sequences begin with what others have left in the cache
   const Policy* policy = &kFcfsPolicy;
   int64_t aging_us = 60'000'000;  // of waiting, that moves a sequence up by one class; at least 1
+  Batching batching = Batching::continuous;
+  int64_t preferred_batch = 0;  // of dynamic batches, see BatcherOptions; 0: max_batch
+  int64_t batch_wait_us = 0;    // likewise
+  bool chunked_prefill = true;  // or else prompts run whole: step_tokens must hold the longest one
+  // Each sequence is charged the blocks of so many tokens, as if its memory were one piece; 0:
+  // those of its present tokens.
+  int64_t reserve_tokens = 0;
 };
 
 /// Blocks of a cache group, enough for one sequence of the whole context.
@@ -87,15 +95,21 @@ class Scheduler {
   void finish(const Sequence& sequence);
 
   /// The next step, planned at `now_us` by the clock of Sequence::arrival_us, which never goes
-  /// back; empty only when nothing is queued. Valid until the next call. Every plan must be run or
+  /// back; empty only before `next_step_us`. Valid until the next call. Every plan must be run or
   /// its sequences removed.
   const StepPlan& plan(int64_t now_us);
   /// The planned tokens have run, in `step_us` (0: not measured): moves num_computed and num_scored
   /// of the plan's sequences.
   void advance(int64_t step_us = 0);
 
+  /// The time from which on a plan holds something though nobody else comes: 0 but while a batch
+  /// waits for more sequences; INT64_MAX when nothing is queued.
+  int64_t next_step_us() const;
+
   int64_t num_running() const { return num_running_; }
-  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t num_waiting() const {
+    return static_cast<int64_t>(waiting_.size()) + (batcher_ ? batcher_->num_held() : 0);
+  }
   int64_t num_blocks() const;
   int64_t num_free_blocks() const;
   const PrefixStats& prefix_stats() const { return prefix_stats_; }
@@ -136,6 +150,11 @@ class Scheduler {
     int64_t num_promised = 0;  // free blocks that running sequences still need; while admitting
   };
 
+  int64_t most_running() const;
+  int64_t reserved_blocks(const Group& group) const;
+  bool is_idle() const { return waiting_.empty() && num_running_ == 0; }
+  void start_batch();
+  void count_kv(const Running& running);
   void compact();
   void take_in(Running& running);
   void fetch_ahead(size_t index) const;
@@ -182,6 +201,8 @@ class Scheduler {
   const SchedulerOptions options_;
   std::deque<Group> groups_;        // a pool does not move
   std::optional<PrefixTree> tree_;  // none: there is no prefix cache
+  const int64_t max_running_;       // sequences, as places in the batch and memory allow
+  std::optional<Batcher> batcher_;  // none: nobody is held back
   std::deque<Running> slots_;       // by Sequence::slot of those that run; they do not move
   std::vector<int32_t> free_slots_;
   std::vector<Running*> running_;      // in order of admission; some may have left

@@ -48,7 +48,7 @@ struct World {
   bool step() {
     const StepPlan& plan = scheduler.plan(now_us += 1000);
     preemptions += plan.num_preemptions;
-    if (plan.empty()) return false;
+    if (plan.empty()) return scheduler.next_step_us() != INT64_MAX;  // a batch waits for more
     check(plan);
     if (HasFailure()) return false;
     write(plan);
@@ -434,6 +434,10 @@ TEST(Scheduler, RandomLoadKeepsEveryInvariantAndEnds) {
     options.max_prompt_logits = draw(1, 9);
     options.policy = policies()[seed % policies().size()];
     options.aging_us = draw(1, 200'000);
+    options.batching = batching_modes()[seed % batching_modes().size()].batching;
+    options.preferred_batch = draw(0, options.max_batch);
+    options.batch_wait_us = draw(0, 20'000);
+    if (draw(0, 5) == 0) options.reserve_tokens = context;
     std::vector<GroupBlocks> groups;
     for (const int64_t window : {int64_t{0}, draw(1, 30)})
       groups.push_back({peak_blocks(context, window, options.step_tokens, 4) + draw(0, 8), window});

@@ -40,9 +40,11 @@ struct StepPlan {
   std::vector<std::span<const int32_t>> block_tables;
   std::vector<BlockCopy> copies;
   int64_t num_groups = 0;
-  int64_t num_tokens = 0;       // of all sequences
-  int64_t num_logits = 0;       // rows, of all sequences
-  int64_t num_preemptions = 0;  // sequences that gave their blocks back for this step
+  int64_t num_tokens = 0;           // of all sequences
+  int64_t num_logits = 0;           // rows, of all sequences
+  int64_t num_preemptions = 0;      // sequences that gave their blocks back for this step
+  int64_t kv_tokens_allocated = 0;  // as in StepRecord
+  int64_t kv_tokens_used = 0;
 
   bool empty() const { return sequences.empty(); }
   std::span<const int32_t> block_table(size_t sequence, size_t group) const {
@@ -53,7 +55,9 @@ struct StepPlan {
 /// What a plan takes to run, without its time. Windows are not looked at.
 inline StepRecord describe(const StepPlan& plan) {
   StepRecord step{.sequences = static_cast<int64_t>(plan.sequences.size()),
-                  .tokens = plan.num_tokens};
+                  .tokens = plan.num_tokens,
+                  .kv_tokens_allocated = plan.kv_tokens_allocated,
+                  .kv_tokens_used = plan.kv_tokens_used};
   for (const PlannedSequence& planned : plan.sequences) {
     step.key_reads += planned.end();
     step.key_products += planned.count * planned.begin + planned.count * (planned.count + 1) / 2;

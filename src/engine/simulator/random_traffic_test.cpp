@@ -78,7 +78,16 @@ class Traffic {
     const auto known = policies();
     options_.policy = known[static_cast<size_t>(draw(0, std::ssize(known) - 1))];
     options_.aging_us = draw(1, 50'000);
+    options_.batching =
+        batching_modes()[static_cast<size_t>(draw(0, std::ssize(batching_modes()) - 1))].batching;
+    options_.preferred_batch = draw(0, options_.max_batch);
+    options_.batch_wait_us = draw(0, 20'000);
     context_ = draw(4, 48);
+    if (chance(6)) options_.reserve_tokens = context_;
+    if (chance(6)) {
+      options_.chunked_prefill = false;
+      options_.step_tokens = std::max(options_.step_tokens, context_);
+    }
     const int64_t num_groups = draw(1, 2);
     for (int64_t g = 0; g < num_groups; ++g) {
       const int64_t window = chance(3) ? draw(1, 20) : 0;
@@ -99,7 +108,7 @@ class Traffic {
       cancel();
       now_us_ += draw(0, 5000);
       const StepPlan& plan = scheduler_->plan(now_us_);
-      REQUIRE(!plan.empty() || scheduler_->num_waiting() + scheduler_->num_running() == 0);
+      REQUIRE(!plan.empty() || scheduler_->next_step_us() > now_us_);
       check(plan);
       execute(plan);
       commit(plan);
@@ -185,9 +194,13 @@ class Traffic {
       REQUIRE(planned.begin == sequence.num_computed && planned.count >= 1);
       REQUIRE(planned.end() <= sequence.num_tokens());
       REQUIRE(planned.samples == (planned.end() == sequence.num_tokens()));
+      REQUIRE(options_.chunked_prefill || planned.samples || sequence.scores_prompt);
       num_tokens += planned.count;
     }
     REQUIRE(num_tokens == plan.num_tokens);
+    REQUIRE(plan.kv_tokens_used <= plan.kv_tokens_allocated);
+    REQUIRE(plan.num_preemptions == 0 || options_.reserve_tokens == 0 ||
+            options_.policy->displaces != nullptr);
   }
 
   uint64_t& slot(size_t group, int32_t block, int64_t offset) {

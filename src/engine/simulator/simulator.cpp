@@ -39,9 +39,21 @@ void check(const SimulatorOptions& options, const SimulatedWorkload& workload) {
     fail_param("num_kv_blocks",
                "the cache has {} blocks of {} tokens; it must have from 1 to {}: see --kv-cache",
                options.num_kv_blocks, options.block_size, kMaxSimulatedKvBlocks);
+  if (options.preferred_batch < 0 || options.preferred_batch > options.max_batch)
+    fail_param("preferred_batch",
+               "--preferred-batch is {}; it must be from 0 to --max-batch, which is {}",
+               options.preferred_batch, options.max_batch);
+  if (options.batch_wait_us < 0)
+    fail_param("batch_wait_us", "--batch-wait-ms is {} us; it must not be negative",
+               options.batch_wait_us);
   if (options.target_tbt_us < 0)
     fail_param("target_tbt_us", "--target-tbt-ms is {} us; it must not be negative",
                options.target_tbt_us);
+  if (!options.chunked_prefill && options.step_tokens < options.context)
+    fail_param("step_tokens",
+               "--step-tokens is {}; with --no-chunked-prefill it must be at least --ctx, which is "
+               "{}, as prompts run whole",
+               options.step_tokens, options.context);
   if (options.context < 1 || ceil_div(options.context, options.block_size) > options.num_kv_blocks)
     fail_param(
         "context",
@@ -62,7 +74,12 @@ class Simulator {
                     .target_step_us = options.target_tbt_us,
                     .prefix_cache = options.prefix_cache,
                     .policy = &find_policy(options.policy),
-                    .aging_us = options.aging_us},
+                    .aging_us = options.aging_us,
+                    .batching = find_batching(options.batching),
+                    .preferred_batch = options.preferred_batch,
+                    .batch_wait_us = options.batch_wait_us,
+                    .chunked_prefill = options.chunked_prefill,
+                    .reserve_tokens = options.reserve_context ? options.context : 0},
                    std::vector<GroupBlocks>{{.num_blocks = options.num_kv_blocks}}),
         predictor_(find_predictor(options.length_predictor).make()),
         lengths_known_(options.length_predictor == kLimitPredictor.name) {}
@@ -73,9 +90,7 @@ class Simulator {
       const StepPlan& plan = scheduler_.plan(now_us());
       if (!plan.empty()) {
         step(plan);
-      } else if (next_ < workload_.num_requests) {
-        time_us_ = static_cast<double>(workload_.times_us[next_]);
-      } else {
+      } else if (!wait()) {
         break;
       }
     }
@@ -87,6 +102,16 @@ class Simulator {
 
  private:
   int64_t now_us() const { return std::llround(time_us_); }
+
+  /// Goes to the time at which the next request comes or a batch waits no longer. False: the end.
+  bool wait() {
+    int64_t until = scheduler_.next_step_us();
+    if (next_ < workload_.num_requests && !workload_.times_us.empty())
+      until = std::min(until, workload_.times_us[next_]);
+    if (until == INT64_MAX) return false;
+    time_us_ = static_cast<double>(until);
+    return true;
+  }
 
   /// Queues what has come by now.
   void arrive() {
@@ -127,14 +152,17 @@ class Simulator {
   }
 
   void step(const StepPlan& plan) {
-    const double duration_us = predict_step_us(options_.costs, describe(plan));
+    StepRecord record = describe(plan);
+    const double duration_us = predict_step_us(options_.costs, record);
     time_us_ += duration_us;
     if (!(time_us_ < kMaxTimeUs))
       fail(ErrorCode::invalid_argument,
            "step {} of {} tokens ends after {} us, which is beyond 285 years: its costs are no "
            "machine's",
            result_.steps + 1, plan.num_tokens, time_us_);
-    scheduler_.advance(std::llround(duration_us));
+    record.duration_us = std::llround(duration_us);
+    scheduler_.advance(record.duration_us);
+    if (workload_.on_step) workload_.on_step(record);
     ++result_.steps;
     result_.preemptions += plan.num_preemptions;
     result_.busy_us += duration_us;

@@ -94,6 +94,23 @@ TEST(Simulator, TakesTheTimeOfItsSteps) {
   EXPECT_EQ(three.simulation.busy_us, 70 + 31 + 11 + 15);
 }
 
+TEST(Simulator, WaitsForBatches) {
+  SimulatorOptions options = plain_options();
+  options.batching = "static";
+  // The third comes during the batch of the first, and waits for the second's last token, too.
+  const Seen seen = run(options, {{5, 3}, {5, 1}, {5, 1}}, {0, 0, 30});
+  EXPECT_THAT(seen.tokens[0], ElementsAre(20, 31, 42));
+  EXPECT_THAT(seen.tokens[1], ElementsAre(20));
+  EXPECT_THAT(seen.tokens[2], ElementsAre(42 + 15));
+
+  options.batching = "dynamic";
+  options.batch_wait_us = 100;
+  options.preferred_batch = 2;
+  const Seen waiting = run(options, {{5, 1}, {5, 1}, {5, 1}}, {0, 40, 200});
+  EXPECT_THAT(waiting.tokens[0], ElementsAre(40 + 20));
+  EXPECT_THAT(waiting.tokens[2], ElementsAre(200 + 100 + 15));
+}
+
 TEST(Simulator, ClosesTheLoop) {
   const Seen seen = run(plain_options(), {{5, 1}, {5, 1}, {5, 1}}, {}, 2);
   EXPECT_THAT(seen.arrivals, ElementsAre(0, 0, 20));
@@ -233,6 +250,12 @@ TEST(Simulator, SaysWhichOptionsDoNotFitTogether) {
   options = plain_options();
   options.length_predictor = "guess";
   EXPECT_THAT(error_of(options), HasSubstr("guess"));
+  options = plain_options();
+  options.preferred_batch = 5;
+  EXPECT_THAT(error_of(options), HasSubstr("--preferred-batch is 5"));
+  options = plain_options();
+  options.chunked_prefill = false;
+  EXPECT_THAT(error_of(options), HasSubstr("--step-tokens is 64; with --no-chunked-prefill"));
 }
 
 TEST(StepRecord, CountsTheKeysInView) {
