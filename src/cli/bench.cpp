@@ -309,6 +309,7 @@ void add_bench(CLI::App& app, Action& action) {
       "first request goes on decoding while the prompts of the others are read.");
   add_bench_replay(*command, action);
   add_bench_serve(*command, action);
+  add_bench_ladder(*command, action);
   add_bench_machine(*command, action);
   command->callback([options, command, &action] {
     if (const auto chosen = command->get_subcommands(); !chosen.empty())

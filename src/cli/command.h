@@ -40,11 +40,14 @@ void add_doctor(CLI::App& app, Action& action);
 
 // Likewise, below `hasten bench`.
 void add_bench_replay(CLI::App& bench, Action& action);
+void add_bench_ladder(CLI::App& bench, Action& action);
 void add_bench_serve(CLI::App& bench, Action& action);
 
 /// Adds the positional MODEL and the flags that load it, those of scheduling included.
 void add_engine_flags(CLI::App& command, EngineOptions& options);
-/// Adds the flags that say what may run at the same time, and in which order.
+/// Adds --ctx, --kv-cache, --max-batch and --step-tokens.
+void add_size_flags(CLI::App& command, EngineOptions& options);
+/// Adds these and the flags that say what runs when, and in which order.
 void add_scheduling_flags(CLI::App& command, EngineOptions& options);
 /// Adds the flags that choose tokens, and --max-tokens.
 void add_sampling_flags(CLI::App& command, Request& request);

@@ -172,7 +172,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   add_scheduling_flags(command, options);
 }
 
-void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
+void add_size_flags(CLI::App& command, EngineOptions& options) {
   command
       .add_option(
           "--ctx", options.context,
@@ -186,9 +186,6 @@ void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
                   "number (default: by arithmetic)")
       ->transform(byte_size())
       ->type_name("SIZE");
-  command.add_flag_callback(
-      "--no-prefix-cache", [&options] { options.prefix_cache = false; },
-      "Compute every prompt anew, even where an earlier one began alike");
   command
       .add_option("--max-batch", options.max_batch,
                   "Sequences that run at the same time (default: chosen for the device)")
@@ -200,6 +197,13 @@ void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
                   "for the device)")
       ->check(whole_number(0))
       ->type_name("N");
+}
+
+void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
+  add_size_flags(command, options);
+  command.add_flag_callback(
+      "--no-prefix-cache", [&options] { options.prefix_cache = false; },
+      "Compute every prompt anew, even where an earlier one began alike");
   command.add_flag_callback(
       "--no-chunked-prefill", [&options] { options.chunked_prefill = false; },
       "Run each prompt whole in one step, which the decodes beside it wait for; to compare with");

@@ -12,17 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/machine_model.h"
-#include "cli/progress.h"
 #include "cli/roofline.h"
+#include "cli/simulated_replay.h"
 #include "cli/words.h"
 #include "cli/workload_flags.h"
 #include "weights/synth.h"
-#include "workload/prompts.h"
+#include "workload/reuse.h"
 
 namespace hasten::cli {
 namespace {
@@ -72,57 +70,17 @@ MachineModel find_machine(const SimulateOptions& options) {
   return machine;
 }
 
+/// Of all prompt tokens those that came from the cache.
+double cached_fraction(const workload::Statistics& statistics) {
+  return statistics.mean_cached_tokens() / std::max(1.0, statistics.mean_prompt_tokens());
+}
+
 int simulate(const SimulateOptions& options) {
   const Workload workload = load_workload(options.workload);
   const MachineModel machine = find_machine(options);
-  const auto& requests = workload.trace.requests;
-  for (const workload::TraceRequest& request : requests)
-    if (request.prompt_tokens == 0)
-      fail(ErrorCode::invalid_argument,
-           "the trace has a prompt without prompt_tokens: a simulation has no tokenizer to count "
-           "them");
-
-  workload::Statistics statistics(options.workload.targets);
-  std::vector<workload::Answer> answers(requests.size());
-  ProgressBar bar;
-  int64_t num_ended = 0;
-  const auto end = [&](size_t i, int64_t now, int64_t cached, std::string_view failure) {
-    answers[i].cached_tokens = cached;
-    if (++num_ended % 256 == 0)
-      bar.show("simulate", static_cast<double>(num_ended) / static_cast<double>(answers.size()));
-    if (failure.empty()) {
-      statistics.finish(answers[i], now);
-    } else {
-      statistics.fail(answers[i], now, failure);
-    }
-  };
-  const int64_t started = monotonic_us();
-  const Simulation simulation = hasten::simulate(
-      machine.options,
-      {.num_requests = requests.size(),
-       .times_us = workload.times_us,
-       .users = std::max<int64_t>(1, workload.users),
-       .request =
-           [&](size_t i) {
-             return SimulatedRequest{.prompt_tokens = requests[i].prompt_tokens,
-                                     .output_tokens = requests[i].output_tokens,
-                                     .tenant = requests[i].tenant,
-                                     .priority = requests[i].priority};
-           },
-       .prompt =
-           [&](size_t i) {
-             return workload::make_prompt(workload.trace, i, machine.model.vocab_size,
-                                          options.workload.arrivals.seed);
-           },
-       .on_arrival =
-           [&](size_t i, int64_t now) {
-             answers[i].arrival_us = now;
-             answers[i].prompt_tokens = requests[i].prompt_tokens;
-           },
-       .on_token = [&](size_t i, int64_t now) { statistics.deliver(answers[i], now, 1); },
-       .on_end = end});
-  const double wall_seconds = static_cast<double>(monotonic_us() - started) * 1e-6;
-  bar.show("", 1.0);
+  const SimulatedReplay replayed = simulate_replay(machine, workload, options.workload);
+  const workload::Statistics& statistics = replayed.statistics;
+  const Simulation& simulation = replayed.simulation;
 
   int64_t concurrency = std::min<int64_t>(machine.options.max_batch, statistics.num_finished());
   if (workload.users > 0) concurrency = std::min(concurrency, workload.users);
@@ -131,6 +89,7 @@ int simulate(const SimulateOptions& options) {
   const double busy = simulation.busy_us / std::max(1.0, static_cast<double>(simulation.end_us));
   const double used = simulation.mean_blocks_used /
                       static_cast<double>(std::max<int64_t>(1, machine.options.num_kv_blocks));
+  const double reusable = workload::reusable_fraction(workload.trace, machine.options.block_size);
   if (options.workload.json) {
     fmt::print("{}\n", json_text(json::Object{
                            {"workload", to_json(options.workload, workload)},
@@ -146,7 +105,9 @@ int simulate(const SimulateOptions& options) {
                            {"busy_fraction", busy},
                            {"kv_blocks", machine.options.num_kv_blocks},
                            {"kv_used_fraction", used},
-                           {"wall_seconds", wall_seconds},
+                           {"cached_fraction", cached_fraction(statistics)},
+                           {"reusable_fraction", reusable},
+                           {"wall_seconds", replayed.wall_seconds},
                            {"result", statistics.to_json(best)}}));
     return statistics.num_finished() > 0 ? 0 : 1;
   }
@@ -159,8 +120,14 @@ int simulate(const SimulateOptions& options) {
       "{:.0f} % of {} used\n",
       simulation.steps, simulation.mean_batch, simulation.preemptions, 100 * busy, 100 * used,
       counted(machine.options.num_kv_blocks, "cache block"));
-  fmt::print("simulated in {:.2f} s: {:.2f} million requests an hour\n", wall_seconds,
-             static_cast<double>(requests.size()) / std::max(wall_seconds, 1e-6) * 3600e-6);
+  if (reusable > 0)
+    fmt::print(
+        "{:.1f} % of the prompt tokens came from the cache; one without bounds, each answer ending "
+        "before the next request comes, has {:.1f} %\n",
+        100 * cached_fraction(statistics), 100 * reusable);
+  fmt::print("simulated in {:.2f} s: {:.2f} million requests an hour\n", replayed.wall_seconds,
+             static_cast<double>(workload.trace.requests.size()) /
+                 std::max(replayed.wall_seconds, 1e-6) * 3600e-6);
   return statistics.num_finished() > 0 ? 0 : 1;
 }
 

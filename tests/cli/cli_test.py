@@ -16,6 +16,7 @@ from pathlib import Path
 
 PROGRAM, ROOT = sys.argv[1], Path(sys.argv[2])
 MODEL = ROOT / "assets/hasten-tiny-bf16.gguf"
+SHARED = Path(os.environ.get("HASTEN_SHARED", ROOT.parent / "shared"))
 
 
 def hasten(*arguments, stdin=""):
@@ -467,6 +468,46 @@ class Measure(unittest.TestCase):
             done = hasten("simulate", *flags)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn(said, done.stderr)
+
+    def test_simulated_cache_has_what_one_without_bounds_has(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            # Conversations of five turns; each begins with one of three system prompts.
+            lines = [{"timestamp": 3000 * (20 * turn + user), "input_length": 600 * (turn + 2), "output_length": 9,
+                      "hash_ids": [user % 3] + [100 * user + block for block in range(1, turn + 3)]}
+                     for turn in range(5) for user in range(20)]
+            trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            report = json.loads(hasten("simulate", "--machine", "a100", "--trace", trace, "--json").stdout)
+            self.assertGreater(report["reusable_fraction"], 0.5)
+            self.assertAlmostEqual(report["cached_fraction"], report["reusable_fraction"], delta=0.02)
+        mooncake = SHARED / "data/traces/mooncake/conversation_trace.jsonl"
+        if not mooncake.exists():
+            self.skipTest(f"{mooncake} is not there")
+        report = json.loads(hasten("simulate", "--machine", "h200", "--trace", mooncake, "--requests", 1500,
+                                   "--ctx", 131072, "--kv-cache", "8TiB", "--json").stdout)
+        self.assertAlmostEqual(report["cached_fraction"], report["reusable_fraction"], delta=0.02)
+
+    def test_ladder_climbs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            lines = [{"prompt_tokens": 30 + 7 * i % 40, "output_tokens": 2 + 11 * i % 50} for i in range(24)]
+            trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            done = hasten("bench", "ladder", "--quantized", MODEL, "--trace", trace, "--users", 24, "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads(done.stdout)
+            rungs = report["rungs"]
+            self.assertEqual(len(rungs), 7)
+            for rung in rungs:
+                self.assertEqual(rung["result"]["finished"], 24)
+                self.assertGreater(rung["predicted_gain"], 0)
+            self.assertGreater(rungs[0]["kv_unused_fraction"], 0.3)
+            self.assertLess(rungs[2]["kv_unused_fraction"], 0.3)
+            self.assertGreater(rungs[1]["predicted_gain"], 1.1)
+            self.assertGreater(rungs[2]["sequences_at_a_time"], rungs[1]["sequences_at_a_time"])
+            table = hasten("bench", "ladder", "--simulate", "a100", "--kv-cache", "1GiB", "--trace", trace).stdout
+            self.assertIn("SIMULATED: llama-3.1-8b, A100-like", table)
+            for name in ("static, contiguous", "+ paging", "+ quantised weights", "speculation", "not there yet"):
+                self.assertIn(name, table)
 
     def test_bench_flags_that_do_not_fit_are_named(self):
         for arguments, said in (

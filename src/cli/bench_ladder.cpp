@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten bench ladder: one workload with the ideas of serving switched on one after the other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "cli/command.h"
+#include "cli/ladder.h"
+#include "cli/machine_model.h"
+#include "cli/replay.h"
+#include "cli/roofline.h"
+#include "cli/simulated_replay.h"
+#include "cli/words.h"
+#include "cli/workload_flags.h"
+#include "hasten/machine.h"
+
+namespace hasten::cli {
+namespace {
+
+struct LadderOptions {
+  EngineOptions engine;
+  std::filesystem::path quantized;  // empty: no rung of quantised weights
+  std::string quantized_kv = "q8_0";
+  std::string simulate;  // a machine; empty: the engine of this process
+  std::string shape = "llama-3.1-8b";
+  std::string type = "bf16";
+  std::string quantized_type = "q4_0";
+  double efficiency = 0.6;
+  WorkloadOptions workload;
+};
+
+/// What a rung met with.
+struct Outcome {
+  Rung rung;
+  Prediction prediction = {};
+  workload::Statistics statistics{};
+  int64_t preemptions = 0;
+  double kv_unused = 0;  // of the memory set aside for sequences, over the time in steps
+};
+
+/// Memory that sequences were given, over the time that steps took.
+class KvUse {
+ public:
+  void add(const StepRecord& step) {
+    const auto time = static_cast<double>(step.duration_us);
+    allocated_ += time * static_cast<double>(step.kv_tokens_allocated);
+    used_ += time * static_cast<double>(step.kv_tokens_used);
+  }
+  double unused_fraction() const { return allocated_ > 0 ? 1 - used_ / allocated_ : 0; }
+
+ private:
+  double allocated_ = 0;  // token microseconds
+  double used_ = 0;
+};
+
+/// Sequences whose memory there is in contiguous pieces, unless --kv-cache says how much.
+constexpr int64_t kContiguousSequences = 4;
+
+/// Runs rungs through the engine of this process.
+class RealLadder {
+ public:
+  RealLadder(const LadderOptions& options, const Workload& workload, const WorkloadShape& shape)
+      : options_(options), workload_(workload), shape_(shape) {
+    check_model(options.engine.model);
+    if (!options.quantized.empty()) check_model(options.quantized);
+    const Machine machine = describe_machine();
+    machine_ = machine.cpu;
+    const int32_t threads =
+        options.engine.threads > 0 ? options.engine.threads : machine.num_threads;
+    ceilings_ = measure_ceilings(threads);
+    base_ = options.engine;
+    base_.max_queue = std::ssize(workload.trace.requests);
+    if (base_.context == 0) base_.context = shape.longest + 1;
+    base_.context = ceil_to_block(base_.context);
+    if (base_.max_batch == 0) base_.max_batch = 32;
+    if (base_.kv_cache_bytes == 0) {
+      EngineOptions probe = base_;
+      probe.kv_cache_bytes = 0;
+      probe.max_batch = 1;
+      show_progress(probe);
+      base_.kv_cache_bytes =
+          kContiguousSequences * base_.context * Engine(probe).model().kv_bytes_per_token;
+    }
+  }
+
+  std::string basis() const { return machine_; }
+
+  Outcome run(const Rung& rung) {
+    EngineOptions engine_options = base_;
+    engine_options.batching = rung.batching;
+    engine_options.reserve_context = rung.reserve_context;
+    engine_options.chunked_prefill = rung.chunked_prefill;
+    engine_options.prefix_cache = rung.prefix_cache;
+    if (!rung.chunked_prefill)
+      engine_options.step_tokens = std::max<int64_t>(base_.context, base_.max_batch);
+    if (rung.quantized_weights) engine_options.model = options_.quantized;
+    if (rung.quantized_kv) engine_options.kv_type = options_.quantized_kv;
+    show_progress(engine_options);
+    KvUse use;  // of the engine's thread until it has gone
+    engine_options.on_step = [&use](const StepRecord& step) { use.add(step); };
+    Outcome outcome{.rung = rung};
+    {
+      Engine engine(engine_options);
+      outcome.prediction = predict({.rung = rung,
+                                    .model = engine.model(),
+                                    .ceilings = ceilings_,
+                                    .block_size = engine_options.block_size},
+                                   shape_);
+      warm_up(engine);
+      outcome.statistics = replay(engine, workload_, options_.workload);
+      outcome.preemptions = engine.stats().preemptions;
+    }
+    outcome.kv_unused = use.unused_fraction();
+    return outcome;
+  }
+
+ private:
+  int64_t ceil_to_block(int64_t tokens) const {
+    const int64_t block = std::max<int32_t>(1, base_.block_size);
+    return (tokens + block - 1) / block * block;
+  }
+
+  const LadderOptions& options_;
+  const Workload& workload_;
+  const WorkloadShape& shape_;
+  std::string machine_;
+  Ceilings ceilings_;
+  EngineOptions base_;
+};
+
+/// Runs rungs through the scheduler in virtual time.
+class SimulatedLadder {
+ public:
+  SimulatedLadder(const LadderOptions& options, const Workload& workload,
+                  const WorkloadShape& shape)
+      : options_(options), workload_(workload), shape_(shape) {}
+
+  std::string basis() const {
+    const MachineModel machine = machine_of({});
+    return fmt::format("SIMULATED: {}, {}, steps cost {}", machine.model.name, machine.machine,
+                       machine.basis);
+  }
+
+  Outcome run(const Rung& rung) const {
+    const MachineModel machine = machine_of(rung);
+    KvUse use;
+    Outcome outcome{.rung = rung};
+    outcome.prediction = predict({.rung = rung,
+                                  .model = machine.model,
+                                  .ceilings = machine.ceilings,
+                                  .block_size = machine.options.block_size},
+                                 shape_);
+    SimulatedReplay replayed = simulate_replay(machine, workload_, options_.workload,
+                                               [&use](const StepRecord& step) { use.add(step); });
+    outcome.statistics = std::move(replayed.statistics);
+    outcome.preemptions = replayed.simulation.preemptions;
+    outcome.kv_unused = use.unused_fraction();
+    return outcome;
+  }
+
+ private:
+  MachineModel machine_of(const Rung& rung) const {
+    MachineModel machine = peak_machine(
+        options_.simulate, options_.shape,
+        rung.quantized_weights ? options_.quantized_type : options_.type, options_.efficiency);
+    SimulatorOptions& sizes = machine.options;
+    ModelInfo& model = machine.model;
+    const EngineOptions& asked = options_.engine;
+    if (asked.max_batch > 0) sizes.max_batch = asked.max_batch;
+    if (asked.step_tokens > 0) sizes.step_tokens = asked.step_tokens;
+    sizes.context = asked.context > 0 ? asked.context : shape_.longest + 1;
+    if (asked.kv_cache_bytes > 0)
+      sizes.num_kv_blocks = asked.kv_cache_bytes / (model.kv_bytes_per_token * sizes.block_size);
+    if (rung.quantized_kv) {
+      // A block of 32 elements: 64 bytes of bf16, 34 of q8_0.
+      constexpr double kShare = 34.0 / 64;
+      sizes.num_kv_blocks = static_cast<int64_t>(static_cast<double>(sizes.num_kv_blocks) / kShare);
+      sizes.costs.us_per_key_read *= kShare;
+      model.kv_bytes_per_token =
+          static_cast<int64_t>(static_cast<double>(model.kv_bytes_per_token) * kShare);
+    }
+    sizes.batching = rung.batching.empty() ? sizes.batching : std::string(rung.batching);
+    sizes.reserve_context = rung.reserve_context;
+    sizes.chunked_prefill = rung.chunked_prefill;
+    sizes.prefix_cache = rung.prefix_cache;
+    if (!rung.chunked_prefill)
+      sizes.step_tokens = std::max(sizes.context, int64_t{sizes.max_batch});
+    model.max_batch = sizes.max_batch;
+    model.context = sizes.context;
+    model.step_tokens = sizes.step_tokens;
+    model.num_kv_blocks = sizes.num_kv_blocks;
+    return machine;
+  }
+
+  const LadderOptions& options_;
+  const Workload& workload_;
+  const WorkloadShape& shape_;
+};
+
+double seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
+
+/// How many times as much as `before`; 1 where there is nothing to compare with.
+double gain(double now, double before) { return before > 0 ? now / before : 1; }
+
+double predicted_gain(const Outcome& outcome, const Outcome* before) {
+  if (before == nullptr) return 1;
+  return gain(outcome.prediction.tokens_per_second, before->prediction.tokens_per_second);
+}
+
+double measured_gain(const Outcome& outcome, const Outcome* before) {
+  if (before == nullptr) return 1;
+  return gain(outcome.statistics.output_tokens_per_second(),
+              before->statistics.output_tokens_per_second());
+}
+
+json::Object to_json(const Outcome& outcome, const Outcome* before) {
+  return {{"rung", outcome.rung.name},
+          {"reason", outcome.prediction.reason},
+          {"sequences_at_a_time", outcome.prediction.concurrency},
+          {"predicted_gain", predicted_gain(outcome, before)},
+          {"gain", measured_gain(outcome, before)},
+          {"kv_unused_fraction", outcome.kv_unused},
+          {"preemptions", outcome.preemptions},
+          {"result", outcome.statistics.to_json()}};
+}
+
+void print_header() {
+  fmt::print("{:<23} {:>9} {:>7} {:>9} {:>8} {:>8} {:>9} {:>9} {:>9}\n", "", "predicted", "gain",
+             "tokens/s", "p50 s", "p99 s", "TTFT p99", "TBT p99", "KV unused");
+}
+
+void print_row(const Outcome& outcome, const Outcome* before) {
+  const workload::Statistics& seen = outcome.statistics;
+  fmt::print(
+      "{:<23} {:>8.2f}x {:>6.2f}x {:>9.1f} {:>8.2f} {:>8.2f} {:>7.2f} s {:>6.0f} ms {:>7.1f} %\n",
+      outcome.rung.name, predicted_gain(outcome, before), measured_gain(outcome, before),
+      seen.output_tokens_per_second(), seconds(seen.e2e_us().quantile(0.5)),
+      seconds(seen.e2e_us().quantile(0.99)), seconds(seen.ttft_us().quantile(0.99)),
+      1e3 * seconds(seen.tbt_us().quantile(0.99)), 100 * outcome.kv_unused);
+  fmt::print("  {}\n", outcome.prediction.reason);
+  std::fflush(stdout);
+}
+
+template <class Ladder>
+int climb(Ladder ladder, const LadderOptions& options, const Workload& workload) {
+  const bool with_weights = !options.quantized.empty() || !options.simulate.empty();
+  const std::vector<Rung> rungs = ladder_rungs(with_weights);
+  const bool is_text = !options.workload.json;
+  if (is_text) {
+    fmt::print("{}\n{}\n\n", ladder.basis(), describe(options.workload, workload));
+    print_header();
+  }
+  std::vector<Outcome> outcomes;
+  outcomes.reserve(rungs.size());
+  json::Array list;
+  for (const Rung& rung : rungs) {
+    outcomes.push_back(ladder.run(rung));
+    const Outcome* before = outcomes.size() > 1 ? &outcomes[outcomes.size() - 2] : nullptr;
+    if (is_text)
+      print_row(outcomes.back(), before);
+    else
+      list.push_back(to_json(outcomes.back(), before));
+  }
+  const Outcome& first = outcomes.front();
+  const Outcome& last = outcomes.back();
+  const int64_t failed = last.statistics.num_failed();
+  if (!is_text) {
+    fmt::print("{}\n", json_text(json::Object{{"workload", to_json(options.workload, workload)},
+                                              {"basis", ladder.basis()},
+                                              {"simulated", !options.simulate.empty()},
+                                              {"rungs", std::move(list)}}));
+    return last.statistics.num_finished() > 0 ? 0 : 1;
+  }
+  fmt::print("speculation             not there yet\n");
+  if (!with_weights) fmt::print("quantised weights       left out: --quantized MODEL adds them\n");
+  fmt::print("\nFrom the first rung to the last: {:.2f} times the tokens, p99 {:+.0f} %\n",
+             measured_gain(last, &first),
+             100 * (gain(static_cast<double>(last.statistics.e2e_us().quantile(0.99)),
+                         static_cast<double>(first.statistics.e2e_us().quantile(0.99))) -
+                    1));
+  if (failed > 0) fmt::print("{} of the last rung failed\n", counted(failed, "request"));
+  return last.statistics.num_finished() > 0 ? 0 : 1;
+}
+
+int bench_ladder(const LadderOptions& options) {
+  log::set_level(log::Level::warn);
+  const Workload workload = load_workload(options.workload);
+  for (const workload::TraceRequest& request : workload.trace.requests)
+    if (request.prompt_tokens == 0)
+      fail(ErrorCode::invalid_argument,
+           "the trace has a prompt without prompt_tokens: the ladder's arithmetic needs lengths");
+  const WorkloadShape shape = shape_of(workload.trace, options.engine.block_size);
+  if (options.simulate.empty())
+    return climb(RealLadder(options, workload, shape), options, workload);
+  return climb(SimulatedLadder(options, workload, shape), options, workload);
+}
+
+}  // namespace
+
+void add_bench_ladder(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand(
+      "ladder", "Switch on batching, paging, chunks, prefix reuse, quantisation, one by one");
+  auto options = std::make_shared<LadderOptions>();
+  EngineOptions& engine = options->engine;
+  command->add_option("model", engine.model, "As for bench: a .gguf file or a folder")
+      ->type_name("MODEL");
+  command
+      ->add_option("--quantized", options->quantized,
+                   "The same model in fewer bits, for the rung of quantised weights")
+      ->type_name("MODEL");
+  command
+      ->add_option("--quantized-kv", options->quantized_kv,
+                   "How the last rung keeps keys and values: see --kv-type of bench")
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command
+      ->add_option("--threads", engine.threads,
+                   "CPU workers (default, and 0: one per physical core)")
+      ->check(whole_number(0, 1024))
+      ->type_name("N");
+  add_size_flags(*command, engine);
+  command
+      ->add_option("--simulate", options->simulate,
+                   "In virtual time on a machine of 'hasten simulate': here, a100 or h200")
+      ->type_name("NAME");
+  command->add_option("--shape", options->shape, "Model of the simulation, as synth names them")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--type", options->type, "Type of its weights")
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command
+      ->add_option("--quantized-type", options->quantized_type,
+                   "Type of its weights where they are quantised")
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command
+      ->add_option("--efficiency", options->efficiency,
+                   "Fraction of the peaks that simulated steps reach")
+      ->capture_default_str()
+      ->check(number_within(0.01, 1))
+      ->type_name("F");
+  add_workload_flags(*command, options->workload);
+  command->footer(
+      "Every rung has the same memory for keys and values: --kv-cache, or that of four contexts;\n"
+      "the context is --ctx, or the longest request. What ends in a static batch is delivered at\n"
+      "once; its place stays empty. Predictions are by arithmetic on mean lengths and ceilings.\n"
+      "  hasten bench ladder MODEL --quantized MODEL-q4 --trace azure.csv --requests 64\n"
+      "      --scale-lengths 0.125 --speed 4\n"
+      "  hasten bench ladder --simulate h200 --shape llama-3.1-8b --trace azure.csv");
+  command->callback([options, &action] { action = [options] { return bench_ladder(*options); }; });
+}
+
+}  // namespace hasten::cli

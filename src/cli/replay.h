@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a workload through an engine of this process.
+#pragma once
+
+#include "cli/workload_flags.h"
+#include "hasten/engine.h"
+#include "workload/statistics.h"
+
+namespace hasten::cli {
+
+/// Generates a token, which pages in the weights.
+void warm_up(Engine& engine);
+
+/// Submits each request when it is due and returns when all have ended; answers have the lengths
+/// that the workload says. Shows a progress bar. Throws Error for texts that cannot be tokenized.
+workload::Statistics replay(Engine& engine, const Workload& workload,
+                            const WorkloadOptions& options);
+
+}  // namespace hasten::cli

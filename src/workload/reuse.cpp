@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains of block ids, and how many tokens of the last one of each have been seen.
+#include "workload/reuse.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace hasten::workload {
+
+std::vector<int64_t> reusable_tokens(const Trace& trace, int64_t block_size) {
+  HASTEN_CHECK(block_size > 0 && trace.block_tokens > 0);
+  std::unordered_map<uint64_t, int64_t> seen;  // by hash of a chain: tokens of its last block
+  std::vector<int64_t> result;
+  result.reserve(trace.requests.size());
+  for (const TraceRequest& request : trace.requests) {
+    uint64_t chain = hash_bytes(request.tenant);
+    int64_t shared = 0;
+    bool shares = true;  // all blocks so far, wholly
+    for (size_t b = 0; b < request.blocks.size(); ++b) {
+      const int64_t begin = static_cast<int64_t>(b) * trace.block_tokens;
+      const int64_t size = std::min(trace.block_tokens, request.prompt_tokens - begin);
+      if (size <= 0) break;
+      chain = mix64(chain ^ mix64(static_cast<uint64_t>(request.blocks[b])));
+      int64_t& known = seen[chain];
+      if (shares) shared += std::min(size, known);
+      shares = shares && known == trace.block_tokens;
+      known = std::max(known, size);
+    }
+    shared = std::min(shared, request.prompt_tokens - 1);
+    result.push_back(std::max<int64_t>(0, shared / block_size * block_size));
+  }
+  return result;
+}
+
+double reusable_fraction(const Trace& trace, int64_t block_size) {
+  const std::vector<int64_t> reusable = reusable_tokens(trace, block_size);
+  int64_t all = 0;
+  for (const TraceRequest& request : trace.requests) all += request.prompt_tokens;
+  const int64_t sum = std::accumulate(reusable.begin(), reusable.end(), int64_t{0});
+  return static_cast<double>(sum) / static_cast<double>(std::max<int64_t>(1, all));
+}
+
+}  // namespace hasten::workload
