@@ -34,6 +34,8 @@ struct EngineOptions {
   int64_t target_tbt_us = 0;      // between tokens of an answer, held by shorter chunks; 0: none
   bool prefix_cache = true;       // prompts that begin alike are computed once, for each tenant
   int64_t max_queue = 0;          // requests that may wait; 0: 4 * max_batch, at least 256
+  int64_t max_queue_tokens = 0;   // of their prompts and max_tokens together; 0: any number
+  double tenant_share = 1;        // (0, 1], of what may wait, for one tenant
   std::string policy = "fcfs";    // order of the queue, one of scheduling_policies()
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
   std::string length_predictor = "limit";  // how long an answer is taken to become by policies that
@@ -110,7 +112,10 @@ struct Stats {
   int64_t finished_length = 0;
   int64_t finished_cancelled = 0;
   int64_t finished_error = 0;
-  int64_t rejected = 0;  // refused by submit
+  int64_t rejected = 0;           // refused by submit, of which
+  int64_t rejected_requests = 0;  //   because too many requests waited,
+  int64_t rejected_tokens = 0;    //   too many tokens,
+  int64_t rejected_tenant = 0;    //   or too much of one tenant
 };
 
 /// Whether the engine does its work: not ready while work waits and no step has ended for

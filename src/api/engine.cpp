@@ -145,6 +145,8 @@ Engine::Impl::Impl(const EngineOptions& options)
     core.max_batch = static_cast<int32_t>(std::min<int64_t>(core.max_batch, core.step_tokens));
   }
   core.max_queue = options.max_queue;
+  core.max_queue_tokens = options.max_queue_tokens;
+  core.tenant_share = options.tenant_share;
   core.target_tbt_us = options.target_tbt_us;
   core.prefix_cache = options.prefix_cache;
   core.policy = options.policy;

@@ -220,6 +220,18 @@ void add_serve(CLI::App& app, Action& action) {
       ->check(whole_number(0))
       ->type_name("N");
   command
+      ->add_option("--max-queue-tokens", options->engine.max_queue_tokens,
+                   "Tokens of those, prompts and max_tokens, that may wait; more get 429 (default: "
+                   "no limit)")
+      ->check(whole_number(0))
+      ->type_name("N");
+  command
+      ->add_option("--tenant-share", options->engine.tenant_share,
+                   "The part of both that requests with one key may hold; more get 429")
+      ->capture_default_str()
+      ->check(number_within(0.0001, 1))
+      ->type_name("F");
+  command
       ->add_option("--drain-seconds", options->drain_seconds,
                    "After SIGTERM or Ctrl-C, how long running answers may take to end")
       ->capture_default_str()

@@ -19,7 +19,6 @@ namespace hasten::engine {
 namespace {
 
 constexpr int32_t kMaxBlockSize = 1024;
-constexpr int64_t kMinQueue = 256;
 constexpr int64_t kMaxBatchWaitUs = 60'000'000;  // half of what makes an engine look stalled
 // Blocks for so many times the sequences that may run, when memory allows: the rest is for what
 // ended and may be asked again.
@@ -41,6 +40,12 @@ void check_options(const CoreOptions& options) {
                options.max_batch, options.step_tokens);
   if (options.max_queue < 0)
     fail_param("max_queue", "--max-queue is {}; it must not be negative", options.max_queue);
+  if (options.max_queue_tokens < 0)
+    fail_param("max_queue_tokens", "--max-queue-tokens is {}; it must not be negative",
+               options.max_queue_tokens);
+  if (!(options.tenant_share > 0 && options.tenant_share <= 1))
+    fail_param("tenant_share", "--tenant-share is {}; it must be above 0 and at most 1",
+               options.tenant_share);
   if (options.target_tbt_us < 0)
     fail_param("target_tbt_us", "--target-tbt-ms is {} us; it must not be negative",
                options.target_tbt_us);
@@ -121,9 +126,6 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
   capacity_.kv_cache_bytes = sizing.bytes;
   capacity_.step_tokens = options.step_tokens;
   capacity_.max_batch = options.max_batch;
-  capacity_.max_queue = options.max_queue > 0
-                            ? options.max_queue
-                            : std::max<int64_t>(4 * int64_t{options.max_batch}, kMinQueue);
 
   const int64_t max_prompt_logits = max_prompt_logit_rows(*model);
   scheduler_ = std::make_unique<Scheduler>(
@@ -153,8 +155,10 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                                             .max_logits = options.max_batch + max_prompt_logits});
 }
 
-void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us) {
-  auto owned = std::make_unique<Job>(next_id_++, std::move(request), std::move(ticket));
+void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us,
+               Admission::Place place) {
+  auto owned =
+      std::make_unique<Job>(next_id_++, std::move(request), std::move(ticket), std::move(place));
   Job& job = *owned;
   const Request& asked = job.request;
   job.submit_us = submit_us;
@@ -249,6 +253,7 @@ void Core::read_logits(const PlannedSequence& planned, std::span<float> logits,
   const Job& job = *jobs_.at(sequence.request_id);
   const auto stride = static_cast<size_t>(model().info().vocab_size);
   const auto row = [&](int64_t index) {  // rows may be padded beyond the vocabulary
+    job.place = {};
     return logits.subspan(static_cast<size_t>(index) * stride, static_cast<size_t>(vocab_size_));
   };
   try {
@@ -416,12 +421,13 @@ void Core::abandon() { jobs_.clear(); }
 Stats Core::stats() const {
   Stats stats = totals_;
   stats.running = scheduler_->num_running();
-  stats.waiting = num_waiting();
+  stats.waiting = num_waiting_;
   stats.kv_blocks_total = scheduler_->num_blocks();
   const PrefixStats& prefix = scheduler_->prefix_stats();
   stats.prefix_cache_queries = prefix.num_queried;
   stats.prefix_cache_hits = prefix.num_hits;
   stats.preempted_tokens = prefix.num_preempted;
+  job.place = {};
   stats.resumed_tokens = prefix.num_resumed;
   stats.kv_blocks_used = stats.kv_blocks_total - scheduler_->num_free_blocks();
   return stats;

@@ -2,7 +2,6 @@
 // Core: everything that the engine's thread owns, and its one step: plan, execute, commit.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,8 +36,10 @@ class Core {
   /// Token ids that a request may name: those that both the model and the tokenizer know.
   int64_t vocab_size() const { return vocab_size_; }
 
-  /// Queues a validated request with a seed, submitted at `submit_us`.
-  void add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us);
+  /// Queues a validated request with a seed, submitted at `submit_us`, which keeps its `place`
+  /// until it starts.
+  void add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us,
+           Admission::Place place = {});
   /// Ends cancelled jobs, then runs one step. False when there was nothing to run.
   bool step();
   /// When the next step is due, by monotonic_us, though nobody else comes: 0 but while a batch
@@ -49,8 +50,6 @@ class Core {
   /// Lets go of whoever waits for a job, when not even `end_all` can be trusted. No step follows.
   void abandon();
 
-  /// Jobs that have not started. The one thing that any thread may ask during a step.
-  int64_t num_waiting() const { return num_waiting_.load(std::memory_order_relaxed); }
   int64_t num_jobs() const { return static_cast<int64_t>(jobs_.size()); }
   /// All but `rejected`.
   Stats stats() const;
@@ -82,7 +81,7 @@ class Core {
   StepResult result_;
   const Hash128 cache_key_ = random_key();  // so that nobody can say who shares whose cache
   Stats totals_;
-  std::atomic<int64_t> num_waiting_ = 0;
+  int64_t num_waiting_ = 0;  // jobs that have not started
 };
 
 }  // namespace hasten::engine

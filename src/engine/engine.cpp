@@ -28,6 +28,21 @@ uint64_t fresh_seed() {
   return uint64_t{device()} << 32 | device();
 }
 
+constexpr int64_t kMinQueue = 256;
+
+AdmissionLimits admission_limits(const CoreOptions& options) {
+  const int64_t chosen = std::max<int64_t>(4 * int64_t{options.max_batch}, kMinQueue);
+  return {.requests = options.max_queue > 0 ? options.max_queue : chosen,
+          .tokens = options.max_queue_tokens,
+          .tenant_share = options.tenant_share};
+}
+
+/// What a request will have computed at most, but for answers without a limit.
+int64_t admitted_tokens(const Request& request, int64_t context) {
+  const int64_t num_prompt = std::ssize(request.prompt);
+  return num_prompt + request.n * std::min(request.max_tokens, context - num_prompt);
+}
+
 /// The names and summaries of a table.
 template <class Table>
 std::vector<NamedChoice> choices(const Table& table) {
@@ -53,6 +68,7 @@ std::vector<NamedChoice> batching_choices() {
 Engine::Engine(std::unique_ptr<models::Model> model, ops::Backend& backend,
                std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)
     : tokenizer_(std::move(tokenizer)),
+      admission_(admission_limits(options)),
       core_(std::make_unique<Core>(std::move(model), backend, tokenizer_, options)),
       model_(&core_->model()),
       capacity_(core_->capacity()),
@@ -83,15 +99,11 @@ std::shared_ptr<Ticket> Engine::submit(Request request, Sink sink) {
     if (!failure_.empty())
       fail(ErrorCode::unavailable, "the engine has failed and must be restarted: {}", failure_);
     if (draining_) fail(ErrorCode::unavailable, "the engine is shutting down");
-    const int64_t num_waiting = core_->num_waiting() + std::ssize(inbox_);
-    if (num_waiting >= capacity_.max_queue)
-      fail(ErrorCode::resource_exhausted,
-           "{} requests wait already, as many as the queue holds: try again later or raise "
-           "--max-queue",
-           num_waiting);
+    Admission::Place place =
+        admission_.enter(request.tenant, admitted_tokens(request, capacity_.context));
     const int64_t now = monotonic_us();
     if (num_open_++ == 0) progress_us_ = now;
-    inbox_.push_back({std::move(request), ticket, now});
+    inbox_.push_back({std::move(request), ticket, std::move(place), now});
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);
     ++num_rejected_;
@@ -118,8 +130,12 @@ bool Engine::drain(int64_t timeout_us) {
 Stats Engine::stats() const {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
-  stats.waiting = core_->num_waiting() + std::ssize(inbox_);
+  stats.waiting = admission_.num_waiting();
+  const Refusals refusals = admission_.refusals();
   stats.rejected = num_rejected_;
+  stats.rejected_requests = refusals.requests;
+  stats.rejected_tokens = refusals.tokens;
+  stats.rejected_tenant = refusals.tenant;
   return stats;
 }
 
@@ -169,7 +185,8 @@ bool Engine::await_work() {
   work_.wait(lock, [&] { return core_->num_jobs() > 0 || !inbox_.empty() || stopping_; });
   await_batch(lock);
   for (Submission& submission : inbox_)
-    core_->add(std::move(submission.request), std::move(submission.ticket), submission.submit_us);
+    core_->add(std::move(submission.request), std::move(submission.ticket), submission.submit_us,
+               std::move(submission.place));
   inbox_.clear();
   stats_ = core_->stats();
   if (!cancel_all_) return true;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/admission.h"
 #include "engine/ticket.h"
 #include "hasten/engine.h"
 #include "models/model.h"
@@ -22,16 +23,18 @@ class Core;
 
 /// How a model is served. Sizes are the caller's to choose; the engine holds them to each other.
 struct CoreOptions {
-  int64_t context = 0;          // tokens one sequence may reach; 0: as the model and memory allow
-  int64_t kv_cache_bytes = 0;   // for keys and values at most; as much is allocated as can be used
-  ops::KvTypes kv_types = {};   // bf16 both
-  int32_t block_size = 16;      // tokens in a cache block; a power of two, at most 1024
-  int64_t step_tokens = 512;    // tokens in a step at most
-  int32_t max_batch = 32;       // sequences in a step at most; step_tokens at most
-  int64_t target_tbt_us = 0;    // between tokens of an answer, to be held; 0: none
-  bool prefix_cache = true;     // answers begin with what others left in the cache
-  int64_t max_queue = 0;        // requests that may wait; 0: 4 * max_batch, at least 256
-  std::string policy = "fcfs";  // order of the queue
+  int64_t context = 0;           // tokens one sequence may reach; 0: as the model and memory allow
+  int64_t kv_cache_bytes = 0;    // for keys and values at most; as much is allocated as can be used
+  ops::KvTypes kv_types = {};    // bf16 both
+  int32_t block_size = 16;       // tokens in a cache block; a power of two, at most 1024
+  int64_t step_tokens = 512;     // tokens in a step at most
+  int32_t max_batch = 32;        // sequences in a step at most; step_tokens at most
+  int64_t target_tbt_us = 0;     // between tokens of an answer, to be held; 0: none
+  bool prefix_cache = true;      // answers begin with what others left in the cache
+  int64_t max_queue = 0;         // requests that may wait; 0: 4 * max_batch, at least 256
+  int64_t max_queue_tokens = 0;  // of their prompts and max_tokens; 0: any number
+  double tenant_share = 1;       // (0, 1], of what may wait, for one tenant
+  std::string policy = "fcfs";   // order of the queue
   int64_t aging_us = 60'000'000;           // of waiting, that moves a request up by one class
   std::string length_predictor = "limit";  // what policies know of lengths
   std::string batching = "continuous";     // when requests join those that run
@@ -58,7 +61,6 @@ struct Capacity {
   int64_t num_kv_blocks = 0;       // of all cache groups
   int64_t step_tokens = 0;
   int32_t max_batch = 0;
-  int64_t max_queue = 0;
 };
 
 /// All members are safe from any thread; everything mutable belongs to the one thread inside.
@@ -76,7 +78,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Queues a request. Throws Error{invalid_argument} naming the field at fault,
-  /// Error{resource_exhausted} when the queue is full, Error{unavailable} after `drain` and when
+  /// Error{resource_exhausted} when the queue or the tenant's share of it is full,
+  /// Error{unavailable} after `drain` and when
   /// the thread has failed.
   [[nodiscard]] std::shared_ptr<Ticket> submit(Request request, Sink sink);
 
@@ -95,6 +98,7 @@ class Engine {
   struct Submission {
     Request request;
     std::shared_ptr<Ticket> ticket;
+    Admission::Place place;
     int64_t submit_us = 0;
   };
 
@@ -104,7 +108,8 @@ class Engine {
   void publish();
 
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
-  const std::unique_ptr<Core> core_;  // for thread_ alone once that runs, but for num_waiting
+  Admission admission_;               // of which core_ and inbox_ hold places
+  const std::unique_ptr<Core> core_;  // for thread_ alone once that runs
   const models::Model* const model_;  // core_ owns it
   const Capacity capacity_;
   const int64_t vocab_size_;

@@ -160,6 +160,37 @@ TEST(Engine, RefusesWhenTheQueueIsFull) {
   for (const auto& ticket : tickets) ticket->wait();
 }
 
+TEST(Engine, RefusesATenantBeyondItsShareOfTheQueue) {
+  CoreOptions options;
+  options.max_batch = 1;
+  options.max_queue = 4;
+  options.max_queue_tokens = 1000;
+  options.tenant_share = 0.5;
+  Served served(options);
+  served.model->closed = true;
+  std::vector<std::shared_ptr<Ticket>> tickets;
+  const auto request_by = [](const std::string& tenant, int64_t max_tokens) {
+    Request request = request_of(max_tokens);
+    request.tenant = tenant;
+    return request;
+  };
+  const auto submit = [&](const std::string& tenant) {
+    tickets.push_back(served.engine->submit(request_by(tenant, 2), [](const Chunk&) {}));
+  };
+  submit("a");
+  served.wait_for_step();  // the first runs now, and is no more in the queue
+  submit("a");
+  submit("a");
+  EXPECT_EQ(code_of(*served.engine, request_by("a", 2)), ErrorCode::resource_exhausted);
+  submit("b");
+  EXPECT_EQ(served.engine->stats().waiting, 3);
+  EXPECT_EQ(served.engine->stats().rejected, 1);
+  EXPECT_EQ(served.engine->stats().rejected_tenant, 1);
+  served.model->closed = false;
+  for (const auto& ticket : tickets) ticket->wait();
+  EXPECT_EQ(served.engine->stats().waiting, 0);
+}
+
 TEST(Engine, DrainWaitsForTheAcceptedAndRefusesTheRest) {
   Served served;
   std::atomic<int> finished = 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/admission.h"
 #include "engine/answer_text.h"
 #include "engine/sequence/sequence.h"
 #include "engine/ticket.h"
@@ -27,8 +28,12 @@ struct Answer {
 
 /// Does not move: sequences and matchers point into it. However it goes, nobody waits for it after.
 struct Job {
-  Job(int64_t id_, Request request_, std::shared_ptr<Ticket> ticket_)
-      : id(id_), request(std::move(request_)), ticket(std::move(ticket_)), stop(request.stop) {}
+  Job(int64_t id_, Request request_, std::shared_ptr<Ticket> ticket_, Admission::Place place_)
+      : id(id_),
+        request(std::move(request_)),
+        ticket(std::move(ticket_)),
+        place(std::move(place_)),
+        stop(request.stop) {}
   ~Job() { ticket->close(); }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -36,6 +41,7 @@ struct Job {
   const int64_t id;       // ascending in order of submission
   const Request request;  // with a seed
   const std::shared_ptr<Ticket> ticket;
+  Admission::Place place;  // in the queue, until it starts
   const StopStrings stop;
   std::vector<int32_t> end_tokens;               // that end an answer, from min_tokens on
   std::vector<std::unique_ptr<Answer>> answers;  // [n]

@@ -154,8 +154,14 @@ std::string Metrics::text(const Stats& stats) const {
   add("hasten:resumed_tokens_total",
       "Tokens in the cache, whoever computed them, when those went on.", MetricType::Counter,
       {{{}, number(stats.resumed_tokens)}});
-  add("hasten:engine_rejections_total", "Requests that the engine refused.", MetricType::Counter,
-      {{{}, number(stats.rejected)}});
+  add("hasten:engine_rejections_total", "Requests that the engine refused, by reason.",
+      MetricType::Counter,
+      {{{"reason", "queue_requests"}, number(stats.rejected_requests)},
+       {{"reason", "queue_tokens"}, number(stats.rejected_tokens)},
+       {{"reason", "tenant_share"}, number(stats.rejected_tenant)},
+       {{"reason", "other"},
+        number(stats.rejected - stats.rejected_requests - stats.rejected_tokens -
+               stats.rejected_tenant)}});
   return prometheus::TextSerializer().Serialize(families);
 }
 
@@ -178,6 +184,9 @@ Stats since(const Stats& start, Stats now) {
   now.rejected -= start.rejected;
   return now;
 }
+  now.rejected_requests -= start.rejected_requests;
+  now.rejected_tokens -= start.rejected_tokens;
+  now.rejected_tenant -= start.rejected_tenant;
 
 }  // namespace
 

@@ -305,6 +305,7 @@ TEST_F(ConnectionTest, RefusesWhenTheQueueIsFull) {
   EXPECT_EQ(reply.status, 429);
   EXPECT_EQ(reply.headers.at("retry-after"), "1");
   EXPECT_EQ(parse(reply.body).at("error").at("type"), "rate_limit_error");
+  EXPECT_NE(metrics().find("reason=\"queue_requests\"} 1"), std::string::npos);
 }
 
 TEST_F(ConnectionTest, LimitsGenerationsAtOnce) {

@@ -265,6 +265,7 @@ Generation Engine::submit(Request request, Sink sink) {
     ++impl_->stats.rejected;
     fail(ErrorCode::resource_exhausted, "the queue is full");
   }
+    ++impl_->stats.rejected_requests;
   impl_->running.push_back(state);
   impl_->stats.running = static_cast<int64_t>(impl_->running.size());
   impl_->stats.prompt_tokens += state->usage.prompt_tokens;

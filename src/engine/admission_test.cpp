@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bounds of the queue: in requests, in tokens, and for one tenant.
+#include "engine/admission.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hasten/error.h"
+
+namespace hasten::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Why a request is refused; empty: it is not, and then its place is kept in `places`.
+std::string refusal(Admission& admission, std::vector<Admission::Place>& places,
+                    const std::string& tenant, int64_t tokens) {
+  try {
+    places.push_back(admission.enter(tenant, tokens));
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::resource_exhausted);
+    return error.what();
+  }
+}
+
+TEST(Admission, BoundsRequests) {
+  Admission admission({.requests = 2});
+  std::vector<Admission::Place> places;
+  EXPECT_EQ(refusal(admission, places, "a", 1'000'000), "");
+  EXPECT_EQ(refusal(admission, places, "a", 1), "");
+  EXPECT_THAT(refusal(admission, places, "b", 1), HasSubstr("2 requests wait already"));
+  EXPECT_EQ(admission.num_waiting(), 2);
+  places.pop_back();
+  EXPECT_EQ(admission.num_waiting(), 1);
+  EXPECT_EQ(refusal(admission, places, "b", 1), "");
+  EXPECT_EQ(admission.refusals().requests, 1);
+}
+
+TEST(Admission, BoundsTokensButNotWhereNothingWaits) {
+  Admission admission({.requests = 100, .tokens = 50});
+  std::vector<Admission::Place> places;
+  EXPECT_EQ(refusal(admission, places, "a", 60), "");
+  EXPECT_THAT(refusal(admission, places, "a", 1),
+              HasSubstr("60 tokens wait already and this one has 1; the queue holds 50"));
+  places.clear();
+  EXPECT_EQ(refusal(admission, places, "a", 20), "");
+  EXPECT_EQ(refusal(admission, places, "a", 30), "");
+  EXPECT_NE(refusal(admission, places, "b", 1), "");
+  EXPECT_EQ(admission.refusals().tokens, 2);
+}
+
+TEST(Admission, LeavesRoomForOtherTenants) {
+  Admission admission({.requests = 10, .tokens = 100, .tenant_share = 0.3});
+  std::vector<Admission::Place> places;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(refusal(admission, places, "many", 5), "");
+  EXPECT_THAT(refusal(admission, places, "many", 5), HasSubstr("3 requests of tenant 'many'"));
+  // In tokens: 30 of them, or one request however large.
+  EXPECT_EQ(refusal(admission, places, "long", 25), "");
+  EXPECT_THAT(refusal(admission, places, "long", 6), HasSubstr("one tenant may have 30 there"));
+  EXPECT_EQ(refusal(admission, places, "long", 5), "");
+  EXPECT_EQ(refusal(admission, places, "large", 40), "");
+  EXPECT_EQ(admission.refusals().tenant, 2);
+  EXPECT_EQ(admission.refusals().total(), 2);
+}
+
+TEST(Admission, PlacesMoveAndAreGivenBackOnce) {
+  Admission admission({.requests = 2});
+  Admission::Place first = admission.enter("a", 1);
+  Admission::Place second = std::move(first);
+  EXPECT_EQ(admission.num_waiting(), 1);
+  second = {};
+  EXPECT_EQ(admission.num_waiting(), 0);
+}
+
+}  // namespace
+}  // namespace hasten::engine
