@@ -111,6 +111,7 @@ struct Stats {
   int64_t finished_stop = 0;
   int64_t finished_length = 0;
   int64_t finished_cancelled = 0;
+  int64_t finished_deadline = 0;
   int64_t finished_error = 0;
   int64_t rejected = 0;           // refused by submit, of which
   int64_t rejected_requests = 0;  //   because too many requests waited,

@@ -39,7 +39,10 @@ struct Request {
   int32_t logprobs = -1;         // alternatives reported per generated token, [0, 20]; -1: nothing
   int32_t prompt_logprobs = -1;  // likewise for the prompt's tokens
   int32_t priority = 0;          // larger is more urgent; policies that know priorities use it
-  std::string tenant;            // whose request it is; "" is a tenant too
+  // The answer is of no use later than so long after submit; 0: any time, 7 days at most. The
+  // policy edf goes by it, and ends what cannot meet it with Finish::deadline before it has begun.
+  int64_t deadline_us = 0;
+  std::string tenant;  // whose request it is; "" is a tenant too
   // Cached beginnings are found again only by requests of the same tenant with the same salt, so
   // that nobody else can tell from the time an answer takes what was asked before. 256 bytes.
   std::string cache_salt;
@@ -53,6 +56,7 @@ enum class Finish {
   stop,       // an end token, stop token or stop string
   length,     // max_tokens, or the context is full
   cancelled,  // the Generation was dropped or cancelled
+  deadline,   // it could not be met any more, and nothing was generated; see Chunk::error
   error,      // see Chunk::error
 };
 
@@ -94,7 +98,7 @@ struct Chunk {
   std::vector<TokenLogprob> logprobs;         // one per token, when asked for
   std::vector<TokenLogprob> prompt_logprobs;  // tokens 1.. of the prompt, in choice 0's first chunk
   Finish finish = Finish::none;               // of this choice
-  std::string error;                          // why, when finish is error
+  std::string error;                          // why, when finish is error or deadline
   std::string stop_string;                    // which stop string ended it, if one did
   bool last = false;                          // no chunk of this request follows
   Usage usage;

@@ -68,6 +68,7 @@ struct SimulatedRequest {
   int64_t output_tokens = 1;  // that it will generate, at least one
   std::string tenant = {};
   int32_t priority = 0;
+  int64_t deadline_us = 0;  // as Request::deadline_us
 };
 
 /// Which requests come, and who is told of them. All functions are called on the calling thread

@@ -233,6 +233,7 @@ std::string Engine::generate(Request request, Usage* usage) {
   if (last.finish == Finish::cancelled) {
     fail(ErrorCode::unavailable, "the answer was cancelled: the engine is shutting down");
   }
+  if (last.finish == Finish::deadline) throw Error(ErrorCode::unavailable, last.error);
   if (last.finish == Finish::error) throw Error(ErrorCode::internal, last.error);
   if (!last.last) fail(ErrorCode::internal, "the engine failed before the answer was complete");
   if (usage != nullptr) *usage = last.usage;

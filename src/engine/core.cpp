@@ -72,6 +72,14 @@ Hash128 cache_domain(const Request& request, const Hash128& key) {
       key);
 }
 
+/// Tokens that an answer has at least.
+int64_t least_generated(const Request& request, int64_t max_generated) {
+  const bool always_to_the_limit =
+      request.ignore_eos && request.stop.empty() && request.stop_tokens.empty();
+  return always_to_the_limit ? max_generated
+                             : std::clamp<int64_t>(request.min_tokens, 1, max_generated);
+}
+
 int64_t logit_row_bytes(const models::Model& model) {
   return model.info().vocab_size * static_cast<int64_t>(sizeof(float));
 }
@@ -182,17 +190,24 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
     sequence.arrival_us = submit_us;
     sequence.prompt = asked.prompt;
     sequence.max_generated = asked.max_tokens > 0 ? std::min(asked.max_tokens, room) : room;
+    sequence.min_generated = least_generated(asked, sequence.max_generated);
     sequence.predicted_generated = predictor_->predict(sequence);
+    if (asked.deadline_us > 0) sequence.deadline_us = submit_us + asked.deadline_us;
     sequence.scores_prompt = choice == 0 && asked.prompt_logprobs >= 0;
-    scheduler_->add(sequence);
   }
   ++num_waiting_;
   jobs_.emplace(job.id, std::move(owned));
+  if (scheduler_->is_hopeless_behind_queue(job.answers.front()->sequence, submit_us)) {
+    refused_.push_back(job.id);
+    return;
+  }
+  for (const auto& answer : job.answers) scheduler_->add(answer->sequence);
 }
 
 bool Core::step() {
   end_cancelled();
   const int64_t now = monotonic_us();
+  end_hopeless(now);
   const StepPlan& plan = scheduler_->plan(now);
   if (plan.empty()) return false;
   execute(plan);
@@ -211,12 +226,33 @@ void Core::end_cancelled() {
   sweep();
 }
 
+/// Ends jobs that nobody would want any more when they could end.
+void Core::end_hopeless(int64_t now) {
+  for (const Sequence* const sequence : scheduler_->hopeless(now))
+    if (jobs_.at(sequence->request_id)->start_us < 0)  // or else a sibling has begun
+      refused_.push_back(sequence->request_id);
+  if (refused_.empty()) return;
+  for (const int64_t id : refused_)
+    if (const auto found = jobs_.find(id); found != jobs_.end())
+      end_for_deadline(*found->second, now);
+  refused_.clear();
+  sweep();
+}
+
+void Core::end_for_deadline(Job& job, int64_t now) {
+  end(job, Finish::deadline,
+      fmt::format("The answer would come after its deadline of {} ms: {} ms of it have passed, and "
+                  "{} requests wait; ask again later or with more time.",
+                  job.request.deadline_us / 1000, (now - job.submit_us) / 1000, num_waiting_));
+}
+
 /// Runs the plan and draws tokens into result_. Changes nothing of a job but when it started.
 void Core::execute(const StepPlan& plan) {
   for (const PlannedSequence& planned : plan.sequences) {
     Job& job = *jobs_.at(planned.sequence->request_id);
     if (job.start_us >= 0) continue;
     job.start_us = monotonic_us();
+    job.place = {};
     totals_.prompt_tokens += job.usage.prompt_tokens;
     --num_waiting_;
   }
@@ -253,7 +289,6 @@ void Core::read_logits(const PlannedSequence& planned, std::span<float> logits,
   const Job& job = *jobs_.at(sequence.request_id);
   const auto stride = static_cast<size_t>(model().info().vocab_size);
   const auto row = [&](int64_t index) {  // rows may be padded beyond the vocabulary
-    job.place = {};
     return logits.subspan(static_cast<size_t>(index) * stride, static_cast<size_t>(vocab_size_));
   };
   try {
@@ -391,6 +426,7 @@ void Core::retire(Job& job, Finish finish) {
   job.ended = true;
   for (const auto& answer : job.answers) scheduler_->remove(answer->sequence);
   if (job.start_us < 0) --num_waiting_;
+  job.place = {};
   switch (finish) {
     case Finish::stop:
       ++totals_.finished_stop;
@@ -400,6 +436,9 @@ void Core::retire(Job& job, Finish finish) {
       break;
     case Finish::cancelled:
       ++totals_.finished_cancelled;
+      break;
+    case Finish::deadline:
+      ++totals_.finished_deadline;
       break;
     default:
       ++totals_.finished_error;
@@ -427,7 +466,6 @@ Stats Core::stats() const {
   stats.prefix_cache_queries = prefix.num_queried;
   stats.prefix_cache_hits = prefix.num_hits;
   stats.preempted_tokens = prefix.num_preempted;
-  job.place = {};
   stats.resumed_tokens = prefix.num_resumed;
   stats.kv_blocks_used = stats.kv_blocks_total - scheduler_->num_free_blocks();
   return stats;

@@ -37,10 +37,11 @@ class Core {
   int64_t vocab_size() const { return vocab_size_; }
 
   /// Queues a validated request with a seed, submitted at `submit_us`, which keeps its `place`
-  /// until it starts.
+  /// until it starts. One whose deadline cannot be met behind what waits already ends with the next
+  /// step.
   void add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us,
            Admission::Place place = {});
-  /// Ends cancelled jobs, then runs one step. False when there was nothing to run.
+  /// Ends cancelled and hopeless jobs, then runs one step. False when there was nothing to run.
   bool step();
   /// When the next step is due, by monotonic_us, though nobody else comes: 0 but while a batch
   /// waits for more requests; INT64_MAX when there is no job.
@@ -56,6 +57,8 @@ class Core {
 
  private:
   void end_cancelled();
+  void end_hopeless(int64_t now);
+  void end_for_deadline(Job& job, int64_t now);
   void execute(const StepPlan& plan);
   void read_logits(const PlannedSequence& planned, std::span<float> logits, SequenceResult& result);
   void commit(const StepPlan& plan, int64_t step_us);
@@ -81,7 +84,8 @@ class Core {
   StepResult result_;
   const Hash128 cache_key_ = random_key();  // so that nobody can say who shares whose cache
   Stats totals_;
-  int64_t num_waiting_ = 0;  // jobs that have not started
+  std::vector<int64_t> refused_;  // ids of jobs whose deadline cannot be met
+  int64_t num_waiting_ = 0;       // jobs that have not started
 };
 
 }  // namespace hasten::engine

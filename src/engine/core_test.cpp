@@ -7,10 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/core_world_test.h"
@@ -501,6 +503,36 @@ TEST(StepBytes, CountsActivationsAndTheMostLogitsOfAStep) {
   };
   const Model model(FakeModelOptions{.vocab_size = 100});
   EXPECT_EQ(step_bytes(model, {.step_tokens = 8, .max_batch = 3}), 8003 + (3 + 64) * 100 * 4);
+}
+
+TEST(Core, EndsWhatCannotMeetItsDeadline) {
+  World world({}, {.max_batch = 1, .policy = "edf"});
+  Request late = simple({5, 6}, 4);
+  late.deadline_us = 1;  // over before the first step
+  const Received& refused = world.add(late);
+  Request relaxed = simple({5, 6}, 4);
+  relaxed.deadline_us = 60'000'000;
+  const Received& answered = world.add(relaxed);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  world.run();
+  EXPECT_EQ(refused.answers.at(0).finish, Finish::deadline);
+  EXPECT_THAT(refused.answers.at(0).error, HasSubstr("after its deadline"));
+  EXPECT_TRUE(refused.answers.at(0).tokens.empty());
+  EXPECT_EQ(answered.answers.at(0).finish, Finish::length);
+  EXPECT_EQ(world.core->stats().finished_deadline, 1);
+  EXPECT_EQ(world.core->stats().finished_length, 1);
+}
+
+TEST(Core, EndsAllChoicesOfWhatCannotMeetItsDeadline) {
+  World world({}, {.max_batch = 4, .policy = "edf"});
+  Request late = simple({5, 6}, 4);
+  late.n = 3;
+  late.deadline_us = 1;
+  const Received& refused = world.add(late);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  world.run();
+  EXPECT_TRUE(refused.ended);
+  EXPECT_EQ(world.core->stats().finished_deadline, 1);
 }
 
 TEST(Core, PredictsLengthsFromAnswersThatEnded) {

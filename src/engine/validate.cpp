@@ -106,6 +106,9 @@ void validate(const Request& request, int64_t vocab_size, int64_t context) {
   check_end(request, vocab_size);
   check_cache_name("cache_salt", request.cache_salt);
   check_cache_name("cache_group", request.cache_group);
+  if (request.deadline_us < 0 || request.deadline_us > kMaxDeadlineUs)
+    fail_param("deadline_ms", "deadline_ms is {}; it must be from 0, which is none, to {}",
+               static_cast<double>(request.deadline_us) / 1000, kMaxDeadlineUs / 1000);
   check_range("n", request.n, 1, kMaxChoices);
   check_range("logprobs", request.logprobs, -1, kMaxLogprobs);
   check_range("prompt_logprobs", request.prompt_logprobs, -1, kMaxLogprobs);

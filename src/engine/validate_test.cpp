@@ -45,6 +45,8 @@ TEST(Validate, RefusesEachFieldBeyondItsLimits) {
       {"temperature", [](Request& r) { r.sampling.temperature = kNan; }, "nan"},
       {"cache_salt", [](Request& r) { r.cache_salt.assign(257, 's'); }, "257 bytes; at most 256"},
       {"cache_group", [](Request& r) { r.cache_group.assign(257, 'g'); }, "257 bytes; at most 256"},
+      {"deadline_ms", [](Request& r) { r.deadline_us = -1; }, "-0.001"},
+      {"deadline_ms", [](Request& r) { r.deadline_us = kMaxDeadlineUs + 1; }, "to 604800000"},
       {"top_k", [](Request& r) { r.sampling.top_k = -1; }, "-1"},
       {"top_p", [](Request& r) { r.sampling.top_p = 0.0F; }, "above 0"},
       {"top_p", [](Request& r) { r.sampling.top_p = 1.01F; }, "1.01"},

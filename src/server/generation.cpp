@@ -61,6 +61,14 @@ std::optional<ApiError> failure(const Chunk& chunk) {
     return to_api_error(
         Error(ErrorCode::unavailable, "The answer was cancelled: the server is shutting down."));
   }
+  if (chunk.finish == Finish::deadline) {
+    return ApiError{.status = 503,
+                    .message = chunk.error,
+                    .type = "server_error",
+                    .param = "deadline_ms",
+                    .code = "deadline_unreachable",
+                    .retry_after_s = 1};
+  }
   if (chunk.finish != Finish::error) return std::nullopt;
   log::error("generation: {}", chunk.error);
   return generation_failed();

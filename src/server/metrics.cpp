@@ -146,6 +146,7 @@ std::string Metrics::text(const Stats& stats) const {
       {{{"finished_reason", "stop"}, number(stats.finished_stop)},
        {{"finished_reason", "length"}, number(stats.finished_length)},
        {{"finished_reason", "abort"}, number(stats.finished_cancelled)},
+       {{"finished_reason", "deadline"}, number(stats.finished_deadline)},
        {{"finished_reason", "error"}, number(stats.finished_error)}});
   add("hasten:engine_steps_total", "Steps of the engine.", MetricType::Counter,
       {{{}, number(stats.steps)}});
@@ -180,13 +181,14 @@ Stats since(const Stats& start, Stats now) {
   now.finished_stop -= start.finished_stop;
   now.finished_length -= start.finished_length;
   now.finished_cancelled -= start.finished_cancelled;
+  now.finished_deadline -= start.finished_deadline;
   now.finished_error -= start.finished_error;
   now.rejected -= start.rejected;
-  return now;
-}
   now.rejected_requests -= start.rejected_requests;
   now.rejected_tokens -= start.rejected_tokens;
   now.rejected_tenant -= start.rejected_tenant;
+  return now;
+}
 
 }  // namespace
 

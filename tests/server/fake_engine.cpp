@@ -34,6 +34,7 @@ struct Script {
   bool forever = false;
   std::string error{};    // after the last piece
   bool vanishes = false;  // ends without a last chunk
+  bool is_late = false;   // the error is that of a deadline
 };
 
 bool has(std::string_view text, std::string_view word) {
@@ -62,6 +63,7 @@ Script make_script(const std::string& prompt) {
              "42."}};
   }
   if (has(prompt, "refuse")) return {{}, false, "a NaN in layer 3"};
+  if (has(prompt, "late")) return {.error = "its deadline of 5 ms cannot be met", .is_late = true};
   if (has(prompt, "break")) return {{"one ", "two "}, false, "a NaN in layer 3"};
   if (has(prompt, "vanish")) return {.pieces = {"one "}, .vanishes = true};
   if (has(prompt, "forever")) return {{"again ", "and "}, true};
@@ -133,7 +135,7 @@ struct Generation::State {
       for (const char c : chunk.text) chunk.tokens.push_back(static_cast<unsigned char>(c));
       ++next;
     } else if (!script.error.empty()) {
-      chunk.finish = Finish::error;
+      chunk.finish = script.is_late ? Finish::deadline : Finish::error;
       chunk.error = script.error;
     } else {
       chunk.tokens = {kFakeEos};
@@ -263,9 +265,9 @@ Generation Engine::submit(Request request, Sink sink) {
   if (impl_->draining) fail(ErrorCode::unavailable, "the engine is shutting down");
   if (static_cast<int64_t>(impl_->running.size()) >= fake_controls().max_queue) {
     ++impl_->stats.rejected;
+    ++impl_->stats.rejected_requests;
     fail(ErrorCode::resource_exhausted, "the queue is full");
   }
-    ++impl_->stats.rejected_requests;
   impl_->running.push_back(state);
   impl_->stats.running = static_cast<int64_t>(impl_->running.size());
   impl_->stats.prompt_tokens += state->usage.prompt_tokens;

@@ -7,7 +7,7 @@
 //   think        reasoning, then an answer    refuse     fails before the first token
 //   break        fails after two words        forever    never ends
 //   flood        never ends, 1 KiB at a time, as fast as it can
-//   vanish       ends after a word, without a last chunk
+//   vanish       ends after a word, without a last chunk      late       cannot meet its deadline
 //   anything else: "Hello, world!"
 #pragma once
 

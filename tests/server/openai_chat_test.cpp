@@ -156,6 +156,18 @@ TEST_F(ChatTest, FailsBeforeTheFirstTokenWithAStatus) {
   }
 }
 
+TEST_F(ChatTest, SaysWhenADeadlineCannotBeMet) {
+  for (const char* stream : {"", R"(, "stream": true)"}) {
+    const HttpReply reply = chat("late", stream);
+    EXPECT_EQ(reply.status, 503);
+    EXPECT_EQ(reply.headers.at("retry-after"), "1");
+    const json::Value error = parse(reply.body).at("error");
+    EXPECT_EQ(error.at("code"), "deadline_unreachable");
+    EXPECT_EQ(error.at("message"), "its deadline of 5 ms cannot be met");
+  }
+  EXPECT_NE(metrics().find("reason=\"deadline_unreachable\"} 2"), std::string::npos);
+}
+
 TEST_F(ChatTest, FailsWhenTheEngineEndsWithoutALastChunk) {
   options_.limits.stream_ping = std::chrono::milliseconds(50);
   EXPECT_EQ(chat("vanish").status, 500);

@@ -12,7 +12,8 @@ namespace hasten::engine {
 
 std::span<const Policy* const> policies() {
   static constexpr std::array kPolicies = {&kFcfsPolicy, &kPriorityPolicy, &kSjfPolicy,
-                                           &kSrtfPolicy, &kMlfqPolicy,     &kVtcPolicy};
+                                           &kSrtfPolicy, &kMlfqPolicy,     &kVtcPolicy,
+                                           &kEdfPolicy};
   return kPolicies;
 }
 
@@ -42,6 +43,16 @@ double remaining_service(const Sequence& sequence, const QueueView& view) {
   const int64_t to_compute = sequence.num_tokens() - sequence.num_computed;
   return view.weights.input * static_cast<double>(to_compute) +
          view.weights.output * static_cast<double>(to_generate);
+}
+
+double least_remaining_us(const Sequence& sequence, const QueueView& view) {
+  const int64_t length = std::max(sequence.min_generated, sequence.predicted_generated / 2);
+  const int64_t to_generate =
+      std::min(length, sequence.max_generated) - static_cast<int64_t>(sequence.generated.size());
+  const int64_t to_compute = sequence.num_tokens() - sequence.num_computed;
+  return view.speed.us_per_prompt_token * static_cast<double>(to_compute) +
+         // The first token comes with the last of the prompt.
+         view.speed.us_per_token * static_cast<double>(std::max<int64_t>(0, to_generate - 1));
 }
 
 double aged_remaining_service(const Sequence& sequence, const QueueView& view) {

@@ -11,12 +11,19 @@
 
 namespace hasten::engine {
 
+/// How fast sequences get on beside each other, as learnt; 0: not known yet.
+struct Speed {
+  double us_per_prompt_token = 0;  // of a step's time, where it computes prompts
+  double us_per_token = 0;         // between two tokens of an answer
+};
+
 /// What there is to know beside a sequence, when a policy is asked.
 struct QueueView {
   int64_t now_us = 0;             // by the clock of Sequence::arrival_us
   int64_t aging_us = 60'000'000;  // waiting that moves a sequence up by one class, see each policy
   ServiceWeights weights{};
   std::span<const double> tenant_service = {};  // units that each has had, by their tenant_index
+  Speed speed{};
 };
 
 /// Who runs before whom. All functions are pure: they depend on nothing but their arguments, so
@@ -36,6 +43,10 @@ struct Policy {
   /// `waiting` ranks first. Null: what runs is never displaced by what waits.
   bool (*displaces)(const Sequence& waiting, const Sequence& running, const QueueView& view);
 
+  /// Whether `waiting`, which has not run yet, cannot be of use any more and shall end. Null: all
+  /// can. Speed is learnt for such policies only.
+  bool (*hopeless)(const Sequence& waiting, const QueueView& view) = nullptr;
+
   /// Whether ranks go by QueueView::tenant_service, which is kept for such policies only. Admitting
   /// a sequence may move those of its tenant back, nothing else of a step does.
   bool by_tenant = false;
@@ -47,6 +58,7 @@ extern const Policy kSjfPolicy;
 extern const Policy kSrtfPolicy;
 extern const Policy kMlfqPolicy;
 extern const Policy kVtcPolicy;
+extern const Policy kEdfPolicy;
 
 /// Those that there are, the default first.
 std::span<const Policy* const> policies();
@@ -61,6 +73,10 @@ int64_t waited_us(const Sequence& sequence, const QueueView& view);
 /// what it is expected to generate. One that has outlived its prediction is taken to be half way,
 /// again and again, as lengths have heavy tails. At least one generated token.
 double remaining_service(const Sequence& sequence, const QueueView& view);
+
+/// How long a sequence still takes at the present speed once it runs, in microseconds: with the
+/// fewest tokens that it may generate, or half of those predicted, as predictions are that far off.
+double least_remaining_us(const Sequence& sequence, const QueueView& view);
 
 /// A rank by remaining service, where waiting for `aging_us` makes up for 256 units of it.
 double aged_remaining_service(const Sequence& sequence, const QueueView& view);

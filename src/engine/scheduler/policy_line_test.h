@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <random>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -24,6 +26,7 @@ struct Job {
   int32_t priority = 0;
   int64_t predicted = 0;  // 0: the length is known
   std::string_view tenant = {};
+  int64_t deadline_step = -1;  // -1: none
 };
 
 /// Jobs under a policy; each step takes a millisecond of virtual time, whatever runs in it.
@@ -43,18 +46,27 @@ class Line {
     sequence.priority = job.priority;
     sequence.tenant = job.tenant;
     sequence.arrival_us = std::max(job.arrival_step * kStepUs, now_us);
+    sequence.min_generated = job.predicted > 0 ? 1 : job.length;
+    if (job.deadline_step >= 0) sequence.deadline_us = job.deadline_step * kStepUs;
     finished_step.push_back(-1);
-    scheduler_.add(sequence);
+    if (scheduler_.is_hopeless_behind_queue(sequence, now_us))
+      ++num_refused;
+    else
+      scheduler_.add(sequence);
     return sequences_.size() - 1;
   }
 
   /// False when there was nothing to run.
   bool step() {
+    for (const Sequence* const sequence : scheduler_.hopeless(now_us)) {
+      scheduler_.remove(*sequence);
+      ++num_refused;
+    }
     const StepPlan& plan = scheduler_.plan(now_us);
     if (plan.empty()) return false;
     now_us += kStepUs;
     preemptions += plan.num_preemptions;
-    scheduler_.advance();
+    scheduler_.advance(kStepUs);
     for (const PlannedSequence& planned : plan.sequences) {
       if (!planned.samples) continue;
       Sequence& sequence = *planned.sequence;
@@ -91,6 +103,7 @@ class Line {
 
   int64_t now_us = 0;
   int64_t preemptions = 0;
+  int64_t num_refused = 0;             // their deadlines could not be met
   std::vector<int64_t> finished_step;  // of each job; -1: not yet
 
  private:
@@ -106,6 +119,43 @@ class Line {
 
 inline SchedulerOptions one_at_a_time() {
   return {.block_size = 4, .step_tokens = 64, .max_batch = 1, .aging_us = 1'000'000'000};
+}
+
+/// Pareto lengths of mean about 24 and, for four places, arrivals at 1.2 times what can be served.
+inline std::vector<Job> heavy_tailed_overload(size_t count) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> uniform(1e-9, 1.0);
+  std::vector<Job> jobs;
+  double arrival = 0;
+  double total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double pareto = 5.0 / std::pow(uniform(random), 1.0 / 1.2);
+    jobs.push_back({.num_prompt = 1 + static_cast<int64_t>(random() % 60),
+                    .length = static_cast<int64_t>(std::min(pareto, 2000.0))});
+    total += static_cast<double>(jobs.back().length);
+  }
+  const double gap = total / static_cast<double>(count) / 4.0 / 1.2;
+  for (Job& job : jobs) {
+    job.arrival_step = static_cast<int64_t>(arrival);
+    arrival -= gap * std::log(uniform(random));
+  }
+  return jobs;
+}
+
+inline SchedulerOptions four_at_a_time() {
+  return {.block_size = 4, .step_tokens = 256, .max_batch = 4, .aging_us = 60'000'000};
+}
+
+/// Runs jobs that are sorted by arrival.
+inline void run_as_they_come(Line& line, const std::vector<Job>& jobs) {
+  size_t next = 0;
+  bool busy = true;
+  while (next < jobs.size() || busy) {
+    while (next < jobs.size() && jobs[next].arrival_step * kStepUs <= line.now_us)
+      line.add(jobs[next++]);
+    busy = line.step();
+    if (!busy) line.now_us += kStepUs;
+  }
 }
 
 }  // namespace hasten::engine

@@ -27,14 +27,7 @@ using ::testing::HasSubstr;
 std::vector<int64_t> latencies(const Policy& policy, const SchedulerOptions& options,
                                const std::vector<Job>& jobs) {
   Line line(policy, options);
-  size_t next = 0;
-  bool busy = true;
-  while (next < jobs.size() || busy) {
-    while (next < jobs.size() && jobs[next].arrival_step * kStepUs <= line.now_us)
-      line.add(jobs[next++]);
-    busy = line.step();
-    if (!busy) line.now_us += kStepUs;
-  }
+  run_as_they_come(line, jobs);
   std::vector<int64_t> result;
   for (size_t i = 0; i < jobs.size(); ++i) {
     EXPECT_GT(line.finished_step[i], 0) << "job " << i;
@@ -46,31 +39,6 @@ std::vector<int64_t> latencies(const Policy& policy, const SchedulerOptions& opt
 double mean(const std::vector<int64_t>& values) {
   return static_cast<double>(std::accumulate(values.begin(), values.end(), int64_t{0})) /
          static_cast<double>(values.size());
-}
-
-/// Pareto lengths of mean about 24 and, for four places, arrivals at 1.2 times what can be served.
-std::vector<Job> heavy_tailed_overload(size_t count) {
-  std::mt19937 random(7);
-  std::uniform_real_distribution<double> uniform(1e-9, 1.0);
-  std::vector<Job> jobs;
-  double arrival = 0;
-  double total = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const double pareto = 5.0 / std::pow(uniform(random), 1.0 / 1.2);
-    jobs.push_back({.num_prompt = 1 + static_cast<int64_t>(random() % 60),
-                    .length = static_cast<int64_t>(std::min(pareto, 2000.0))});
-    total += static_cast<double>(jobs.back().length);
-  }
-  const double gap = total / static_cast<double>(count) / 4.0 / 1.2;
-  for (Job& job : jobs) {
-    job.arrival_step = static_cast<int64_t>(arrival);
-    arrival -= gap * std::log(uniform(random));
-  }
-  return jobs;
-}
-
-SchedulerOptions four_at_a_time() {
-  return {.block_size = 4, .step_tokens = 256, .max_batch = 4, .aging_us = 60'000'000};
 }
 
 TEST(Policy, UnknownNamesListTheKnownOnes) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -138,6 +139,29 @@ void Scheduler::compact() {
   });
 }
 
+std::span<Sequence* const> Scheduler::hopeless(int64_t now_us) {
+  hopeless_.clear();
+  if (options_.policy->hopeless == nullptr) return hopeless_;
+  view_.now_us = now_us;
+  std::ranges::copy_if(waiting_, std::back_inserter(hopeless_), [&](const Sequence* sequence) {
+    return options_.policy->hopeless(*sequence, view_);
+  });
+  return hopeless_;
+}
+
+bool Scheduler::is_hopeless_behind_queue(const Sequence& sequence, int64_t now_us) {
+  if (options_.policy->hopeless == nullptr) return false;
+  view_.now_us = now_us;
+  const Place own = place(sequence);
+  double ahead_us = 0;
+  for (const Sequence* const other : waiting_)
+    if (place(*other) < own) ahead_us += least_remaining_us(*other, view_);
+  // As many as fit are served at a time, and some run already: this is the least.
+  QueueView later = view_;
+  later.now_us += static_cast<int64_t>(ahead_us / options_.max_batch);
+  return options_.policy->hopeless(sequence, later);
+}
+
 const StepPlan& Scheduler::plan(int64_t now_us) {
   view_.now_us = now_us;
   if (tenants_) view_.tenant_service = tenants_->counters();
@@ -171,6 +195,7 @@ void Scheduler::advance(int64_t step_us) {
     for (const PlannedSequence& planned : plan_.sequences) work.add(planned.begin, planned.count);
     step_time_.observe(work, step_us);
   }
+  if (options_.policy->hopeless != nullptr && step_us > 0) learn_speed(step_us);
   sources_.clear();
   for (const PlannedSequence& planned : plan_.sequences) {
     Sequence& sequence = *planned.sequence;
@@ -180,6 +205,22 @@ void Scheduler::advance(int64_t step_us) {
       sequence.num_scored =
           std::max(sequence.num_scored, std::min(planned.end(), sequence.num_prompt() - 1));
   }
+}
+
+/// Averages over the last steps that computed prompts, and over those in which answers got on.
+void Scheduler::learn_speed(int64_t step_us) {
+  constexpr double kRate = 1.0 / 16;
+  const auto learn = [](double& average, double value) {
+    average += (average == 0 ? 1 : kRate) * (value - average);
+  };
+  const auto us = static_cast<double>(step_us);
+  const auto reads = [](const PlannedSequence& planned) { return planned.count > 1; };
+  const auto goes_on = [](const PlannedSequence& planned) {
+    return planned.samples && planned.count == 1;
+  };
+  if (std::ranges::any_of(plan_.sequences, reads))
+    learn(view_.speed.us_per_prompt_token, us / static_cast<double>(plan_.num_tokens));
+  if (std::ranges::any_of(plan_.sequences, goes_on)) learn(view_.speed.us_per_token, us);
 }
 
 int64_t Scheduler::num_blocks() const {

@@ -94,6 +94,13 @@ class Scheduler {
   /// `remove`.
   void finish(const Sequence& sequence);
 
+  /// Those that wait and shall end, as the policy finds that they cannot be of use any more; they
+  /// have not run. Valid until the next call. `now_us` as for `plan`.
+  std::span<Sequence* const> hopeless(int64_t now_us);
+  /// Whether that will be so of a sequence that is not queued yet, once those that wait in front of
+  /// it have been served.
+  bool is_hopeless_behind_queue(const Sequence& sequence, int64_t now_us);
+
   /// The next step, planned at `now_us` by the clock of Sequence::arrival_us, which never goes
   /// back; empty only before `next_step_us`. Valid until the next call. Every plan must be run or
   /// its sequences removed.
@@ -181,6 +188,7 @@ class Scheduler {
   Place place(const Sequence& sequence) const;
   void rank_waiting();
   bool move_back();
+  void learn_speed(int64_t step_us);
   bool may_admit() const;
   void look_up(const Sequence& sequence);
   const Running* prompt_source(const Sequence& sequence) const;
@@ -222,6 +230,7 @@ class Scheduler {
   PrefixStats prefix_stats_;
   std::optional<TenantService> tenants_;  // none: the policy does not ask
   QueueView view_;
+  std::vector<Sequence*> hopeless_;
   StepPlan plan_;
   int64_t tokens_left_ = 0;  // of this step's budget
   StepWork work_;            // of the tokens that this step has so far

@@ -12,20 +12,25 @@
 
 namespace hasten::engine {
 
+/// Of a sequence whose answer is of use at any time.
+inline constexpr int64_t kNoDeadline = INT64_MAX;
+
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
 /// engine's thread touches it: the scheduler moves `num_computed`, `num_cached`, `num_scored`,
 /// `tenant_index`, `queued_us`, `waited_us` and `slot`, the commit adds to `generated`.
 struct Sequence {
-  int64_t request_id = 0;           // ascending in order of submission
-  int32_t choice = 0;               // which of the request's n answers
-  bool has_siblings = false;        // n is more than 1
-  int32_t priority = 0;             // larger is more urgent
-  std::string_view tenant;          // whose request it is
-  int32_t tenant_index = -1;        // of `tenant` while it is queued; the scheduler's
-  Hash128 cache_domain;             // those with the same one share cached prefixes
-  int64_t max_generated = 0;        // generated.size() at the end, at most; at least 1
-  int64_t predicted_generated = 0;  // generated.size() at the end, as expected; 0: max_generated
-  int64_t arrival_us = 0;           // when it was submitted, by the clock of the plans
+  int64_t request_id = 0;             // ascending in order of submission
+  int32_t choice = 0;                 // which of the request's n answers
+  bool has_siblings = false;          // n is more than 1
+  int32_t priority = 0;               // larger is more urgent
+  std::string_view tenant;            // whose request it is
+  int32_t tenant_index = -1;          // of `tenant` while it is queued; the scheduler's
+  Hash128 cache_domain;               // those with the same one share cached prefixes
+  int64_t max_generated = 0;          // generated.size() at the end, at most; at least 1
+  int64_t min_generated = 1;          // likewise, at least
+  int64_t predicted_generated = 0;    // generated.size() at the end, as expected; 0: max_generated
+  int64_t arrival_us = 0;             // when it was submitted, by the clock of the plans
+  int64_t deadline_us = kNoDeadline;  // until when it must end to be of use, by the same clock
 
   // What each step looks at, side by side.
   std::span<const int32_t> prompt;  // token ids, at least one

@@ -59,6 +59,7 @@ struct Choice {
 struct Ask {
   int64_t arrival_step = 0;
   int64_t cancel_step = 0;  // INT64_MAX: never
+  int64_t allows_us = 0;    // from its arrival to its deadline; 0: none
   std::string tenant;
   std::vector<int32_t> prompt;
   std::vector<std::unique_ptr<Choice>> choices;
@@ -107,6 +108,7 @@ class Traffic {
       arrive();
       cancel();
       now_us_ += draw(0, 5000);
+      give_up();
       const StepPlan& plan = scheduler_->plan(now_us_);
       REQUIRE(!plan.empty() || scheduler_->next_step_us() > now_us_);
       check(plan);
@@ -140,6 +142,7 @@ class Traffic {
     const int64_t num_choices = chance(3) ? draw(2, 3) : 1;
     const bool scores = chance(5);
     const auto priority = static_cast<int32_t>(draw(-1, 1));
+    ask->allows_us = chance(2) ? draw(1, 200'000) : 0;
     for (int64_t c = 0; c < num_choices; ++c) {
       auto choice = std::make_unique<Choice>();
       choice->sequence.request_id = id;
@@ -162,6 +165,7 @@ class Traffic {
       ask->added = true;
       for (const auto& choice : ask->choices) {
         choice->sequence.arrival_us = now_us_;
+        if (ask->allows_us > 0) choice->sequence.deadline_us = now_us_ + ask->allows_us;
         choice->update();
         scheduler_->add(choice->sequence);
       }
@@ -171,6 +175,15 @@ class Traffic {
   void cancel() {
     for (const auto& ask : asks_)
       if (ask->added && !ask->over && ask->cancel_step <= num_steps_) end(*ask);
+  }
+
+  /// Ends what the policy finds to be of no use any more.
+  void give_up() {
+    for (const Sequence* const sequence : scheduler_->hopeless(now_us_)) {
+      REQUIRE(sequence->queued_us >= 0 && sequence->num_cached < 0);
+      Ask& ask = *asks_[static_cast<size_t>(sequence->request_id)];
+      if (!ask.over) end(ask);
+    }
   }
 
   void end(Ask& ask) {

@@ -22,6 +22,8 @@ namespace {
 
 constexpr double kMaxTimeUs = 0x1p53;  // whole microseconds of a double end here
 
+constexpr std::string_view kHopeless = "its deadline could not be met";
+
 /// A request under way. Does not move: its sequence looks into it.
 struct Live {
   SimulatedRequest request;
@@ -87,6 +89,7 @@ class Simulator {
   Simulation run() {
     for (;;) {
       arrive();
+      end_hopeless();
       const StepPlan& plan = scheduler_.plan(now_us());
       if (!plan.empty()) {
         step(plan);
@@ -146,9 +149,24 @@ class Simulator {
     sequence.cache_domain = siphash(live->request.tenant, {});
     sequence.arrival_us = arrival_us;
     sequence.predicted_generated = predictor_->predict(sequence);
+    sequence.min_generated = lengths_known_ ? sequence.max_generated : 1;
+    if (live->request.deadline_us > 0)
+      sequence.deadline_us = arrival_us + live->request.deadline_us;
     sequence.generated.reserve(static_cast<size_t>(live->request.output_tokens));
+    if (scheduler_.is_hopeless_behind_queue(sequence, now_us()))
+      return workload_.on_end(index, now_us(), 0, kHopeless);
     scheduler_.add(sequence);
     live_.emplace(index, std::move(live));
+  }
+
+  /// Ends what cannot meet its deadline any more.
+  void end_hopeless() {
+    for (const Sequence* const sequence : scheduler_.hopeless(now_us())) {
+      const auto index = static_cast<size_t>(sequence->request_id);
+      scheduler_.remove(*sequence);
+      workload_.on_end(index, now_us(), 0, kHopeless);
+      live_.erase(index);
+    }
   }
 
   void step(const StepPlan& plan) {

@@ -194,6 +194,35 @@ TEST(Simulator, KeepsLengthsFromPoliciesThatArePredictedFor) {
   EXPECT_EQ(mean_of_short_ones("online"), known);
 }
 
+TEST(Simulator, MeetsDeadlinesOrSaysSo) {
+  // Each takes 10 steps of 11 us or more; ten at a time come, one runs, and each is given the time
+  // of four.
+  const auto num_met = [](const std::string& policy) {
+    SimulatorOptions options = plain_options();
+    options.policy = policy;
+    options.max_batch = 1;
+    SimulatedWorkload workload;
+    workload.num_requests = 50;
+    for (int64_t i = 0; i < 50; ++i) workload.times_us.push_back(i / 10 * 600);
+    workload.request = [](size_t) {
+      return SimulatedRequest{.prompt_tokens = 2, .output_tokens = 10, .deadline_us = 480};
+    };
+    workload.prompt = [](size_t i) { return std::vector<int32_t>(2, static_cast<int32_t>(i)); };
+    workload.on_arrival = workload.on_token = [](size_t, int64_t) {};
+    int met = 0, failed = 0;
+    workload.on_end = [&](size_t i, int64_t now, int64_t, std::string_view failure) {
+      met += failure.empty() && now <= static_cast<int64_t>(i) / 10 * 600 + 480 ? 1 : 0;
+      failed += failure == "its deadline could not be met" ? 1 : 0;
+      EXPECT_TRUE(failure.empty() || policy == "edf");
+    };
+    run_simulation(options, workload);
+    EXPECT_LE(met + failed, 50);
+    return met;
+  };
+  EXPECT_LE(num_met("fcfs"), 6);
+  EXPECT_GE(num_met("edf"), 18);
+}
+
 TEST(Simulator, EndsBeforeTimeOverflows) {
   SimulatorOptions options = plain_options();
   options.costs.us_per_key_product = 1e15;
