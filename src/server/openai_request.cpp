@@ -19,6 +19,10 @@ namespace {
 
 constexpr int64_t kMaxTokens = std::numeric_limits<int32_t>::max();  // any count of tokens
 constexpr int64_t kModelBytes = 1024;                                // of a model's name
+// Priority classes to either side. By default waiting for a minute is worth one, so that whatever
+// others ask for, a request comes first after 33 hours.
+constexpr int64_t kMaxPriority = 1000;
+constexpr int64_t kMaxDeadlineMs = int64_t{7} * 24 * 3600 * 1000;  // a week, as the engine's
 
 // Fields that change what the answer means and that cannot be honoured: saying so is kinder than an
 // answer that breaks the promise.
@@ -159,6 +163,10 @@ GenerationFields read_generation(const Fields& body, const RequestBounds& bounds
   fields.request.sampling = read_sampling(body, bounds);
   read_stops(body, bounds, fields.request);
   fields.request.cache_salt = body.string("cache_salt", bounds.limits.salt_bytes).value_or("");
+  // vLLM's clients call the more urgent one lower, the engine calls it higher.
+  fields.request.priority =
+      static_cast<int32_t>(-body.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
+  fields.request.deadline_us = 1000 * body.integer("deadline_ms", 1, kMaxDeadlineMs).value_or(0);
   fields.request.n = static_cast<int32_t>(body.integer("n", 1, bounds.limits.choices).value_or(1));
   fields.request.min_tokens = body.integer("min_tokens", 0, bounds.context).value_or(0);
   return fields;

@@ -83,6 +83,8 @@ const FieldCase kShared[] = {
     {"stop", {"\"a\"", "[]", "[\"a\", \"b\"]"}, {"\"\"", "[\"\"]", "[1]", "[null]", "[[]]"}, 'S'},
     {"model", {"\"fake\"", "\"\""}, {}, 's'},
     {"cache_salt", {"\"\"", "\"our group\""}, {kLongSalt.c_str()}, 's'},
+    {"priority", {"-1000", "0", "1000"}, {"-1001", "1001", "1e19", "0.5"}, 'i'},
+    {"deadline_ms", {"1", "604800000"}, {"0", "-1", "604800001", "1.5"}, 'i'},
 };
 const FieldCase kChatOnly[] = {
     {"max_tokens", {"1"}, {"0"}, 'i'},
@@ -170,7 +172,7 @@ TEST(OpenAiRequestTest, FillsTheRequest) {
       "seed": -1, "n": 3, "max_completion_tokens": 7, "max_tokens": 9, "min_tokens": 2,
       "stop": ["x", "yz"], "stop_token_ids": [5], "ignore_eos": true,
       "skip_special_tokens": false, "logit_bias": {"7": -100}, "logprobs": true,
-      "cache_salt": "ours",
+      "cache_salt": "ours", "priority": -3, "deadline_ms": 1500,
       "top_logprobs": 4, "unknown_field": [1, 2], "user": "someone", "metadata": {}
   )");
   const Request& request = parsed.common.request;
@@ -196,6 +198,8 @@ TEST(OpenAiRequestTest, FillsTheRequest) {
   EXPECT_TRUE(request.show_special);
   EXPECT_EQ(request.logprobs, 4);
   EXPECT_EQ(request.cache_salt, "ours");
+  EXPECT_EQ(request.priority, 3);  // lower is more urgent there, larger is here
+  EXPECT_EQ(request.deadline_us, 1'500'000);
   EXPECT_EQ(chat("\"a\": 1").common.request.max_tokens, 0);
   EXPECT_EQ(chat("\"top_k\": -1").common.request.sampling.top_k, 0);
   EXPECT_GT(chat("\"top_p\": 1e-300").common.request.sampling.top_p, 0.0F);
