@@ -73,6 +73,7 @@ int bench_replay(ReplayOptions& options) {
                                                   {"weight_types", model.weight_types},
                                                   {"device", model.device}}},
                            {"policy", options.engine.policy},
+                           {"length_predictor", options.engine.length_predictor},
                            {"steps", stats.steps},
                            {"preemptions", stats.preemptions},
                            {"result", statistics.to_json(best)}};

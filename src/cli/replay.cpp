@@ -65,6 +65,7 @@ class Replay {
     request.max_tokens = asked.output_tokens;
     request.tenant = asked.tenant;
     request.priority = asked.priority;
+    request.deadline_us = asked.deadline_us;
     return request;
   }
 
@@ -76,6 +77,7 @@ class Replay {
       answer.arrival_us = due.value_or(now);
       const workload::TraceRequest& asked = workload_.trace.requests[index];
       answer.prompt_tokens = asked.text.empty() ? asked.prompt_tokens : std::ssize(request.prompt);
+      answer.deadline_us = request.deadline_us;
       if (due) statistics_.sent_late(now - *due);
       if (answer.prompt_tokens + request.max_tokens > engine_.model().context)
         return give_up(answer, now, "longer than the context");
@@ -106,7 +108,9 @@ class Replay {
     if (!chunk.last) return;
     --under_way_;
     answer.cached_tokens = chunk.usage.cached_tokens;
-    if (chunk.finish == Finish::error || answer.output_tokens == 0) {
+    if (chunk.finish == Finish::deadline) {
+      give_up(answer, now, "its deadline could not be met");
+    } else if (chunk.finish == Finish::error || answer.output_tokens == 0) {
       give_up(answer, now, chunk.error.empty() ? "no token" : chunk.error);
     } else {
       statistics_.finish(answer, now);

@@ -51,7 +51,8 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
              return SimulatedRequest{.prompt_tokens = requests[i].prompt_tokens,
                                      .output_tokens = requests[i].output_tokens,
                                      .tenant = requests[i].tenant,
-                                     .priority = requests[i].priority};
+                                     .priority = requests[i].priority,
+                                     .deadline_us = requests[i].deadline_us};
            },
        .prompt =
            [&](size_t i) {
@@ -62,6 +63,7 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
            [&](size_t i, int64_t now) {
              answers[i].arrival_us = now;
              answers[i].prompt_tokens = requests[i].prompt_tokens;
+             answers[i].deadline_us = requests[i].deadline_us;
            },
        .on_token = [&](size_t i, int64_t now) { statistics.deliver(answers[i], now, 1); },
        .on_step = std::move(on_step),

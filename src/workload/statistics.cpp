@@ -66,6 +66,8 @@ void Statistics::finish(const Answer& answer, int64_t now_us) {
     tpot = (answer.last_us - answer.first_us) / (answer.output_tokens - 1);
     tpot_.add(tpot);
   }
+  num_due_ += answer.deadline_us > 0 ? 1 : 0;
+  num_met_ += answer.deadline_us > 0 && e2e <= answer.deadline_us ? 1 : 0;
   prompt_tokens_ += answer.prompt_tokens;
   cached_tokens_ += answer.cached_tokens;
   output_tokens_ += answer.output_tokens;
@@ -79,6 +81,7 @@ void Statistics::finish(const Answer& answer, int64_t now_us) {
 void Statistics::fail(const Answer& answer, int64_t now_us, std::string_view kind) {
   span(answer, now_us);
   ++num_failed_;
+  num_due_ += answer.deadline_us > 0 ? 1 : 0;
   const auto found = failures_.find(kind);
   if (found != failures_.end()) {
     ++found->second;
@@ -132,6 +135,7 @@ json::Object Statistics::to_json(const BestCase& best) const {
     object["good"] = num_good_;
     object["goodput_requests_per_second"] = per_second(num_good_);
   }
+  if (num_due_ > 0) object["deadlines"] = json::Object{{"asked", num_due_}, {"met", num_met_}};
   if (lateness_.count() > 0) object["sent_late_ms"] = summary(lateness_);
   if (best.output_tokens_per_second > 0) {
     object["limits"] = json::Object{{"ttft_ms", best.ttft_ms},
@@ -169,6 +173,7 @@ std::string Statistics::to_text(const BestCase& best) const {
     fmt::format_to(out, "{} kept the targets: goodput {:.2f} requests/s\n", num_good_,
                    per_second(num_good_));
   }
+  if (num_due_ > 0) fmt::format_to(out, "{} of {} deadlines met\n", num_met_, num_due_);
   if (lateness_.count() > 0 && lateness_.quantile(0.99) > 5000) {
     fmt::format_to(out,
                    "1 % of the requests were sent more than {} ms late: this side is too slow, "

@@ -30,6 +30,7 @@ struct Answer {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, taken from a prefix cache
   int64_t output_tokens = 0;
+  int64_t deadline_us = 0;  // from its arrival, for its last token; 0: none
 };
 
 /// What the machine allows at best for the same work; 0: not known.
@@ -85,6 +86,8 @@ class Statistics {
   std::map<std::string, int64_t, std::less<>> failures_;          // by kind
   int64_t num_failed_ = 0;
   int64_t num_good_ = 0;
+  int64_t num_due_ = 0;        // had a deadline
+  int64_t num_met_ = 0;        // and met it
   int64_t prompt_tokens_ = 0;  // of finished answers, as the next two
   int64_t cached_tokens_ = 0;
   int64_t output_tokens_ = 0;

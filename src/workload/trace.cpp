@@ -19,6 +19,8 @@
 namespace hasten::workload {
 namespace {
 
+constexpr int64_t kMaxDeadlineMs = int64_t{7} * 24 * 3600 * 1000;  // as a request may have
+
 /// What stands where in a file, for errors.
 struct Place {
   std::string_view name;
@@ -232,6 +234,12 @@ TraceRequest read_own(const json::Object& object, const TraceLimits& limits, con
     if (!value || *value < INT32_MIN || *value > INT32_MAX)
       bad_line(place, "priority must be a whole number of 32 bits");
     request.priority = static_cast<int32_t>(*value);
+  }
+  if (const json::Value* deadline = object.if_contains("deadline_ms")) {
+    const auto value = to_whole(*deadline);
+    if (!value || *value < 1 || *value > kMaxDeadlineMs)
+      bad_line(place, "deadline_ms must be a whole number from 1 to {}", kMaxDeadlineMs);
+    request.deadline_us = 1000 * *value;
   }
   return request;
 }

@@ -23,6 +23,7 @@ struct TraceRequest {
   std::string text = {};             // of the prompt; empty: the trace gives only its length
   std::string tenant = {};           // whose it is
   int32_t priority = 0;              // larger is more urgent
+  int64_t deadline_us = 0;           // from its coming to its end, to be of use; 0: any time
 };
 
 struct Trace {
@@ -45,8 +46,8 @@ struct TraceLimits {
 ///  - JSON lines with timestamp (ms), input_length, output_length and hash_ids of blocks of 512
 ///    tokens (Mooncake's traces; Qin et al., 2025);
 ///  - JSON lines of our own: time_s, prompt_tokens, output_tokens, blocks, prompt (or turns, of
-///    which the first is taken), tenant, priority; a prompt or prompt_tokens is needed, all else
-///    may be left out, but either every line has time_s or none.
+///    which the first is taken), tenant, priority, deadline_ms; a prompt or prompt_tokens is
+///    needed, all else may be left out, but either every line has time_s or none.
 /// Throws Error{invalid_data} with `name`, the line and the value that is wrong.
 Trace parse_trace(std::string_view text, std::string_view name, const TraceLimits& limits = {});
 

@@ -70,7 +70,8 @@ TEST(Trace, ReadsMooncake) {
 
 TEST(Trace, ReadsItsOwnLinesAndDatasets) {
   const Trace trace = parse_trace(
-      R"({"time_s": 0.25, "prompt_tokens": 3, "output_tokens": 4, "tenant": "a", "priority": -2})"
+      R"({"time_s": 0.25, "prompt_tokens": 3, "output_tokens": 4, "tenant": "a", "priority": -2,)"
+      R"( "deadline_ms": 70})"
       "\n\n"
       R"({"time_s": 0, "prompt": "Hello", "output_tokens": 9})"
       "\n",
@@ -81,6 +82,8 @@ TEST(Trace, ReadsItsOwnLinesAndDatasets) {
   EXPECT_EQ(trace.requests[1].time_us, 250'000);
   EXPECT_EQ(trace.requests[1].tenant, "a");
   EXPECT_EQ(trace.requests[1].priority, -2);
+  EXPECT_EQ(trace.requests[1].deadline_us, 70'000);
+  EXPECT_EQ(trace.requests[0].deadline_us, 0);
 
   const Trace questions = parse_trace(R"({"question_id": 1, "turns": ["Why?", "How?"]})", "q");
   EXPECT_FALSE(questions.has_times);
