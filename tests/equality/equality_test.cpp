@@ -65,10 +65,9 @@ std::vector<Request> mixed_requests(const Engine& engine) {
   return requests;
 }
 
-/// Submits all requests at once and collects the answers. `cancelled`: as many further requests run
+/// Submits requests all at once and collects the answers. `cancelled`: as many further requests run
 /// beside them and are cancelled at various points.
-std::vector<Answer> answers(Engine& engine, int cancelled = 0) {
-  std::vector<Request> requests = mixed_requests(engine);
+std::vector<Answer> answers(Engine& engine, std::vector<Request> requests, int cancelled = 0) {
   std::vector<Answer> results(requests.size());
   std::vector<Generation> generations;
   std::vector<Generation> noise;
@@ -98,6 +97,10 @@ std::vector<Answer> answers(Engine& engine, int cancelled = 0) {
   }
   for (Generation& generation : generations) generation.wait();
   return results;
+}
+
+std::vector<Answer> answers(Engine& engine, int cancelled = 0) {
+  return answers(engine, mixed_requests(engine), cancelled);
 }
 
 EngineOptions options(int32_t batch, int64_t chunk) {
@@ -204,6 +207,27 @@ TEST_F(Equality, WholePromptsInReservedMemory) {
   before.kv_cache_bytes = 2560 * 6 * 1024;  // for six sequences of the whole context
   Engine engine(before);
   expect_same(answers(engine), "whole prompts, memory of the context for each");
+}
+
+TEST_F(Equality, EveryPolicyInATightCache) {
+  for (const NamedChoice& policy : scheduling_policies()) {
+    EngineOptions tight = options(32, 128);
+    tight.kv_cache_bytes = 2560 * 1040;
+    tight.policy = policy.name;
+    tight.length_predictor = "online";
+    tight.aging_us = 1'000'000;
+    Engine engine(tight);
+    std::vector<Request> requests = mixed_requests(engine);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].tenant = std::to_string(i % 3);
+      requests[i].priority = static_cast<int32_t>(i % 5);
+      if (i % 2 == 0) requests[i].deadline_us = int64_t{3600} * 1'000'000 * (1 + i % 7);
+    }
+    expect_same(answers(engine, std::move(requests)), "policy " + policy.name);
+    EXPECT_TRUE(engine.drain(10'000'000));
+    EXPECT_GT(engine.stats().preemptions, 0) << policy.name;
+    EXPECT_EQ(engine.stats().kv_blocks_used, 0) << policy.name;
+  }
 }
 
 TEST_F(Equality, PromptsFromThePrefixCache) {
