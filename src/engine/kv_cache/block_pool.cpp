@@ -44,13 +44,19 @@ BlockRef BlockPool::share(int32_t id) {
   return BlockRef(this, id);
 }
 
+void BlockPool::forget(int32_t id) {
+  HASTEN_CHECK(is_kept(id));
+  const int32_t owner = std::exchange(at(id).owner, -1);
+  if (ref_count(id) == 0) {
+    unlink(id);
+    free_.push_back(id);
+  }
+  if (on_evict_) on_evict_(id, owner);
+}
+
 bool BlockPool::evict() {
   if (num_idle_ == 0) return false;
-  const int32_t id = blocks_.back().next;
-  unlink(id);
-  const int32_t owner = std::exchange(at(id).owner, -1);
-  free_.push_back(id);
-  if (on_evict_) on_evict_(id, owner);
+  forget(blocks_.back().next);
   return true;
 }
 

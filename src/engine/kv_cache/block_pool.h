@@ -60,6 +60,8 @@ class BlockPool {
   bool is_kept(int32_t id) const { return at(id).owner >= 0; }
   /// A reference to a block whose contents are kept.
   [[nodiscard]] BlockRef share(int32_t id);
+  /// Keeps the contents of a block no longer.
+  void forget(int32_t id);
   /// Frees of its contents the block that has been without a reference for longest. False when
   /// every free block is so already.
   bool evict();

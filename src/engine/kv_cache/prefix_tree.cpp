@@ -44,7 +44,7 @@ PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
     const auto num_blocks = static_cast<size_t>(group.pool->num_blocks());
     groups_.push_back({.pool = group.pool, .window = group.window});
     group.pool->on_evict(
-        [this, g = groups_.size() - 1](int32_t /*id*/, int32_t node) { lose(g, node); });
+        [this, g = groups_.size() - 1](int32_t id, int32_t node) { lose(g, node, id); });
     num_nodes += num_blocks;
     all_windows = all_windows && group.window > 0;
   }
@@ -163,11 +163,16 @@ PrefixCursor PrefixTree::begin(const PrefixCursor& other, int64_t num_blocks) {
 
 void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
                         std::span<BlockTable> tables) {
-  while (prepare(cursor, sequence)) {
+  extend(cursor, sequence, tables, sequence.num_computed / block_size_);
+}
+
+void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
+                        std::span<BlockTable> tables, int64_t num_blocks) {
+  while (prepare(cursor, sequence, num_blocks)) {
     const Key key = {
         .parent = cursor.node_, .domain = sequence.cache_domain, .hash = *cursor.next_hash_};
     std::optional<uint64_t> next_hash;
-    if ((cursor.depth_ + 2) * block_size_ <= sequence.num_computed)
+    if (cursor.depth_ + 2 <= num_blocks)
       next_hash = look_ahead(key.hash, sequence, cursor.depth_ + 1);
     read(sequence, cursor.depth_ * block_size_, block_size_);
     int32_t node = find(key);
@@ -193,9 +198,8 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
   }
 }
 
-bool PrefixTree::prepare(PrefixCursor& cursor, const Sequence& sequence) {
-  if (cursor.tree_ == nullptr || (cursor.depth_ + 1) * block_size_ > sequence.num_computed)
-    return false;
+bool PrefixTree::prepare(PrefixCursor& cursor, const Sequence& sequence, int64_t num_blocks) {
+  if (cursor.tree_ == nullptr || cursor.depth_ >= num_blocks) return false;
   if (!cursor.next_hash_)
     cursor.next_hash_ =
         look_ahead(hash_of(cursor.node_, sequence.cache_domain), sequence, cursor.depth_);
@@ -209,6 +213,33 @@ uint64_t PrefixTree::look_ahead(uint64_t above, const Sequence& sequence, int64_
   const uint64_t hash = chain(above);
   __builtin_prefetch(&slots_[static_cast<uint32_t>(hash) & (slots_.size() - 1)]);
   return hash;
+}
+
+void PrefixTree::on_lose(LoseListener listener) {
+  on_lose_ = std::move(listener);
+  names_.resize(nodes_.size());
+}
+
+BlockName PrefixTree::next(const Sequence& sequence, PrefixWalk& walk) {
+  const Hash128 parent = walk.depth == 0 ? sequence.cache_domain : walk.key;
+  read(sequence, walk.depth * block_size_, block_size_);
+  if (!walk.is_off) {
+    walk.node = find({.parent = walk.node,
+                      .domain = sequence.cache_domain,
+                      .hash = chain(hash_of(walk.node, sequence.cache_domain))});
+    walk.is_off = walk.node < 0;
+  }
+  walk.key = walk.is_off ? name(parent) : names_[static_cast<size_t>(walk.node)].key;
+  ++walk.depth;
+  return {.key = walk.key, .parent = parent, .group = 0, .tokens = block_};
+}
+
+/// The key of the name of a block with the tokens of block_ behind those with the key `parent`. A
+/// hash of so many bits, keyed with the one before it and in the end with the domain, which is
+/// secret: nobody can make two that are equal.
+Hash128 PrefixTree::name(const Hash128& parent) const {
+  const auto bytes = std::as_bytes(std::span(block_));
+  return siphash({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, parent);
 }
 
 /// Reads tokens into block_.
@@ -294,6 +325,10 @@ int32_t PrefixTree::add(const Key& key) {
   head = id;
   insert(key, id);
   std::ranges::copy(block_, tokens_.begin() + static_cast<std::ptrdiff_t>(id) * block_size_);
+  if (on_lose_) {
+    const int64_t index = key.parent < 0 ? 0 : names_[static_cast<size_t>(key.parent)].index + 1;
+    names_[static_cast<size_t>(id)] = {.key = name(name_above(id)), .index = index};
+  }
   return id;
 }
 
@@ -322,8 +357,16 @@ void PrefixTree::prune(int32_t node) {
 }
 
 /// A pool has evicted the block of a node.
-void PrefixTree::lose(size_t group, int32_t node) {
+void PrefixTree::lose(size_t group, int32_t node, int32_t block_id) {
   fetch_next_evicted(group);
+  if (on_lose_) {
+    const Named& named = names_[static_cast<size_t>(node)];
+    on_lose_({.key = named.key,
+              .parent = name_above(node),
+              .group = static_cast<int32_t>(group),
+              .tokens = tokens(node)},
+             named.index, block_id);
+  }
   block(node, group) = -1;
   prune(node);
 }

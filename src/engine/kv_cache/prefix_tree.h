@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/siphash.h"
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/block_table.h"
+#include "engine/kv_cache/block_tier.h"
 #include "engine/sequence/sequence.h"
 #include "engine/sequence/step.h"
 
@@ -61,6 +63,14 @@ class PrefixCursor {
   std::optional<uint64_t> next_hash_;  // of the block behind it, if that is known
 };
 
+/// A walk along the full blocks of a sequence, whether the tree has them or not.
+struct PrefixWalk {
+  int64_t depth = 0;    // blocks behind it
+  int32_t node = -1;    // of the last one; -1: above the first, or the tree has not got it
+  bool is_off = false;  // the tree has not got it
+  Hash128 key;          // of its name
+};
+
 /// A radix tree over full blocks of tokens (Zheng et al., SGLang, 2024): each node is a block's
 /// tokens below those before it, and names the block of every cache group that has their keys and
 /// values. Trees of different `Sequence::cache_domain` have nothing in common.
@@ -102,9 +112,31 @@ class PrefixTree {
   /// Takes in what has become full of the computed blocks of a sequence. Where the tree has the
   /// same contents already, the table gets those instead.
   void extend(PrefixCursor& cursor, const Sequence& sequence, std::span<BlockTable> tables);
+  /// The same for blocks whose contents are still to come, up to the first `num_blocks`. Where a
+  /// table has none, the tree gets none.
+  void extend(PrefixCursor& cursor, const Sequence& sequence, std::span<BlockTable> tables,
+              int64_t num_blocks);
   /// Whether there is something to take in; then begins to bring what that looks at into the
   /// caches. Worth a call where much else is done before `extend`.
-  bool prepare(PrefixCursor& cursor, const Sequence& sequence);
+  bool prepare(PrefixCursor& cursor, const Sequence& sequence) {
+    return prepare(cursor, sequence, sequence.num_computed / block_size_);
+  }
+
+  /// From now on nodes have names, and whoever listens is told of each block that the tree loses,
+  /// with its index in its sequence, while its contents are still there. Before the first node.
+  using LoseListener = std::function<void(const BlockName& name, int64_t index, int32_t block)>;
+  void on_lose(LoseListener listener);
+  /// Goes on to the next block of a sequence, which must be full. Returns its name, but for the
+  /// group; its tokens are valid until the next call.
+  BlockName next(const Sequence& sequence, PrefixWalk& walk);
+  /// The block of a group at the end of a walk; -1: there is none.
+  int32_t block_of(const PrefixWalk& walk, size_t group) const {
+    return walk.node < 0 ? -1 : block(walk.node, group);
+  }
+  /// The first block of a group that the token behind `num_tokens` others sees.
+  int64_t first_block(size_t group, int64_t num_tokens) const {
+    return first_block(groups_[group], num_tokens);
+  }
 
   int64_t num_nodes() const {
     return static_cast<int64_t>(nodes_.size()) - static_cast<int64_t>(free_nodes_.size());
@@ -132,6 +164,12 @@ class PrefixTree {
     int64_t run = 0;  // nodes of a match up to its end that have a block of this group
   };
 
+  /// What a lower tier knows a node by.
+  struct Named {
+    Hash128 key;        // BlockName::key
+    int64_t index = 0;  // in its sequence
+  };
+
   /// What identifies a node: its parent, the domain, and its tokens, which lie in block_.
   struct Key {
     int32_t parent = -1;
@@ -151,7 +189,13 @@ class PrefixTree {
   int32_t add(const Key& key);
   void unpin(int32_t node);
   void prune(int32_t node);
-  void lose(size_t group, int32_t node);
+  void lose(size_t group, int32_t node, int32_t block_id);
+  bool prepare(PrefixCursor& cursor, const Sequence& sequence, int64_t num_blocks);
+  Hash128 name(const Hash128& parent) const;
+  const Hash128& name_above(int32_t node) const {
+    const int32_t parent = at(node).parent;
+    return parent < 0 ? domain(node) : names_[static_cast<size_t>(parent)].key;
+  }
   void insert(const Key& key, int32_t node);
   void erase(int32_t node);
   void fetch_next_evicted(size_t group) const;
@@ -186,6 +230,8 @@ class PrefixTree {
   std::vector<Slot> slots_;          // by tag
   std::vector<int32_t> tops_;        // first node without a parent, by domain; -1: none
   std::vector<int32_t> block_;       // the tokens just read
+  LoseListener on_lose_;
+  std::vector<Named> names_;  // by node, if anybody listens
 };
 
 }  // namespace hasten::engine

@@ -39,6 +39,13 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlock
     for (Group& group : groups_) sources.push_back({.pool = &group.pool, .window = group.window});
     tree_.emplace(sources, options.block_size);
   }
+  if (options.tier != nullptr) {
+    HASTEN_CHECK(tree_);
+    std::vector<MoverGroup> moved;
+    for (size_t g = 0; g < groups.size(); ++g)
+      moved.push_back({.pool = &groups_[g].pool, .block_bytes = groups[g].block_bytes});
+    mover_.emplace(*options.tier, *tree_, step_time_, std::move(moved), options.block_size);
+  }
   plan_.num_groups = static_cast<int64_t>(groups.size());
   if (options.batching == Batching::continuous) return;
   const int64_t preferred = options.preferred_batch > 0 ? options.preferred_batch : max_running_;
@@ -64,6 +71,7 @@ void Scheduler::add(Sequence& sequence) {
     batcher_->add(sequence);
   else
     enqueue(sequence);
+  if (mover_) mover_->read_ahead(sequence, may_begin_with(sequence));
 }
 
 /// Lets the next batch wait for its blocks, once nobody of the last one is left.
@@ -170,6 +178,8 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
   plan_.sequences.clear();
   plan_.block_tables.clear();
   plan_.copies.clear();
+  plan_.saves.clear();
+  plan_.loads.clear();
   plan_.num_tokens = plan_.num_logits = plan_.num_preemptions = 0;
   plan_.kv_tokens_allocated = plan_.kv_tokens_used = 0;
   tokens_left_ = options_.step_tokens;
@@ -190,7 +200,7 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
 }
 
 void Scheduler::advance(int64_t step_us) {
-  if (options_.target_step_us > 0 && step_us > 0) {
+  if ((options_.target_step_us > 0 || mover_) && step_us > 0) {
     StepWork work;
     for (const PlannedSequence& planned : plan_.sequences) work.add(planned.begin, planned.count);
     step_time_.observe(work, step_us);
@@ -221,6 +231,17 @@ void Scheduler::learn_speed(int64_t step_us) {
   if (std::ranges::any_of(plan_.sequences, reads))
     learn(view_.speed.us_per_prompt_token, us / static_cast<double>(plan_.num_tokens));
   if (std::ranges::any_of(plan_.sequences, goes_on)) learn(view_.speed.us_per_token, us);
+}
+
+void Scheduler::end_moves(bool done) {
+  if (mover_) mover_->end_moves(done);
+}
+
+bool Scheduler::evict(int64_t num_blocks) {
+  bool evicted = false;
+  for (Group& group : groups_)
+    for (int64_t i = 0; i < num_blocks && group.pool.evict(); ++i) evicted = true;
+  return evicted;
 }
 
 int64_t Scheduler::num_blocks() const {
@@ -434,7 +455,7 @@ void Scheduler::admit() {
     bool passed = !may_start(first);
     if (!passed) {
       look_up(first);
-      passed = pays_to_wait(first);
+      passed = pays_to_wait(first) || awaits_blocks(first);
     }
     // Whoever is first waits for room rather than being overtaken, or large requests would starve.
     if (!passed && !has_room(first) && !displace(first)) {
@@ -494,14 +515,28 @@ void Scheduler::top_up() {
   }
 }
 
+/// With how many of its tokens computed a sequence could begin.
+int64_t Scheduler::may_begin_with(const Sequence& sequence) const {
+  return sequence.scoring() ? sequence.num_scored : sequence.num_tokens() - 1;
+}
+
+/// Whether `sequence` had better be admitted when more of its blocks have come from the tier. Those
+/// that have are in the cache then.
+bool Scheduler::awaits_blocks(Sequence& sequence) {
+  if (!mover_ || found_.sibling != nullptr) return false;
+  // Blocks come in place of others: not before they are of use. (Some policies make room.)
+  if (!has_room(sequence) && options_.policy->displaces == nullptr) return false;
+  const auto outcome =
+      mover_->bring(sequence, found_.prefix.num_tokens, may_begin_with(sequence), view_.now_us);
+  look_up(sequence);
+  return outcome == BlockMover::Outcome::wait;
+}
+
 /// Finds what the cache has of `sequence`.
 void Scheduler::look_up(const Sequence& sequence) {
   found_.prefix = {.nodes = std::move(found_.prefix.nodes)};
   found_.prefix.nodes.clear();
-  if (tree_) {
-    const int64_t limit = sequence.scoring() ? sequence.num_scored : sequence.num_tokens() - 1;
-    tree_->match(sequence, limit, found_.prefix);
-  }
+  if (tree_) tree_->match(sequence, may_begin_with(sequence), found_.prefix);
   found_.sibling = prompt_source(sequence);
   if (sequence.num_prompt() - 1 <= found_.prefix.num_tokens) found_.sibling = nullptr;
 }
@@ -676,7 +711,7 @@ int64_t Scheduler::peak(const Sequence& sequence, const Group& group) const {
 void Scheduler::start(Sequence& sequence) {
   dequeue(sequence);
   sequence.waited_us = waited_us(sequence, view_);
-  sequence.queued_us = -1;
+  sequence.queued_us = sequence.loading_us = -1;
   Running& started = new_running();
   started.sequence = &sequence;
   started.num_generated = sequence.generated.size();
@@ -730,6 +765,8 @@ Scheduler::Running& Scheduler::new_running() {
 }
 
 void Scheduler::count_hits(Sequence& sequence) {
+  if (mover_ && !sequence.scoring())
+    prefix_stats_.num_computed += sequence.num_tokens() - sequence.num_computed;
   if (sequence.num_cached >= 0) {
     prefix_stats_.num_resumed += sequence.num_computed;
     return;
@@ -761,6 +798,10 @@ void Scheduler::count_kv(const Running& running) {
 
 /// Writes the plan down.
 void Scheduler::emit() {
+  if (mover_) {
+    plan_.saves = mover_->saves();
+    plan_.loads = mover_->loads();
+  }
   for (size_t i = 0; i < running_.size(); ++i) {
     fetch_ahead(i);
     Running& running = *running_[i];

@@ -13,6 +13,7 @@
 #include "engine/kv_cache/block_table.h"
 #include "engine/kv_cache/prefix_tree.h"
 #include "engine/scheduler/batcher.h"
+#include "engine/scheduler/block_mover.h"
 #include "engine/scheduler/policy.h"
 #include "engine/scheduler/step_time_model.h"
 #include "engine/scheduler/tenant_service.h"
@@ -36,12 +37,14 @@ struct SchedulerOptions {
   // Each sequence is charged the blocks of so many tokens, as if its memory were one piece; 0:
   // those of its present tokens.
   int64_t reserve_tokens = 0;
+  BlockTier* tier = nullptr;  // where blocks of the prefix cache go to and come from; null: nowhere
 };
 
 /// Blocks of a cache group, enough for one sequence of the whole context.
 struct GroupBlocks {
   int64_t num_blocks = 0;
-  int64_t window = 0;  // tokens that a query can see, itself included; 0: all
+  int64_t window = 0;       // tokens that a query can see, itself included; 0: all
+  int64_t block_bytes = 0;  // of a block's contents, where there is a lower tier
 };
 
 /// What the prefix cache has done, in tokens; none of it ever falls.
@@ -50,6 +53,8 @@ struct PrefixStats {
   int64_t num_hits = 0;       // of them, those that were in the cache
   int64_t num_preempted = 0;  // computed tokens of the sequences that gave their blocks back
   int64_t num_resumed = 0;    // tokens found in the cache when such a one was admitted again
+  int64_t num_loaded = 0;     // tokens that came from a lower tier
+  int64_t num_computed = 0;   // where there is one, tokens that neither it nor the cache had
 };
 
 /// Stall-free continuous batching (Agrawal et al., Sarathi-Serve, 2024): each sequence that
@@ -78,7 +83,10 @@ struct PrefixStats {
 /// with its blocks, even if the prompt's next token was already its last, and with that part of
 /// the prompt, too, that does not fill a block.
 ///
-/// The same calls, times included, give the same plans. One thread.
+/// Where there is a lower tier, blocks that are evicted go there and come back as a BlockMover
+/// decides. A sequence whose blocks are being read is passed over for that time.
+///
+/// The same calls, times and answers of the tier included, give the same plans. One thread.
 class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, std::span<const GroupBlocks> groups);
@@ -102,9 +110,15 @@ class Scheduler {
   bool is_hopeless_behind_queue(const Sequence& sequence, int64_t now_us);
 
   /// The next step, planned at `now_us` by the clock of Sequence::arrival_us, which never goes
-  /// back; empty only before `next_step_us`. Valid until the next call. Every plan must be run or
-  /// its sequences removed.
+  /// back; empty only before `next_step_us`, or when all that is queued waits for a lower tier.
+  /// Valid until the next call. Every plan must be run or its sequences removed.
   const StepPlan& plan(int64_t now_us);
+  /// The plan's saves and loads were done, before anything else of it; or, with `done` false, not,
+  /// and then the plan is not to be run. To be called for each plan that has some.
+  void end_moves(bool done);
+  /// Gives up so many blocks of each group that nobody has, which makes for saves. False: there
+  /// was none.
+  bool evict(int64_t num_blocks);
   /// The planned tokens have run, in `step_us` (0: not measured): moves num_computed and num_scored
   /// of the plan's sequences.
   void advance(int64_t step_us = 0);
@@ -119,7 +133,11 @@ class Scheduler {
   }
   int64_t num_blocks() const;
   int64_t num_free_blocks() const;
-  const PrefixStats& prefix_stats() const { return prefix_stats_; }
+  PrefixStats prefix_stats() const {
+    PrefixStats stats = prefix_stats_;
+    if (mover_) stats.num_loaded = mover_->num_loaded_tokens();
+    return stats;
+  }
 
  private:
   struct Running {
@@ -190,7 +208,9 @@ class Scheduler {
   bool move_back();
   void learn_speed(int64_t step_us);
   bool may_admit() const;
+  int64_t may_begin_with(const Sequence& sequence) const;
   void look_up(const Sequence& sequence);
+  bool awaits_blocks(Sequence& sequence);
   const Running* prompt_source(const Sequence& sequence) const;
   bool pays_to_wait(const Sequence& sequence) const;
   bool has_room(const Sequence& sequence);
@@ -207,11 +227,13 @@ class Scheduler {
   void count_hits(Sequence& sequence);
 
   const SchedulerOptions options_;
-  std::deque<Group> groups_;        // a pool does not move
-  std::optional<PrefixTree> tree_;  // none: there is no prefix cache
-  const int64_t max_running_;       // sequences, as places in the batch and memory allow
-  std::optional<Batcher> batcher_;  // none: nobody is held back
-  std::deque<Running> slots_;       // by Sequence::slot of those that run; they do not move
+  std::deque<Group> groups_;         // a pool does not move
+  std::optional<PrefixTree> tree_;   // none: there is no prefix cache
+  StepTimeModel step_time_;          // learnt only for a target or a tier
+  std::optional<BlockMover> mover_;  // none: there is no tier
+  const int64_t max_running_;        // sequences, as places in the batch and memory allow
+  std::optional<Batcher> batcher_;   // none: nobody is held back
+  std::deque<Running> slots_;        // by Sequence::slot of those that run; they do not move
   std::vector<int32_t> free_slots_;
   std::vector<Running*> running_;      // in order of admission; some may have left
   std::vector<Running*> due_;          // of this step: those with a full block to take in
@@ -235,7 +257,6 @@ class Scheduler {
   int64_t tokens_left_ = 0;  // of this step's budget
   StepWork work_;            // of the tokens that this step has so far
   bool decoding_ = false;    // some of them are those of sequences that decode
-  StepTimeModel step_time_;  // learnt only when there is a target
   int64_t prompt_logits_left_ = 0;
   bool contended_ = false;      // more than one prompt wants tokens of this step
   int64_t num_prefilling_ = 0;  // prompts that have tokens of this step

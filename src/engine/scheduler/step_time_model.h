@@ -2,6 +2,7 @@
 // How long a step will take, learnt from those that ran.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +33,10 @@ class StepTimeModel {
   void observe(const StepWork& work, int64_t us);
   /// Microseconds, at least 0; 0 before the first observation.
   double predict_us(const StepWork& work) const;
+  /// How much longer a step takes with more work in it, at least 0.
+  double added_us(const StepWork& work) const {
+    return std::max(0.0, predict_us(work) - predict_us({}));
+  }
   /// Whether enough steps have been seen for a prediction to be worth anything.
   bool ready() const { return num_observed_ >= kMinObserved; }
 

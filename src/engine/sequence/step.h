@@ -33,12 +33,28 @@ struct BlockCopy {
   int32_t to = 0;        // block id
 };
 
+/// Contents of a block that go to a lower tier, before anything is written in this step.
+struct BlockSave {
+  int32_t group = 0;  // cache group
+  int32_t block = 0;  // block id
+  std::span<std::byte> to;
+};
+
+/// Contents of a block that come from a lower tier, after all that is saved and before all else.
+struct BlockLoad {
+  int32_t group = 0;  // cache group
+  int32_t block = 0;  // block id
+  std::span<const std::byte> from;
+};
+
 /// One step. Views are valid until the next plan.
 struct StepPlan {
   std::vector<PlannedSequence> sequences;  // in order of admission
   // [sequences.size(), num_groups]: block ids of each sequence; -1: not in the window any more.
   std::vector<std::span<const int32_t>> block_tables;
   std::vector<BlockCopy> copies;
+  std::vector<BlockSave> saves;  // these and the loads are to be done even without sequences
+  std::vector<BlockLoad> loads;
   int64_t num_groups = 0;
   int64_t num_tokens = 0;           // of all sequences
   int64_t num_logits = 0;           // rows, of all sequences

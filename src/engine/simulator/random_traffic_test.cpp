@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scheduler under random traffic with little memory: arrivals, lengths, shared prefixes, n > 1,
-// scoring and cancellations, all from one seed; every invariant is checked in every step.
+// scoring and cancellations, and a lower tier that fails, all from one seed; every invariant is
+// checked in every step.
 //
 // HASTEN_TEST_SEEDS is how many seeds run, HASTEN_TEST_SEED the first of them: a failing seed is
 // printed with the call that replays it.
@@ -20,6 +21,7 @@
 #include "base/siphash.h"
 #include "engine/kv_cache/sizing.h"
 #include "engine/scheduler/scheduler.h"
+#include "engine/simulator/random_tier_test.h"
 
 namespace hasten::engine {
 namespace {
@@ -97,6 +99,11 @@ class Traffic {
       memory_.emplace_back(static_cast<size_t>(groups_.back().num_blocks * options_.block_size),
                            uint64_t{0});
     }
+    if (options_.prefix_cache && chance(2)) {
+      const auto block_bytes = static_cast<size_t>(options_.block_size) * sizeof(uint64_t);
+      tier_ = std::make_unique<RandomTier>(random_(), draw(1, 60), block_bytes);
+      options_.tier = tier_.get();
+    }
     scheduler_ = std::make_unique<Scheduler>(options_, groups_);
     const int64_t num_asks = draw(1, 12);
     for (int64_t i = 0; i < num_asks; ++i) add_ask(i);
@@ -110,15 +117,22 @@ class Traffic {
       now_us_ += draw(0, 5000);
       give_up();
       const StepPlan& plan = scheduler_->plan(now_us_);
-      REQUIRE(!plan.empty() || scheduler_->next_step_us() > now_us_);
+      REQUIRE(!plan.empty() || scheduler_->num_running() == 0);
+      REQUIRE(!plan.empty() || scheduler_->next_step_us() > now_us_ || tier_);
       check(plan);
-      execute(plan);
-      commit(plan);
+      if (move(plan)) {
+        execute(plan);
+        commit(plan);
+      }
       ++num_steps_;
     }
+    while (scheduler_->evict(3)) scheduler_->end_moves(false);
     REQUIRE(scheduler_->num_waiting() == 0 && scheduler_->num_running() == 0);
     REQUIRE(scheduler_->num_free_blocks() == scheduler_->num_blocks());
   }
+
+  /// Tokens that came from the lower tier.
+  int64_t num_loaded() const { return scheduler_->prefix_stats().num_loaded; }
 
  private:
   int64_t draw(int64_t min, int64_t max) {
@@ -220,6 +234,28 @@ class Traffic {
     return memory_[group][static_cast<size_t>(block * options_.block_size + offset)];
   }
 
+  /// Does what there is to do before a step. False: it went wrong, and who was to run has ended.
+  bool move(const StepPlan& plan) {
+    if (plan.saves.empty() && plan.loads.empty()) return true;
+    const bool fails = chance(30);
+    const auto bytes = [&](int32_t group, int32_t block) {
+      return std::as_writable_bytes(
+          std::span(&slot(static_cast<size_t>(group), block, 0), options_.block_size));
+    };
+    for (const BlockSave& save : plan.saves)
+      if (!fails) std::ranges::copy(bytes(save.group, save.block), save.to.begin());
+    for (const BlockLoad& load : plan.loads)
+      if (!fails) std::ranges::copy(load.from, bytes(load.group, load.block).begin());
+    scheduler_->end_moves(!fails);
+    if (!fails) return true;
+    scheduler_->advance();
+    std::vector<int64_t> ids;
+    for (const PlannedSequence& planned : plan.sequences)
+      ids.push_back(planned.sequence->request_id);
+    for (const int64_t id : ids) end(*asks_[static_cast<size_t>(id)]);
+    return false;
+  }
+
   /// Does what a runner does, with hashes for keys and values: copies, then writes, then reads. A
   /// block that two sequences write, that was given away too early, or that never was computed
   /// shows in what is read.
@@ -290,6 +326,7 @@ class Traffic {
   std::vector<GroupBlocks> groups_;
   std::vector<std::vector<uint64_t>> memory_;  // of each group: [num_blocks, block_size]
   std::vector<std::unique_ptr<Ask>> asks_;
+  std::unique_ptr<RandomTier> tier_;      // null: none
   std::unique_ptr<Scheduler> scheduler_;  // goes before the sequences that it knows
   int64_t now_us_ = 0;
   int64_t num_steps_ = 0;
@@ -298,16 +335,22 @@ class Traffic {
 TEST(RandomTraffic, KeepsEveryInvariant) {
   const int64_t first = from_environment("HASTEN_TEST_SEED", 1);
   const int64_t count = from_environment("HASTEN_TEST_SEEDS", 1500);
+  int64_t num_loaded = 0;
   for (int64_t seed = first; seed < first + count; ++seed) {
     std::string what;
     try {
-      Traffic(static_cast<uint64_t>(seed)).run();
+      Traffic traffic(static_cast<uint64_t>(seed));
+      traffic.run();
+      num_loaded += traffic.num_loaded();
     } catch (const Broken& broken) {
       what = broken.what;
     } catch (const std::exception& error) {
       what = error.what();
     }
     ASSERT_EQ(what, "") << "HASTEN_TEST_SEED=" << seed << " HASTEN_TEST_SEEDS=1 replays it";
+  }
+  if (count >= 100) {
+    EXPECT_GT(num_loaded, count / 4) << "tokens from the lower tier";
   }
 }
 
