@@ -28,11 +28,14 @@ struct EngineOptions {
   // How keys and values are kept: f32, f16, bf16, fp8 (e4m3), q8_0 or q4_0; auto: bf16 (f32 for
   // f32 models). "q8_0/q4_0": keys and values apart.
   std::string kv_type = "auto";
-  int32_t block_size = 16;        // tokens in a cache block; a power of two
-  int64_t step_tokens = 0;        // tokens in a step at most; 0: chosen for the device
-  int32_t max_batch = 0;          // sequences in a step at most; 0: chosen for the device
-  int64_t target_tbt_us = 0;      // between tokens of an answer, held by shorter chunks; 0: none
-  bool prefix_cache = true;       // prompts that begin alike are computed once, for each tenant
+  int32_t block_size = 16;    // tokens in a cache block; a power of two
+  int64_t step_tokens = 0;    // tokens in a step at most; 0: chosen for the device
+  int32_t max_batch = 0;      // sequences in a step at most; 0: chosen for the device
+  int64_t target_tbt_us = 0;  // between tokens of an answer, held by shorter chunks; 0: none
+  bool prefix_cache = true;   // prompts that begin alike are computed once, for each tenant
+  std::filesystem::path kv_disk =
+      {};                         // a folder for what the prefix cache has no room for; empty: none
+  int64_t kv_disk_bytes = 0;      // that it may take; 0: 8 GiB
   int64_t max_queue = 0;          // requests that may wait; 0: 4 * max_batch, at least 256
   int64_t max_queue_tokens = 0;   // of their prompts and max_tokens together; 0: any number
   double tenant_share = 1;        // (0, 1], of what may wait, for one tenant
@@ -102,10 +105,17 @@ struct Stats {
   int64_t kv_blocks_total = 0;
   int64_t steps = 0;
   int64_t preemptions = 0;
-  int64_t preempted_tokens = 0;      // computed ones of the sequences that gave their blocks back
-  int64_t resumed_tokens = 0;        // what the cache had of them later, by whomever computed
-  int64_t prefix_cache_queries = 0;  // prompt tokens looked for in the cache
-  int64_t prefix_cache_hits = 0;     // of them, those that were there
+  int64_t preempted_tokens = 0;        // computed ones of the sequences that gave their blocks back
+  int64_t resumed_tokens = 0;          // what the cache had of them later, by whomever computed
+  int64_t prefix_cache_queries = 0;    // prompt tokens looked for in the cache
+  int64_t prefix_cache_hits = 0;       // of them, those that were there
+  int64_t kv_disk_queries = 0;         // tokens looked for on disk, as memory had not got them
+  int64_t kv_disk_hits = 0;            // of them, those that came from there
+  int64_t kv_disk_blocks = 0;          // that are there
+  int64_t kv_disk_read_bytes = 0;      // of keys and values
+  int64_t kv_disk_written_bytes = 0;   // likewise
+  int64_t kv_disk_corrupt_blocks = 0;  // no longer what was written: not used
+  int64_t kv_disk_dropped_blocks = 0;  // came faster than they could be written
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t finished_stop = 0;

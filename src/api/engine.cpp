@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/backends.h"
+#include "api/content_key.h"
 #include "api/model_files.h"
 #include "api/tokenizer_impl.h"
 #include "base/clock.h"
@@ -30,6 +31,7 @@ constexpr int32_t kMaxBatch = 32;
 // Keys and values take this share of what is free once weights and steps are counted; the rest is
 // for the page cache and everything else on the machine.
 constexpr double kFreeMemoryShare = 0.6;
+constexpr int64_t kKvDiskBytes = int64_t{8} << 30;
 
 DType kv_type(std::string_view name, const models::ModelInfo& info) {
   if (name == "auto") {
@@ -63,6 +65,9 @@ void check(const EngineOptions& options) {
   }
   if (options.kv_cache_bytes < 0) {
     fail_param("kv_cache_bytes", "kv_cache_bytes {} is negative", options.kv_cache_bytes);
+  }
+  if (options.kv_disk_bytes < 0) {
+    fail_param("kv_disk_bytes", "kv_disk_bytes {} is negative", options.kv_disk_bytes);
   }
   if (options.max_batch < 0 || options.max_batch > 4096) {
     fail_param("max_batch", "max_batch {} is outside [0, 4096]", options.max_batch);
@@ -149,6 +154,11 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.tenant_share = options.tenant_share;
   core.target_tbt_us = options.target_tbt_us;
   core.prefix_cache = options.prefix_cache;
+  if (!options.kv_disk.empty()) {
+    core.kv_disk = {.folder = options.kv_disk,
+                    .max_bytes = options.kv_disk_bytes > 0 ? options.kv_disk_bytes : kKvDiskBytes,
+                    .model = api::content_key(*checkpoint)};
+  }
   core.policy = options.policy;
   core.batching = options.batching;
   core.preferred_batch = options.preferred_batch;

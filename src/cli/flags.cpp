@@ -169,6 +169,17 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->capture_default_str()
       ->check(whole_number(0, 1 << 20))
       ->type_name("N");
+  command
+      .add_option(
+          "--kv-disk", options.kv_disk,
+          "A folder of this process alone, for what the prefix cache has no room for; it is "
+          "found there again after a restart (default: none)")
+      ->type_name("DIR");
+  command
+      .add_option("--kv-disk-bytes", options.kv_disk_bytes,
+                  "What that folder may take, as --kv-cache (default: 8GiB)")
+      ->transform(byte_size())
+      ->type_name("SIZE");
   add_scheduling_flags(command, options);
 }
 

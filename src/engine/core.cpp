@@ -23,6 +23,16 @@ constexpr int64_t kMaxBatchWaitUs = 60'000'000;  // half of what makes an engine
 // Blocks for so many times the sequences that may run, when memory allows: the rest is for what
 // ended and may be asked again.
 constexpr int64_t kCacheFactor = 4;
+// Memory for blocks on their way from a disk, and as much for those on their way to it: a share of
+// the cache, enough for a prefix of some thousand tokens, and for some blocks of the largest
+// models.
+constexpr int64_t kStagingShare = 4;
+constexpr int64_t kMaxStagingBytes = int64_t{256} << 20;
+constexpr int64_t kMinStaged = 64;
+// A step that waits for nothing but the disk looks up so often to see who has gone away.
+constexpr int64_t kReadWaitUs = 2'000;
+// Blocks that are given up at a time when the cache is written to disk.
+constexpr int64_t kKeptAtOnce = 16;
 // Logits of a scored prompt are worked off in pieces of at most so many rows and bytes: 64 rows are
 // 39 MB for a vocabulary of 150 000, and enough to keep a forward pass efficient.
 constexpr int64_t kMaxPromptLogits = 64;
@@ -58,6 +68,11 @@ void check_options(const CoreOptions& options) {
                options.batch_wait_us, kMaxBatchWaitUs);
   if (options.aging_us < 1)
     fail_param("aging_us", "--aging is {} us; it must be at least 1", options.aging_us);
+  if (!options.kv_disk.folder.empty() && !options.prefix_cache)
+    fail_param(
+        "kv_disk",
+        "--kv-disk keeps blocks of the prefix cache, which --no-prefix-cache turns off: leave "
+        "out one of them");
   if (options.context < 0)
     fail_param("context", "--ctx is {}; it must not be negative", options.context);
 }
@@ -78,6 +93,44 @@ int64_t least_generated(const Request& request, int64_t max_generated) {
       request.ignore_eos && request.stop.empty() && request.stop_tokens.empty();
   return always_to_the_limit ? max_generated
                              : std::clamp<int64_t>(request.min_tokens, 1, max_generated);
+}
+
+/// What the contents of blocks depend on beside their tokens, as text.
+std::string contents_key(const models::Model& model, const ops::Backend& backend,
+                         const CoreOptions& options, int64_t context) {
+  std::string key =
+      fmt::format("hasten {}\n{}\n{}\nblocks of {}, keys {}, values {}, context {}\n", kVersion,
+                  options.kv_disk.model, backend.kv_layout(), options.block_size,
+                  info(options.kv_types.keys).name, info(options.kv_types.values).name, context);
+  for (const models::CacheGroup& group : model.cache_groups())
+    key += fmt::format("{} layers, {} heads of {}, window {}\n", group.num_layers,
+                       group.num_kv_heads, group.head_dim, group.window);
+  return key;
+}
+
+/// The folder of blocks, if one is asked for and the device can use it.
+std::unique_ptr<DiskTier> open_disk(const models::Model& model, const ops::Backend& backend,
+                                    const CoreOptions& options, const CacheSizing& sizing) {
+  const KvDisk& disk = options.kv_disk;
+  if (disk.folder.empty()) return nullptr;
+  if (backend.kv_layout().empty()) {
+    log::warn("--kv-disk is left unused: {} cannot move blocks of keys and values", backend.name());
+    return nullptr;
+  }
+  DiskTierOptions tier = {.folder = disk.folder,
+                          .max_bytes = disk.max_bytes,
+                          .block_tokens = options.block_size,
+                          .model = contents_key(model, backend, options, sizing.context),
+                          .always_load = disk.always_load};
+  int64_t all_bytes = 0;
+  for (const models::CacheGroup& group : model.cache_groups()) {
+    tier.block_bytes.push_back(
+        backend.kv_cache_bytes(cache_spec(group, 1, options.block_size, options.kv_types)));
+    all_bytes += tier.block_bytes.back();
+  }
+  tier.staging_bytes =
+      std::max(std::min(sizing.bytes / kStagingShare, kMaxStagingBytes), kMinStaged * all_bytes);
+  return std::make_unique<DiskTier>(tier);
 }
 
 int64_t logit_row_bytes(const models::Model& model) {
@@ -122,7 +175,9 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                   .step_tokens = options.step_tokens});
   std::vector<GroupBlocks> groups;
   for (size_t g = 0; g < sizes.size(); ++g) {
-    groups.push_back({.num_blocks = sizing.num_blocks[g], .window = sizes[g].window});
+    groups.push_back({.num_blocks = sizing.num_blocks[g],
+                      .window = sizes[g].window,
+                      .block_bytes = sizes[g].block_bytes});
     capacity_.num_kv_blocks += sizing.num_blocks[g];
   }
   if (!options.chunked_prefill && options.step_tokens < sizing.context)
@@ -135,6 +190,8 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
   capacity_.step_tokens = options.step_tokens;
   capacity_.max_batch = options.max_batch;
 
+  disk_ = open_disk(*model, backend, options, sizing);
+  cache_key_ = disk_ ? disk_->secret() : random_key();
   const int64_t max_prompt_logits = max_prompt_logit_rows(*model);
   scheduler_ = std::make_unique<Scheduler>(
       SchedulerOptions{.block_size = options.block_size,
@@ -149,7 +206,8 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                        .preferred_batch = options.preferred_batch,
                        .batch_wait_us = options.batch_wait_us,
                        .chunked_prefill = options.chunked_prefill,
-                       .reserve_tokens = options.reserve_context ? sizing.context : 0},
+                       .reserve_tokens = options.reserve_context ? sizing.context : 0,
+                       .tier = disk_.get()},
       groups);
   sampler_ = std::make_unique<Sampler>(vocab_size_);
   runner_ =
@@ -209,7 +267,12 @@ bool Core::step() {
   const int64_t now = monotonic_us();
   end_hopeless(now);
   const StepPlan& plan = scheduler_->plan(now);
-  if (plan.empty()) return false;
+  move_blocks(plan);
+  if (plan.empty()) {
+    if (scheduler_->next_step_us() > now) return false;
+    disk_->await_read(kReadWaitUs);
+    return true;
+  }
   execute(plan);
   commit(plan, monotonic_us() - now);
   if (on_step_) {
@@ -246,6 +309,18 @@ void Core::end_for_deadline(Job& job, int64_t now) {
                   job.request.deadline_us / 1000, (now - job.submit_us) / 1000, num_waiting_));
 }
 
+/// Brings blocks to where the plan wants them. What goes wrong becomes move_error_.
+void Core::move_blocks(const StepPlan& plan) {
+  move_error_.clear();
+  if (plan.saves.empty() && plan.loads.empty()) return;
+  try {
+    runner_->move_blocks(plan);
+  } catch (const std::exception& error) {
+    move_error_ = error.what();
+  }
+  scheduler_->end_moves(move_error_.empty());
+}
+
 /// Runs the plan and draws tokens into result_. Changes nothing of a job but when it started.
 void Core::execute(const StepPlan& plan) {
   for (const PlannedSequence& planned : plan.sequences) {
@@ -260,6 +335,10 @@ void Core::execute(const StepPlan& plan) {
   const auto num_sequences = plan.sequences.size();
   result_.sequences.assign(num_sequences, {});
   const auto row = static_cast<size_t>(model().info().vocab_size);
+  if (!move_error_.empty()) {
+    for (SequenceResult& result : result_.sequences) result.error = move_error_;
+    return;
+  }
   try {
     std::span<float> logits = runner_->run(plan);
     for (size_t i = 0; i < num_sequences; ++i) {
@@ -457,16 +536,35 @@ void Core::end_all(Finish finish, std::string_view error) {
 
 void Core::abandon() { jobs_.clear(); }
 
+void Core::keep_cache(int64_t timeout_us) {
+  if (!disk_) return;
+  const int64_t end_us = monotonic_us() + timeout_us;
+  while (monotonic_us() < end_us && scheduler_->evict(kKeptAtOnce)) {
+    move_blocks(scheduler_->plan(monotonic_us()));
+    disk_->await_writes(std::max<int64_t>(0, end_us - monotonic_us()));
+  }
+}
+
 Stats Core::stats() const {
   Stats stats = totals_;
   stats.running = scheduler_->num_running();
   stats.waiting = num_waiting_;
   stats.kv_blocks_total = scheduler_->num_blocks();
-  const PrefixStats& prefix = scheduler_->prefix_stats();
+  const PrefixStats prefix = scheduler_->prefix_stats();
   stats.prefix_cache_queries = prefix.num_queried;
   stats.prefix_cache_hits = prefix.num_hits;
   stats.preempted_tokens = prefix.num_preempted;
   stats.resumed_tokens = prefix.num_resumed;
+  if (disk_) {
+    const TierStats disk = disk_->stats();
+    stats.kv_disk_queries = prefix.num_loaded + prefix.num_computed;
+    stats.kv_disk_hits = prefix.num_loaded;
+    stats.kv_disk_blocks = disk.num_blocks;
+    stats.kv_disk_read_bytes = disk.read_bytes;
+    stats.kv_disk_written_bytes = disk.written_bytes;
+    stats.kv_disk_corrupt_blocks = disk.num_corrupt;
+    stats.kv_disk_dropped_blocks = disk.num_dropped;
+  }
   stats.kv_blocks_used = stats.kv_blocks_total - scheduler_->num_free_blocks();
   return stats;
 }

@@ -13,6 +13,7 @@
 
 #include "engine/engine.h"
 #include "engine/job.h"
+#include "engine/kv_cache/disk_tier.h"
 #include "engine/runner/runner.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/predictor.h"
@@ -46,6 +47,9 @@ class Core {
   /// When the next step is due, by monotonic_us, though nobody else comes: 0 but while a batch
   /// waits for more requests; INT64_MAX when there is no job.
   int64_t next_step_us() const { return scheduler_->next_step_us(); }
+  /// Writes what the cache holds to disk, if there is a place, at most for so long. Afterwards the
+  /// cache is empty. To be called when no job is left.
+  void keep_cache(int64_t timeout_us);
   /// Ends every job with a last chunk.
   void end_all(Finish finish, std::string_view error);
   /// Lets go of whoever waits for a job, when not even `end_all` can be trusted. No step follows.
@@ -59,6 +63,7 @@ class Core {
   void end_cancelled();
   void end_hopeless(int64_t now);
   void end_for_deadline(Job& job, int64_t now);
+  void move_blocks(const StepPlan& plan);
   void execute(const StepPlan& plan);
   void read_logits(const PlannedSequence& planned, std::span<float> logits, SequenceResult& result);
   void commit(const StepPlan& plan, int64_t step_us);
@@ -74,6 +79,7 @@ class Core {
   Capacity capacity_;
   int64_t vocab_size_ = 0;
   std::vector<int32_t> eos_tokens_;  // that end an answer of this model
+  std::unique_ptr<DiskTier> disk_;   // null: none
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<LengthPredictor> predictor_;
@@ -82,7 +88,8 @@ class Core {
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by id
   int64_t next_id_ = 0;
   StepResult result_;
-  const Hash128 cache_key_ = random_key();  // so that nobody can say who shares whose cache
+  std::string move_error_;  // of this step; empty: its blocks have moved
+  Hash128 cache_key_;       // a secret, so that nobody can say who shares whose cache
   Stats totals_;
   std::vector<int64_t> refused_;  // ids of jobs whose deadline cannot be met
   int64_t num_waiting_ = 0;       // jobs that have not started

@@ -22,6 +22,10 @@
 namespace hasten::engine {
 namespace {
 
+// How long the end of an engine may take to write its cache to disk: less than what those who end
+// processes wait before they kill them, with time left for running answers.
+constexpr int64_t kKeepCacheUs = 10'000'000;
+
 /// A seed for a request that brings none.
 uint64_t fresh_seed() {
   std::random_device device;
@@ -164,6 +168,7 @@ void Engine::run() {
         core_->end_all(Finish::error, error.what());
       }
     }
+    core_->keep_cache(kKeepCacheUs);
   } catch (const std::exception& error) {
     log::error("the engine has failed: {}", error.what());
     const std::lock_guard lock(mutex_);

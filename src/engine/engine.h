@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,14 @@ namespace hasten::engine {
 
 class Core;
 
+/// A folder on disk for blocks that the cache has no room for.
+struct KvDisk {
+  std::filesystem::path folder = {};  // empty: none
+  int64_t max_bytes = 0;              // that its files may take
+  std::string model = {};             // which weights: blocks of others are not touched
+  bool always_load = false;           // even where computing is faster
+};
+
 /// How a model is served. Sizes are the caller's to choose; the engine holds them to each other.
 struct CoreOptions {
   int64_t context = 0;           // tokens one sequence may reach; 0: as the model and memory allow
@@ -31,6 +40,7 @@ struct CoreOptions {
   int32_t max_batch = 32;        // sequences in a step at most; step_tokens at most
   int64_t target_tbt_us = 0;     // between tokens of an answer, to be held; 0: none
   bool prefix_cache = true;      // answers begin with what others left in the cache
+  KvDisk kv_disk = {};           // needs the prefix cache
   int64_t max_queue = 0;         // requests that may wait; 0: 4 * max_batch, at least 256
   int64_t max_queue_tokens = 0;  // of their prompts and max_tokens; 0: any number
   double tenant_share = 1;       // (0, 1], of what may wait, for one tenant
@@ -69,7 +79,7 @@ class Engine {
   /// Allocates the cache and the activations and starts the thread. `backend` must outlive the
   /// engine. Throws Error{invalid_argument} for an option out of range or an unknown policy,
   /// Error{resource_exhausted} when not even one sequence of `context` fits, each with the numbers
-  /// and the option to change.
+  /// and the option to change; and what DiskTier throws.
   Engine(std::unique_ptr<models::Model> model, ops::Backend& backend,
          std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options);
   /// Cancels what still runs; every sink that is still wanted gets its last chunk.

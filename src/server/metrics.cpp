@@ -142,6 +142,21 @@ std::string Metrics::text(const Stats& stats) const {
           stats.prefix_cache_queries);
   counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
           stats.prefix_cache_hits);
+  counter("external_prefix_cache_queries_total",
+          "Tokens looked for on disk, as the prefix cache had not got them.",
+          stats.kv_disk_queries);
+  counter("external_prefix_cache_hits_total", "Tokens that came from disk.", stats.kv_disk_hits);
+  add("hasten:kv_disk_blocks", "Blocks of keys and values on disk.", MetricType::Gauge,
+      {{{}, number(stats.kv_disk_blocks)}});
+  add("hasten:kv_disk_bytes_total", "Bytes of keys and values, read from disk and written.",
+      MetricType::Counter,
+      {{{"direction", "read"}, number(stats.kv_disk_read_bytes)},
+       {{"direction", "written"}, number(stats.kv_disk_written_bytes)}});
+  add("hasten:kv_disk_lost_blocks_total",
+      "Blocks that were damaged on disk, and those that came faster than they could be written.",
+      MetricType::Counter,
+      {{{"reason", "corrupt"}, number(stats.kv_disk_corrupt_blocks)},
+       {{"reason", "dropped"}, number(stats.kv_disk_dropped_blocks)}});
   add("vllm:request_success_total", "Ended generations by reason.", MetricType::Counter,
       {{{"finished_reason", "stop"}, number(stats.finished_stop)},
        {{"finished_reason", "length"}, number(stats.finished_length)},
@@ -176,6 +191,12 @@ Stats since(const Stats& start, Stats now) {
   now.resumed_tokens -= start.resumed_tokens;
   now.prefix_cache_queries -= start.prefix_cache_queries;
   now.prefix_cache_hits -= start.prefix_cache_hits;
+  now.kv_disk_queries -= start.kv_disk_queries;
+  now.kv_disk_hits -= start.kv_disk_hits;
+  now.kv_disk_read_bytes -= start.kv_disk_read_bytes;
+  now.kv_disk_written_bytes -= start.kv_disk_written_bytes;
+  now.kv_disk_corrupt_blocks -= start.kv_disk_corrupt_blocks;
+  now.kv_disk_dropped_blocks -= start.kv_disk_dropped_blocks;
   now.prompt_tokens -= start.prompt_tokens;
   now.generated_tokens -= start.generated_tokens;
   now.finished_stop -= start.finished_stop;

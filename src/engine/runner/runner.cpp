@@ -47,6 +47,13 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
   logits_.resize(static_cast<size_t>(limits.max_logits * model_->info().vocab_size));
 }
 
+void Runner::move_blocks(const StepPlan& plan) {
+  for (const BlockSave& save : plan.saves)
+    backend_.export_block(*caches_[static_cast<size_t>(save.group)], save.block, save.to);
+  for (const BlockLoad& load : plan.loads)
+    backend_.import_block(*caches_[static_cast<size_t>(load.group)], load.block, load.from);
+}
+
 std::span<float> Runner::run(const StepPlan& plan) { return run(plan, 0, plan.sequences.size()); }
 
 std::span<float> Runner::run_alone(const StepPlan& plan, size_t index) {

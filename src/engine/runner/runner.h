@@ -34,6 +34,8 @@ class Runner {
   /// Throws Error{resource_exhausted} when memory is short. `backend` must outlive the runner.
   Runner(std::unique_ptr<models::Model> model, ops::Backend& backend, const RunnerLimits& limits);
 
+  /// Does the plan's saves, then its loads. Throws what the backend throws.
+  void move_blocks(const StepPlan& plan);
   /// Runs a whole plan within the limits. Returns its logits [plan.num_logits, vocab_size], which
   /// the caller may overwrite, valid until the next call. Throws what the model throws.
   std::span<float> run(const StepPlan& plan);

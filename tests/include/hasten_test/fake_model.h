@@ -3,6 +3,7 @@
 // and a tokenizer to go with it: whatever mixes up positions, blocks or sequences changes the text.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -33,17 +34,19 @@ class FakeKvCache : public ops::KvCache {
   std::vector<Entry> entries;  // by slot
 };
 
-/// Knows caches and nothing else.
+/// Knows caches and nothing else. If it can move blocks, they move as their entries.
 class FakeBackend : public ops::Backend {
  public:
+  explicit FakeBackend(bool moves = false) : moves_(moves) {}
   std::string name() const override { return "fake"; }
   Device device() const override { return {}; }
   std::unique_ptr<ops::KvCache> make_kv_cache(const ops::KvCacheSpec& spec) override {
     return std::make_unique<FakeKvCache>(spec);
   }
-  /// One byte for each token and layer.
+  /// One byte for each token and layer, or what moves.
   int64_t kv_cache_bytes(const ops::KvCacheSpec& spec) const override {
-    return spec.num_layers * spec.num_blocks * spec.block_size;
+    return spec.num_layers * spec.num_blocks * spec.block_size *
+           (moves_ ? static_cast<int64_t>(sizeof(FakeKvCache::Entry)) : 1);
   }
   void copy_blocks(ops::KvCache& cache,
                    std::span<const std::pair<int32_t, int32_t>> pairs) override {
@@ -53,6 +56,18 @@ class FakeBackend : public ops::Backend {
       for (int64_t i = 0; i < size; ++i)
         entries.at(static_cast<size_t>(to * size + i)) =
             entries.at(static_cast<size_t>(from * size + i));
+  }
+
+  std::string kv_layout() const override { return moves_ ? "fake" : ""; }
+  void export_block(const ops::KvCache& cache, int32_t block, std::span<std::byte> to) override {
+    const auto bytes = std::as_bytes(entries_of(static_cast<const FakeKvCache&>(cache), block));
+    HASTEN_CHECK(to.size() == bytes.size());
+    std::ranges::copy(bytes, to.begin());
+  }
+  void import_block(ops::KvCache& cache, int32_t block, std::span<const std::byte> from) override {
+    const auto bytes = std::as_writable_bytes(entries_of(static_cast<FakeKvCache&>(cache), block));
+    HASTEN_CHECK(from.size() == bytes.size());
+    std::ranges::copy(from, bytes.begin());
   }
 
   ops::DeviceTensor allocate(DType, Shape) override { return unused(); }
@@ -74,6 +89,11 @@ class FakeBackend : public ops::Backend {
   void attention(const ops::AttentionParams&) override { unused(); }
 
  private:
+  template <class Cache>
+  static auto entries_of(Cache& cache, int32_t block) {
+    const auto size = static_cast<size_t>(cache.spec().block_size);
+    return std::span(cache.entries).subspan(static_cast<size_t>(block) * size, size);
+  }
   static ops::DeviceTensor unused() {
     fail(ErrorCode::internal, "the fake backend cannot do this");
   }
@@ -81,6 +101,8 @@ class FakeBackend : public ops::Backend {
     unused();
     return nullptr;
   }
+
+  const bool moves_;
 };
 
 struct FakeModelOptions {
