@@ -31,6 +31,13 @@ class FakeKvCache : public ops::KvCache {
   };
   explicit FakeKvCache(const ops::KvCacheSpec& spec)
       : KvCache(spec), entries(static_cast<size_t>(spec.num_blocks * spec.block_size)) {}
+  std::span<Entry> block(int64_t id) {
+    const auto size = static_cast<size_t>(spec().block_size);
+    return std::span(entries).subspan(static_cast<size_t>(id) * size, size);
+  }
+  std::span<const Entry> block(int64_t id) const {
+    return const_cast<FakeKvCache*>(this)->block(id);
+  }
   std::vector<Entry> entries;  // by slot
 };
 
@@ -60,12 +67,12 @@ class FakeBackend : public ops::Backend {
 
   std::string kv_layout() const override { return moves_ ? "fake" : ""; }
   void export_block(const ops::KvCache& cache, int32_t block, std::span<std::byte> to) override {
-    const auto bytes = std::as_bytes(entries_of(static_cast<const FakeKvCache&>(cache), block));
+    const auto bytes = std::as_bytes(static_cast<const FakeKvCache&>(cache).block(block));
     HASTEN_CHECK(to.size() == bytes.size());
     std::ranges::copy(bytes, to.begin());
   }
   void import_block(ops::KvCache& cache, int32_t block, std::span<const std::byte> from) override {
-    const auto bytes = std::as_writable_bytes(entries_of(static_cast<FakeKvCache&>(cache), block));
+    const auto bytes = std::as_writable_bytes(static_cast<FakeKvCache&>(cache).block(block));
     HASTEN_CHECK(from.size() == bytes.size());
     std::ranges::copy(from, bytes.begin());
   }
@@ -89,11 +96,6 @@ class FakeBackend : public ops::Backend {
   void attention(const ops::AttentionParams&) override { unused(); }
 
  private:
-  template <class Cache>
-  static auto entries_of(Cache& cache, int32_t block) {
-    const auto size = static_cast<size_t>(cache.spec().block_size);
-    return std::span(cache.entries).subspan(static_cast<size_t>(block) * size, size);
-  }
   static ops::DeviceTensor unused() {
     fail(ErrorCode::internal, "the fake backend cannot do this");
   }
