@@ -30,7 +30,7 @@ constexpr char kToolCall = '\x02';
 constexpr char kArguments = '\x03';
 
 struct Script {
-  std::vector<std::string> pieces;
+  std::vector<std::string> pieces{};
   bool forever = false;
   std::string error{};    // after the last piece
   bool vanishes = false;  // ends without a last chunk

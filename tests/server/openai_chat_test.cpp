@@ -165,7 +165,7 @@ TEST_F(ChatTest, SaysWhenADeadlineCannotBeMet) {
     EXPECT_EQ(error.at("code"), "deadline_unreachable");
     EXPECT_EQ(error.at("message"), "its deadline of 5 ms cannot be met");
   }
-  EXPECT_NE(metrics().find("reason=\"deadline_unreachable\"} 2"), std::string::npos);
+  EXPECT_NE(get("/metrics").body.find("reason=\"deadline_unreachable\"} 2"), std::string::npos);
 }
 
 TEST_F(ChatTest, FailsWhenTheEngineEndsWithoutALastChunk) {
