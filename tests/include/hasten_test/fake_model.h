@@ -113,6 +113,7 @@ struct FakeModelOptions {
   std::vector<int64_t> windows = {0};  // one cache group each; 0: all tokens
   int32_t nan_token = -1;              // a sequence with it gets logits that are NaN
   int32_t throwing_token = -1;         // a step with it throws before it writes anything
+  bool echoes = false;                 // what follows is a token that it finds in its cache
 };
 
 class FakeModel : public models::Model {
@@ -227,6 +228,7 @@ class FakeModel : public models::Model {
             std::span<float> out) const {
     uint64_t hash = 0;
     bool is_nan = false;
+    int32_t echo = 0;
     for (size_t g = 0; g < groups_.size(); ++g) {
       const int64_t window = groups_[g].window;
       const FakeKvCache& stored = cache(input, g);
@@ -237,10 +239,12 @@ class FakeModel : public models::Model {
             static_cast<size_t>(slot(input.batches[g], sequence, p, stored.spec().block_size)));
         HASTEN_CHECK(entry.position == p);  // somebody else's, or never written
         hash = absorb(hash, entry.token);
+        if (hash % static_cast<uint64_t>(p + 1) == 0) echo = entry.token;
         is_nan = is_nan || entry.token == options_.nan_token;
       }
     }
     spread(hash, out);
+    if (options_.echoes) out[static_cast<size_t>(echo)] = 5.0F;
     if (is_nan) out[out.size() / 2] = std::numeric_limits<float>::quiet_NaN();
   }
 
