@@ -55,7 +55,7 @@ void MergeTable::add(int32_t left, int32_t right, int32_t merged, int32_t rank) 
 
   if ((left | right) < kNumDirect) {
     direct_.resize(size_t{kNumDirect} * kNumDirect);
-    direct_[static_cast<size_t>(left * kNumDirect + right)] = {rank, merged};
+    direct_[direct_index(left, right)] = {rank, merged};
   }
 
   const auto largest = static_cast<size_t>(std::max({left, right, merged}));
@@ -116,7 +116,7 @@ void MergeTable::ask(ShortWord& word) const {
     const int32_t left = symbols[i];
     const int32_t right = symbols[i + 1];
     if (static_cast<uint32_t>(left | right) < kNumDirect && !direct_.empty()) {
-      const Scratch::Join& join = direct_[static_cast<size_t>(left * kNumDirect + right)];
+      const Scratch::Join& join = direct_[direct_index(left, right)];
       word.joins[i] = key_of(join.rank, i);
       word.merged[i] = join.merged;
       continue;

@@ -114,6 +114,9 @@ class MergeTable {
   // Of each two of the first symbols, which nearly always are the bytes.
   static constexpr int32_t kNumDirect = 256;
   std::vector<Scratch::Join> direct_;
+  static size_t direct_index(int32_t left, int32_t right) {
+    return static_cast<size_t>(left) * kNumDirect + static_cast<size_t>(right);
+  }
   // Of each symbol: the highest rank that makes it, and the lowest that joins it to another.
   struct Ranks {
     int32_t made = -1;
