@@ -42,6 +42,10 @@ class BlockTable {
   [[nodiscard]] std::optional<std::pair<int32_t, int32_t>> share_prefix(const BlockTable& source,
                                                                         int64_t num_tokens);
 
+  /// Another reference to the block of an entry.
+  [[nodiscard]] BlockRef share(int64_t index) const {
+    return blocks_[static_cast<size_t>(index)].share();
+  }
   /// Whether every block with a position in [begin, end) is here.
   bool covers(int64_t begin, int64_t end) const;
   /// Blocks among the first `num_entries` entries.

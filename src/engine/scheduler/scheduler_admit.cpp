@@ -271,9 +271,11 @@ void Scheduler::start(Sequence& sequence) {
     sequence.num_computed = sequence.num_prompt() - 1;
     for (size_t g = 0; g < groups_.size(); ++g) {
       const auto copy = started.tables[g].share_prefix(sibling->tables[g], sequence.num_computed);
-      if (copy)
-        started.copies.push_back(
-            {.group = static_cast<int32_t>(g), .from = copy->first, .to = copy->second});
+      if (!copy) continue;
+      started.copies.push_back(
+          {.group = static_cast<int32_t>(g), .from = copy->first, .to = copy->second});
+      // The sibling may yet be displaced in this step, and its block be loaded into.
+      sources_.push_back(sibling->tables[g].share(sequence.num_computed / options_.block_size));
     }
     if (tree_)
       started.cursor = tree_->begin(sibling->cursor, sequence.num_computed / options_.block_size);
