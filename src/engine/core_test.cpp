@@ -330,16 +330,23 @@ TEST(Core, ATurnBeginsWithTheCachedOnesBeforeIt) {
   EXPECT_EQ(same.answers.at(0), next.answers.at(0));
 }
 
+/// The cached tokens of a prompt of 30 that is always the same.
+int64_t num_cached(World& world, const std::string& tenant, const std::string& salt,
+                   const std::string& group = {}) {
+  Request request = simple(counting(0, 30), 4);
+  request.tenant = tenant;
+  request.cache_salt = salt;
+  request.cache_group = group;
+  Received& received = world.add(request);
+  world.run();
+  EXPECT_EQ(received.answers.at(0), oracle(request, 0, {}));
+  return received.usage.cached_tokens;
+}
+
 TEST(Core, TenantsAndSaltsShareNothing) {
   World world({}, {});
   const auto cached = [&](const std::string& tenant, const std::string& salt) {
-    Request request = simple(counting(0, 30), 4);
-    request.tenant = tenant;
-    request.cache_salt = salt;
-    Received& received = world.add(request);
-    world.run();
-    EXPECT_EQ(received.answers.at(0), oracle(request, 0, {}));
-    return received.usage.cached_tokens;
+    return num_cached(world, tenant, salt);
   };
   EXPECT_EQ(cached("a", ""), 0);
   EXPECT_EQ(cached("b", ""), 0);
@@ -357,14 +364,7 @@ TEST(Core, TenantsOfAGroupShareAndNobodyElseDoes) {
   World world({}, {});
   const auto cached = [&](const std::string& tenant, const std::string& group,
                           const std::string& salt = {}) {
-    Request request = simple(counting(0, 30), 4);
-    request.tenant = tenant;
-    request.cache_group = group;
-    request.cache_salt = salt;
-    Received& received = world.add(request);
-    world.run();
-    EXPECT_EQ(received.answers.at(0), oracle(request, 0, {}));
-    return received.usage.cached_tokens;
+    return num_cached(world, tenant, salt, group);
   };
   EXPECT_EQ(cached("a", "team"), 0);
   EXPECT_EQ(cached("b", "team"), 29);
