@@ -2,27 +2,33 @@
 // The free lists and the reference counts of a BlockPool.
 #include "engine/kv_cache/block_pool.h"
 
+#include <bit>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
 
 namespace hasten::engine {
+namespace {
+
+// How many blocks before its eviction one is fetched, and what its owner has of it: as long as a
+// way to memory takes.
+constexpr int64_t kFar = 16;
+constexpr int64_t kNear = 8;
+
+}  // namespace
 
 BlockRef::~BlockRef() {
   if (pool_ != nullptr) pool_->release(id_);
 }
 
-BlockRef BlockRef::share() const {
-  if (pool_ != nullptr) ++pool_->at(id_).ref_count;
-  return BlockRef(pool_, id_);
-}
+BlockRef BlockRef::share() const { return pool_ != nullptr ? pool_->refer(id_) : BlockRef(); }
 
 BlockPool::BlockPool(int64_t num_blocks)
-    : free_(static_cast<size_t>(num_blocks)), blocks_(static_cast<size_t>(num_blocks) + 1) {
+    : free_(static_cast<size_t>(num_blocks)),
+      blocks_(static_cast<size_t>(num_blocks)),
+      queue_(std::bit_ceil(2 * static_cast<size_t>(num_blocks) + 1)) {
   std::iota(free_.rbegin(), free_.rend(), 0);  // block 0 goes first
-  const auto end = static_cast<int32_t>(num_blocks);
-  at(end).previous = at(end).next = end;
 }
 
 BlockRef BlockPool::allocate() {
@@ -40,7 +46,7 @@ void BlockPool::keep(int32_t id, int32_t owner) {
 
 BlockRef BlockPool::share(int32_t id) {
   HASTEN_CHECK(is_kept(id));
-  if (++at(id).ref_count == 1) unlink(id);
+  if (++at(id).ref_count == 1) leave_queue(id);
   return BlockRef(this, id);
 }
 
@@ -48,7 +54,7 @@ void BlockPool::forget(int32_t id) {
   HASTEN_CHECK(is_kept(id));
   const int32_t owner = std::exchange(at(id).owner, -1);
   if (ref_count(id) == 0) {
-    unlink(id);
+    leave_queue(id);
     free_.push_back(id);
   }
   if (on_evict_) on_evict_(id, owner);
@@ -56,15 +62,24 @@ void BlockPool::forget(int32_t id) {
 
 bool BlockPool::evict() {
   if (num_idle_ == 0) return false;
-  forget(blocks_.back().next);
-  return true;
+  while (true) {
+    if (first_ticket_ + kFar < next_ticket_) fetch(queued(first_ticket_ + kFar));
+    const int32_t id = queued(first_ticket_);
+    if (at(id).ticket == first_ticket_++) {
+      forget(id);
+      return true;
+    }
+  }
 }
 
-std::pair<int32_t, int32_t> BlockPool::next_owners() const {
-  const Block& first = at(blocks_.back().next);  // the ring's end has no owner
-  const Block& second = at(first.next);
-  __builtin_prefetch(&at(second.next));
-  return {first.owner, second.owner};
+int32_t BlockPool::owner_ahead() const {
+  const int64_t ticket = first_ticket_ + kNear;
+  return ticket < next_ticket_ ? at(queued(ticket)).owner : -1;
+}
+
+BlockRef BlockPool::refer(int32_t id) {
+  ++at(id).ref_count;
+  return BlockRef(this, id);
 }
 
 void BlockPool::release(int32_t id) {
@@ -74,20 +89,28 @@ void BlockPool::release(int32_t id) {
     free_.push_back(id);  // built with room for every block, so this never allocates
     return;
   }
-  Block& end = blocks_.back();
-  block.previous = end.previous;
-  block.next = static_cast<int32_t>(num_blocks());
-  at(end.previous).next = id;
-  end.previous = id;
+  if (next_ticket_ - first_ticket_ == std::ssize(queue_)) close_gaps();
+  block.ticket = next_ticket_++;
+  queued(block.ticket) = id;
   ++num_idle_;
 }
 
-/// Takes a block off the list of those that are free with their contents kept.
-void BlockPool::unlink(int32_t id) {
-  const Block& block = at(id);
-  at(block.previous).next = block.next;
-  at(block.next).previous = block.previous;
+/// Takes a block out of the queue of those that are free with their contents kept.
+void BlockPool::leave_queue(int32_t id) {
+  at(id).ticket = -1;
   --num_idle_;
+}
+
+/// Hands out the tickets anew. At least half of the queue were gaps.
+void BlockPool::close_gaps() {
+  int64_t last = first_ticket_;
+  for (int64_t ticket = first_ticket_; ticket < next_ticket_; ++ticket) {
+    const int32_t id = queued(ticket);
+    if (at(id).ticket != ticket) continue;
+    queued(last) = id;
+    at(id).ticket = last++;
+  }
+  next_ticket_ = last;
 }
 
 }  // namespace hasten::engine

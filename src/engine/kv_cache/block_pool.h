@@ -27,6 +27,11 @@ class BlockRef {
 
   /// Another reference to the same block.
   [[nodiscard]] BlockRef share() const;
+  /// Leaves the reference to the caller, who owes its pool a `release` of the id returned.
+  [[nodiscard]] int32_t detach() {
+    pool_ = nullptr;
+    return std::exchange(id_, -1);
+  }
   explicit operator bool() const { return pool_ != nullptr; }
   int32_t id() const { return id_; }  // -1: no block
 
@@ -41,8 +46,8 @@ class BlockRef {
 /// Which blocks of a cache group are free and how often each of the others is referenced. Holds no
 /// tensor. A free block whose contents are kept may be taken up again with them, until it is
 /// evicted to be used for something else. Invariant: a block is free exactly when its count is
-/// zero, and then it is on the free list, or, if its contents are kept, on the list of those. Every
-/// operation takes constant time and allocates nothing. One thread.
+/// zero, and then it is on the free list, or, if its contents are kept, in the queue of those.
+/// Every operation takes constant time, release on average, and allocates nothing. One thread.
 class BlockPool {
  public:
   /// All of `num_blocks` blocks, with ids from 0, are free.
@@ -67,10 +72,17 @@ class BlockPool {
   bool evict();
   /// Called with the id and the owner of each block whose contents are no longer kept.
   void on_evict(std::function<void(int32_t, int32_t)> listener) { on_evict_ = std::move(listener); }
-  /// The owners of the two blocks to be evicted next, -1 for none; for fetching ahead.
-  std::pair<int32_t, int32_t> next_owners() const;
+  /// The owner of a block that will be evicted soon, -1 for none; for fetching ahead.
+  int32_t owner_ahead() const;
 
-  int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()) - 1; }
+  /// Another reference to a block that has one.
+  [[nodiscard]] BlockRef refer(int32_t id);
+  /// Gives a detached reference back.
+  void release(int32_t id);
+  /// Begins to bring what there is to know of a block into the caches.
+  void fetch(int32_t id) const { __builtin_prefetch(&at(id)); }
+
+  int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()) + num_idle_; }
   /// Those of the free blocks whose contents are kept.
   int64_t num_idle() const { return num_idle_; }
@@ -82,20 +94,30 @@ class BlockPool {
   // has long left the caches.
   struct Block {
     int32_t ref_count = 0;
-    int32_t owner = -1;  // of its contents; -1: they are not kept
-    int32_t previous = 0;
-    int32_t next = 0;
+    int32_t owner = -1;   // of its contents; -1: they are not kept
+    int64_t ticket = -1;  // its place in the queue; -1: it is not there
   };
 
-  void release(int32_t id);
-  void unlink(int32_t id);
+  void leave_queue(int32_t id);
+  void close_gaps();
+  int32_t& queued(int64_t ticket) {
+    return queue_[static_cast<size_t>(ticket) & (queue_.size() - 1)];
+  }
+  int32_t queued(int64_t ticket) const {
+    return queue_[static_cast<size_t>(ticket) & (queue_.size() - 1)];
+  }
   Block& at(int32_t id) { return blocks_[static_cast<size_t>(id)]; }
   const Block& at(int32_t id) const { return blocks_[static_cast<size_t>(id)]; }
 
   std::vector<int32_t> free_;  // ids; the last one goes next
-  // By id. The free ones whose contents are kept form a ring that begins and ends at an entry more:
-  // the next one after that has been free for longest (least recently used).
-  std::vector<Block> blocks_;
+  std::vector<Block> blocks_;  // by id
+  // The free ones whose contents are kept, those first that have been free for longest (least
+  // recently used): the ids of tickets [first_ticket_, next_ticket_). Who leaves the queue leaves a
+  // gap, an id that has another ticket. A list in order of memory, unlike one of links, tells far
+  // ahead what will be evicted.
+  std::vector<int32_t> queue_;
+  int64_t first_ticket_ = 0;
+  int64_t next_ticket_ = 0;
   int64_t num_idle_ = 0;
   std::function<void(int32_t, int32_t)> on_evict_;
 };

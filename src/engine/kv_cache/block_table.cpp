@@ -14,15 +14,18 @@ BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
   clear();
   pool_ = other.pool_;
   block_size_ = other.block_size_;
-  blocks_ = std::move(other.blocks_);
-  ids_ = std::move(other.ids_);
+  ids_ = std::exchange(other.ids_, {});
   num_held_ = std::exchange(other.num_held_, 0);
   num_released_ = std::exchange(other.num_released_, 0);
   return *this;
 }
 
 void BlockTable::clear() {
-  while (!blocks_.empty()) blocks_.pop_back();
+  constexpr size_t kAhead = 12;
+  for (size_t i = ids_.size(); i-- > 0;) {
+    if (i >= kAhead && ids_[i - kAhead] >= 0) pool_->fetch(ids_[i - kAhead]);
+    if (ids_[i] >= 0) pool_->release(ids_[i]);
+  }
   ids_.clear();
   num_held_ = num_released_ = 0;
 }
@@ -35,16 +38,14 @@ bool BlockTable::extend(int64_t num_tokens) {
 }
 
 void BlockTable::append(BlockRef block) {
-  ids_.push_back(block.id());
   if (block) ++num_held_;
-  blocks_.push_back(std::move(block));
+  ids_.push_back(block.detach());
 }
 
 void BlockTable::replace(int64_t index, BlockRef block) {
   const auto entry = static_cast<size_t>(index);
   HASTEN_CHECK(ids_[entry] >= 0 && block);
-  ids_[entry] = block.id();
-  blocks_[entry] = std::move(block);  // the argument takes the old one with it
+  pool_->release(std::exchange(ids_[entry], block.detach()));
 }
 
 void BlockTable::release_before(int64_t position) {
@@ -52,8 +53,7 @@ void BlockTable::release_before(int64_t position) {
   for (; num_released_ < end; ++num_released_) {
     const auto entry = static_cast<size_t>(num_released_);
     if (ids_[entry] < 0) continue;
-    blocks_[entry] = BlockRef();
-    ids_[entry] = -1;
+    pool_->release(std::exchange(ids_[entry], -1));
     --num_held_;
   }
 }
@@ -63,7 +63,7 @@ std::optional<std::pair<int32_t, int32_t>> BlockTable::share_prefix(const BlockT
   HASTEN_CHECK(ids_.empty() && source.pool_ == pool_);
   const auto num_whole = static_cast<size_t>(num_tokens / block_size_);
   HASTEN_CHECK(ceil_div(num_tokens, block_size_) <= static_cast<int64_t>(source.ids_.size()));
-  for (size_t i = 0; i < num_whole; ++i) append(source.blocks_[i].share());
+  for (size_t i = 0; i < num_whole; ++i) append(source.share(static_cast<int64_t>(i)));
   if (num_tokens % block_size_ == 0) return std::nullopt;
   HASTEN_CHECK(extend(num_tokens));
   return std::pair(source.ids_[num_whole], ids_.back());

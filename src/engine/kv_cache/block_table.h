@@ -21,14 +21,19 @@ class BlockTable {
  public:
   /// `pool` must outlive the table.
   BlockTable(BlockPool& pool, int64_t block_size) : pool_(&pool), block_size_(block_size) {}
-  BlockTable(BlockTable&& other) noexcept = default;
+  BlockTable(BlockTable&& other) noexcept
+      : pool_(other.pool_),
+        block_size_(other.block_size_),
+        ids_(std::exchange(other.ids_, {})),
+        num_held_(std::exchange(other.num_held_, 0)),
+        num_released_(std::exchange(other.num_released_, 0)) {}
   BlockTable& operator=(BlockTable&& other) noexcept;
   ~BlockTable() { clear(); }
 
   /// Grows the table until positions [0, num_tokens) have an entry. False, and nothing is changed,
   /// when the pool has not enough free blocks.
   [[nodiscard]] bool extend(int64_t num_tokens);
-  /// Adds one entry; without a block where that is not in the window.
+  /// Adds one entry with a block of its pool; without one where that is not in the window.
   void append(BlockRef block);
   /// Gives back the block of an entry for another one.
   void replace(int64_t index, BlockRef block);
@@ -44,7 +49,8 @@ class BlockTable {
 
   /// Another reference to the block of an entry.
   [[nodiscard]] BlockRef share(int64_t index) const {
-    return blocks_[static_cast<size_t>(index)].share();
+    const int32_t id = ids_[static_cast<size_t>(index)];
+    return id >= 0 ? pool_->refer(id) : BlockRef();
   }
   /// Whether every block with a position in [begin, end) is here.
   bool covers(int64_t begin, int64_t end) const;
@@ -58,8 +64,7 @@ class BlockTable {
  private:
   BlockPool* pool_;
   int64_t block_size_;
-  std::vector<BlockRef> blocks_;
-  std::vector<int32_t> ids_;  // of blocks_, as the device reads them
+  std::vector<int32_t> ids_;  // of the blocks to which the table has references
   int64_t num_held_ = 0;      // entries that are not -1
   int64_t num_released_ = 0;  // leading entries that are -1
 };

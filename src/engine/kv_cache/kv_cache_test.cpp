@@ -74,6 +74,39 @@ TEST(BlockPool, EvictsKeptBlocksLastAndTheLongestFreeOneFirst) {
   EXPECT_FALSE(pool.is_kept(1));
 }
 
+TEST(BlockPool, KeepsItsOrderHoweverOftenBlocksAreTakenUpAgain) {
+  constexpr int32_t kBlocks = 7;
+  BlockPool pool(kBlocks);
+  std::vector<int32_t> idle;  // the longest free one first
+  pool.on_evict([&](int32_t id, int32_t /*owner*/) {
+    ASSERT_FALSE(idle.empty());
+    EXPECT_EQ(id, idle.front());
+    idle.erase(idle.begin());
+  });
+  std::mt19937 random(3);
+  std::vector<BlockRef> held;
+  for (int i = 0; i < 20'000; ++i) {
+    const auto pick = [&](size_t size) { return static_cast<std::ptrdiff_t>(random() % size); };
+    // Seldom an eviction, so that those who come and go leave many gaps in the queue.
+    if (random() % 20 == 0) {
+      if (BlockRef block = pool.allocate()) {
+        pool.keep(block.id(), 0);
+        held.push_back(std::move(block));
+      }
+    } else if (!idle.empty() && random() % 2 == 0) {
+      const auto it = idle.begin() + pick(idle.size());
+      held.push_back(pool.share(*it));
+      idle.erase(it);
+    } else if (!held.empty()) {
+      const auto it = held.begin() + pick(held.size());
+      idle.push_back(it->id());
+      held.erase(it);
+    }
+    ASSERT_EQ(pool.num_idle(), std::ssize(idle));
+    ASSERT_EQ(pool.num_free(), kBlocks - std::ssize(held));
+  }
+}
+
 TEST(BlockTable, GivesItsLastBlockBackFirst) {
   BlockPool pool(6);
   std::vector<int32_t> evicted;

@@ -13,8 +13,9 @@ namespace hasten::engine {
 namespace {
 
 // Where prompts part in more ways than this, the newest ones are looked at for common tokens. At
-// most one block of tokens is to be gained, and a look costs some nanoseconds.
-constexpr int kMaxBranches = 64;
+// most one block of tokens is to be gained, and a look is a way to memory that waits for the one
+// before it.
+constexpr int kMaxBranches = 16;
 
 // Every node has a block where a group keeps all of them. Where all groups have a window, most
 // nodes of a long sequence only lead to those that have; a sequence that is longer still is cached
@@ -70,9 +71,7 @@ void PrefixTree::match(const Sequence& sequence, int64_t limit, PrefixMatch& fou
   for (int64_t end = block_size_; end <= limit; end += block_size_) {
     const int32_t parent = found.nodes.empty() ? -1 : found.nodes.back();
     read(sequence, end - block_size_, block_size_);
-    const int32_t node = find({.parent = parent,
-                               .domain = sequence.cache_domain,
-                               .hash = chain(hash_of(parent, sequence.cache_domain))});
+    const int32_t node = find({.parent = parent, .domain = sequence.cache_domain});
     if (node < 0) break;
     found.nodes.push_back(node);
     bool usable = true;
@@ -100,7 +99,8 @@ int32_t PrefixTree::find_partial(const Sequence& sequence, const PrefixMatch& fo
   const int32_t parent = found.nodes.empty() ? -1 : found.nodes.back();
   int32_t child = first_child(parent, sequence.cache_domain);
   for (int i = 0; child >= 0 && i < kMaxBranches; ++i, child = at(child).next_sibling) {
-    if ((parent < 0 && domain(child) != sequence.cache_domain) || !has_all_blocks(child)) continue;
+    if (at(child).first_token != next.front() || !has_all_blocks(child)) continue;
+    if (parent < 0 && domain(child) != sequence.cache_domain) continue;
     const int64_t common = num_common(next, tokens(child).first(next.size()));
     if (common <= num_common_tokens) continue;
     num_common_tokens = common;
@@ -168,12 +168,8 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
 
 void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
                         std::span<BlockTable> tables, int64_t num_blocks) {
-  while (prepare(cursor, sequence, num_blocks)) {
-    const Key key = {
-        .parent = cursor.node_, .domain = sequence.cache_domain, .hash = *cursor.next_hash_};
-    std::optional<uint64_t> next_hash;
-    if (cursor.depth_ + 2 <= num_blocks)
-      next_hash = look_ahead(key.hash, sequence, cursor.depth_ + 1);
+  while (cursor.tree_ != nullptr && cursor.depth_ < num_blocks) {
+    const Key key = {.parent = cursor.node_, .domain = sequence.cache_domain};
     read(sequence, cursor.depth_ * block_size_, block_size_);
     int32_t node = find(key);
     if (node < 0) node = add(key);
@@ -194,25 +190,7 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
       }
     }
     cursor = PrefixCursor(*this, node, cursor.depth_ + 1);
-    cursor.next_hash_ = next_hash;
   }
-}
-
-bool PrefixTree::prepare(PrefixCursor& cursor, const Sequence& sequence, int64_t num_blocks) {
-  if (cursor.tree_ == nullptr || cursor.depth_ >= num_blocks) return false;
-  if (!cursor.next_hash_)
-    cursor.next_hash_ =
-        look_ahead(hash_of(cursor.node_, sequence.cache_domain), sequence, cursor.depth_);
-  return true;
-}
-
-/// The hash of a block of tokens below those that have the hash `above`. Fetches where a node with
-/// it would be found.
-uint64_t PrefixTree::look_ahead(uint64_t above, const Sequence& sequence, int64_t index) {
-  read(sequence, index * block_size_, block_size_);
-  const uint64_t hash = chain(above);
-  __builtin_prefetch(&slots_[static_cast<uint32_t>(hash) & (slots_.size() - 1)]);
-  return hash;
 }
 
 void PrefixTree::on_lose(LoseListener listener) {
@@ -224,9 +202,7 @@ BlockName PrefixTree::next(const Sequence& sequence, PrefixWalk& walk) {
   const Hash128 parent = walk.depth == 0 ? sequence.cache_domain : walk.key;
   read(sequence, walk.depth * block_size_, block_size_);
   if (!walk.is_off) {
-    walk.node = find({.parent = walk.node,
-                      .domain = sequence.cache_domain,
-                      .hash = chain(hash_of(walk.node, sequence.cache_domain))});
+    walk.node = find({.parent = walk.node, .domain = sequence.cache_domain});
     walk.is_off = walk.node < 0;
   }
   walk.key = walk.is_off ? name(parent) : names_[static_cast<size_t>(walk.node)].key;
@@ -252,53 +228,66 @@ std::span<const int32_t> PrefixTree::read(const Sequence& sequence, int64_t begi
   return std::span(block_).first(static_cast<size_t>(count));
 }
 
-/// The hash of the tokens of block_ below those that have the hash `above`. It begins with the
-/// domain, which is secret, so that nobody can choose where in the table a node goes. Products of
-/// neighbours do not wait for each other, as a chain of them would (compare Lemire and Kaser,
-/// Faster 64-bit universal hashing using carry-less multiplications, 2016).
-uint64_t PrefixTree::chain(uint64_t above) const {
+/// The hash of a block of tokens below a parent. The domain, which is secret, is in it, so that
+/// nobody can choose where in the table a node goes. Products of neighbours do not wait for each
+/// other, as a chain of them would (compare Lemire and Kaser, Faster 64-bit universal hashing using
+/// carry-less multiplications, 2016).
+uint32_t PrefixTree::tag_of(const Key& key, std::span<const int32_t> tokens) {
   constexpr uint64_t kStep = 0x9e3779b97f4a7c15ULL;
   const auto word = [&](size_t i) {
     uint64_t value = 0;
-    if (i < block_.size())
-      std::memcpy(&value, &block_[i], std::min<size_t>(2, block_.size() - i) * sizeof(int32_t));
+    if (i < tokens.size())
+      std::memcpy(&value, &tokens[i], std::min<size_t>(2, tokens.size() - i) * sizeof(int32_t));
     return value;
   };
-  const uint64_t seed = mix64(above);
+  const uint64_t seed = mix64(key.domain.high ^ (kStep * static_cast<uint32_t>(key.parent)));
   uint64_t sum = seed;
-  for (size_t i = 0; i < block_.size(); i += 4) {
-    const uint64_t key = seed + kStep * (i + 1);
+  for (size_t i = 0; i < tokens.size(); i += 4) {
+    const uint64_t offset = seed + kStep * (i + 1);
     __extension__ using Wide = unsigned __int128;
-    const Wide product = static_cast<Wide>(word(i) ^ key) * (word(i + 2) ^ std::rotl(key, 32));
+    const Wide product =
+        static_cast<Wide>(word(i) ^ offset) * (word(i + 2) ^ std::rotl(offset, 32));
     sum += static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
   }
-  return mix64(sum);
+  return static_cast<uint32_t>(mix64(sum));
 }
 
 int32_t PrefixTree::find(const Key& key) const {
+  if (key.parent < 0) return find_hashed(key);
+  const int32_t child = at(key.parent).first_child;
+  if (child < 0) return -1;
+  if (at(child).next_sibling >= 0) return find_hashed(key);
+  return std::ranges::equal(tokens(child), block_) ? child : -1;
+}
+
+int32_t PrefixTree::find_hashed(const Key& key) const {
   const size_t mask = slots_.size() - 1;
-  const auto tag = static_cast<uint32_t>(key.hash);
+  const uint32_t tag = tag_of(key, block_);
   for (size_t i = tag & mask; slots_[i].node >= 0; i = (i + 1) & mask) {
     const int32_t node = slots_[i].node;
-    if (slots_[i].tag == tag && at(node).hash == key.hash && at(node).parent == key.parent &&
+    if (slots_[i].tag == tag && at(node).parent == key.parent &&
         (key.parent >= 0 || domain(node) == key.domain) && std::ranges::equal(tokens(node), block_))
       return node;
   }
   return -1;
 }
 
-void PrefixTree::insert(const Key& key, int32_t node) {
+/// Gives a node a slot, unless it has one.
+void PrefixTree::enter(const Key& key, int32_t node) {
+  if (std::exchange(at(node).is_hashed, true)) return;
   const size_t mask = slots_.size() - 1;
-  const auto tag = static_cast<uint32_t>(key.hash);
-  size_t i = tag & mask;
+  at(node).tag = tag_of(key, tokens(node));
+  size_t i = at(node).tag & mask;
   while (slots_[i].node >= 0) i = (i + 1) & mask;
-  slots_[i] = {.tag = tag, .node = node};
+  slots_[i] = {.tag = at(node).tag, .node = node};
 }
 
-/// Frees a node's slot, and moves those behind it up that would not be found beyond a free one.
+/// Frees a node's slot, if it has one, and moves those behind it up that would not be found beyond
+/// a free one.
 void PrefixTree::erase(int32_t node) {
+  if (!at(node).is_hashed) return;
   const size_t mask = slots_.size() - 1;
-  size_t hole = static_cast<uint32_t>(at(node).hash) & mask;
+  size_t hole = at(node).tag & mask;
   while (slots_[hole].node != node) hole = (hole + 1) & mask;
   for (size_t i = (hole + 1) & mask; slots_[i].node >= 0; i = (i + 1) & mask) {
     const size_t distance = (i - (slots_[i].tag & mask)) & mask;
@@ -319,12 +308,15 @@ int32_t PrefixTree::add(const Key& key) {
   const int32_t id = free_nodes_.back();
   free_nodes_.pop_back();
   int32_t& head = first_child(key.parent, key.domain);
-  at(id) = {.hash = key.hash, .parent = key.parent, .next_sibling = head};
-  if (key.parent < 0) domain(id) = key.domain;
-  if (head >= 0) at(head).previous_sibling = id;
-  head = id;
-  insert(key, id);
+  at(id) = {.parent = key.parent, .next_sibling = head, .first_token = block_.front()};
   std::ranges::copy(block_, tokens_.begin() + static_cast<std::ptrdiff_t>(id) * block_size_);
+  if (key.parent < 0) domain(id) = key.domain;
+  if (key.parent < 0 || head >= 0) enter(key, id);
+  if (head >= 0) {
+    at(head).previous_sibling = id;
+    if (key.parent >= 0) enter(key, head);  // the others of its list have a slot already
+  }
+  head = id;
   if (on_lose_) {
     const int64_t index = key.parent < 0 ? 0 : names_[static_cast<size_t>(key.parent)].index + 1;
     names_[static_cast<size_t>(id)] = {.key = name(name_above(id)), .index = index};
@@ -341,10 +333,10 @@ void PrefixTree::unpin(int32_t node) {
 /// Removes a node, and those above it, if it has become of no use to anybody.
 void PrefixTree::prune(int32_t node) {
   while (node >= 0) {
-    const Node gone = at(node);
-    if (gone.num_cursors > 0 || gone.first_child >= 0) return;
+    if (at(node).num_cursors > 0 || at(node).first_child >= 0) return;
     for (size_t g = 0; g < groups_.size(); ++g)
       if (block(node, g) >= 0) return;
+    const Node gone = at(node);
     if (gone.next_sibling >= 0) at(gone.next_sibling).previous_sibling = gone.previous_sibling;
     if (gone.previous_sibling >= 0)
       at(gone.previous_sibling).next_sibling = gone.next_sibling;
@@ -374,10 +366,11 @@ void PrefixTree::lose(size_t group, int32_t node, int32_t block_id) {
 /// Blocks are evicted in the order in which they became free, so it is known what the next eviction
 /// will look at, and that it has long left the caches.
 void PrefixTree::fetch_next_evicted(size_t group) const {
-  const auto [first, second] = groups_[group].pool->next_owners();
-  if (first >= 0)
-    __builtin_prefetch(&slots_[static_cast<uint32_t>(at(first).hash) & (slots_.size() - 1)]);
-  if (second >= 0) __builtin_prefetch(&nodes_[static_cast<size_t>(second)]);
+  const int32_t node = groups_[group].pool->owner_ahead();
+  if (node < 0) return;
+  __builtin_prefetch(&nodes_[static_cast<size_t>(node)]);
+  __builtin_prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()]);
+  __builtin_prefetch(tokens(node).data(), 1);  // the next new node will be in its place
 }
 
 /// The first block that the token behind `num_tokens` others sees.

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -40,15 +39,11 @@ class PrefixCursor {
  public:
   PrefixCursor() = default;
   PrefixCursor(PrefixCursor&& other) noexcept
-      : tree_(std::exchange(other.tree_, nullptr)),
-        node_(other.node_),
-        depth_(other.depth_),
-        next_hash_(other.next_hash_) {}
+      : tree_(std::exchange(other.tree_, nullptr)), node_(other.node_), depth_(other.depth_) {}
   PrefixCursor& operator=(PrefixCursor&& other) noexcept {
     std::swap(tree_, other.tree_);
     std::swap(node_, other.node_);
     std::swap(depth_, other.depth_);
-    std::swap(next_hash_, other.next_hash_);
     return *this;
   }
   ~PrefixCursor();
@@ -57,10 +52,9 @@ class PrefixCursor {
   friend class PrefixTree;
   PrefixCursor(PrefixTree& tree, int32_t node, int64_t depth);
 
-  PrefixTree* tree_ = nullptr;         // null: the sequence's blocks are not taken in
-  int32_t node_ = -1;                  // -1: above the first block
-  int64_t depth_ = 0;                  // blocks
-  std::optional<uint64_t> next_hash_;  // of the block behind it, if that is known
+  PrefixTree* tree_ = nullptr;  // null: the sequence's blocks are not taken in
+  int32_t node_ = -1;           // -1: above the first block
+  int64_t depth_ = 0;           // blocks
 };
 
 /// A walk along the full blocks of a sequence, whether the tree has them or not.
@@ -75,8 +69,9 @@ struct PrefixWalk {
 /// tokens below those before it, and names the block of every cache group that has their keys and
 /// values. Trees of different `Sequence::cache_domain` have nothing in common.
 ///
-/// A node is found by a hash of all tokens up to its end, keyed with the domain, and compared token
-/// by token, so that two hashes that are equal by chance or by design do not lead to a wrong block.
+/// Most nodes are the only child of their parent, which leads to them; the others are found by a
+/// hash. Either way a node is compared token by token, so that two hashes that are equal by chance
+/// or by design do not lead to a wrong block.
 ///
 /// The tree holds no reference: its blocks are free once no sequence has them, and the pools evict
 /// the one that has been free for longest. As sequences give back their last block first, leaves
@@ -118,8 +113,11 @@ class PrefixTree {
               int64_t num_blocks);
   /// Whether there is something to take in; then begins to bring what that looks at into the
   /// caches. Worth a call where much else is done before `extend`.
-  bool prepare(PrefixCursor& cursor, const Sequence& sequence) {
-    return prepare(cursor, sequence, sequence.num_computed / block_size_);
+  bool prepare(const PrefixCursor& cursor, const Sequence& sequence) const {
+    if (cursor.tree_ == nullptr || (cursor.depth_ + 1) * block_size_ > sequence.num_computed)
+      return false;
+    if (cursor.node_ >= 0) __builtin_prefetch(&nodes_[static_cast<size_t>(cursor.node_)]);
+    return true;
   }
 
   /// From now on nodes have names, and whoever listens is told of each block that the tree loses,
@@ -145,17 +143,19 @@ class PrefixTree {
  private:
   friend class PrefixCursor;
   struct alignas(32) Node {  // two to a cache line
-    uint64_t hash = 0;       // of all tokens up to the end of this block
     int32_t parent = -1;
     int32_t first_child = -1;
     int32_t previous_sibling = -1;
     int32_t next_sibling = -1;
     int32_t num_cursors = 0;
+    int32_t first_token = 0;  // of its block
+    uint32_t tag = 0;         // of its slot in the hash table
+    bool is_hashed = false;   // it has one: without a parent, or when it was not the only child
   };
   /// Of the hash table, which is at most half full: a node is in the first free slot from where its
   /// tag points on.
   struct Slot {
-    uint32_t tag = 0;   // half of the node's hash
+    uint32_t tag = 0;   // the node's hash
     int32_t node = -1;  // -1: free
   };
   struct Group {
@@ -170,33 +170,29 @@ class PrefixTree {
     int64_t index = 0;  // in its sequence
   };
 
-  /// What identifies a node: its parent, the domain, and its tokens, which lie in block_.
+  /// What identifies a node beside its tokens.
   struct Key {
     int32_t parent = -1;
     Hash128 domain;
-    uint64_t hash = 0;
   };
 
   std::span<const int32_t> read(const Sequence& sequence, int64_t begin, int64_t count);
-  uint64_t look_ahead(uint64_t above, const Sequence& sequence, int64_t index);
-  uint64_t chain(uint64_t above) const;
-  uint64_t hash_of(int32_t node, const Hash128& domain) const {
-    return node < 0 ? domain.high : at(node).hash;
-  }
+  static uint32_t tag_of(const Key& key, std::span<const int32_t> tokens);
+  /// A node whose tokens are those of block_; -1: there is none.
   int32_t find(const Key& key) const;
+  int32_t find_hashed(const Key& key) const;
   int32_t find_partial(const Sequence& sequence, const PrefixMatch& found, int64_t limit,
                        int64_t& num_common);
   int32_t add(const Key& key);
   void unpin(int32_t node);
   void prune(int32_t node);
   void lose(size_t group, int32_t node, int32_t block_id);
-  bool prepare(PrefixCursor& cursor, const Sequence& sequence, int64_t num_blocks);
   Hash128 name(const Hash128& parent) const;
   const Hash128& name_above(int32_t node) const {
     const int32_t parent = at(node).parent;
     return parent < 0 ? domain(node) : names_[static_cast<size_t>(parent)].key;
   }
-  void insert(const Key& key, int32_t node);
+  void enter(const Key& key, int32_t node);
   void erase(int32_t node);
   void fetch_next_evicted(size_t group) const;
 

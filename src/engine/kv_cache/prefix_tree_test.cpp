@@ -169,6 +169,17 @@ TEST(PrefixTree, FindsTheWholeBlocksOfABeginning) {
   EXPECT_TRUE(second->copies.empty());
 }
 
+TEST(PrefixTree, FindsEveryWayOnFromABeginning) {
+  World world({0}, 60);
+  std::vector<std::unique_ptr<Held>> ways;
+  for (const int32_t first : {100, 200, 300, 400}) {
+    ways.push_back(world.run(range(0, 8) + range(first, 9)));
+    // Those before it are found as before, be they the only one or one of many.
+    for (int32_t other = 100; other <= first; other += 100)
+      EXPECT_EQ(world.num_matched(range(0, 8) + range(other, 9)), 16) << other << " of " << first;
+  }
+}
+
 TEST(PrefixTree, CopiesTheBlockWhoseBeginningAgrees) {
   World world({0}, 20);
   auto first = world.run(range(0, 12));
