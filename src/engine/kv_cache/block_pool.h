@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
-#include <vector>
+
+#include "base/huge_pages.h"
 
 namespace hasten::engine {
 
@@ -109,13 +110,13 @@ class BlockPool {
   Block& at(int32_t id) { return blocks_[static_cast<size_t>(id)]; }
   const Block& at(int32_t id) const { return blocks_[static_cast<size_t>(id)]; }
 
-  std::vector<int32_t> free_;  // ids; the last one goes next
-  std::vector<Block> blocks_;  // by id
+  HugeVector<int32_t> free_;  // ids; the last one goes next
+  HugeVector<Block> blocks_;  // by id
   // The free ones whose contents are kept, those first that have been free for longest (least
   // recently used): the ids of tickets [first_ticket_, next_ticket_). Who leaves the queue leaves a
   // gap, an id that has another ticket. A list in order of memory, unlike one of links, tells far
   // ahead what will be evicted.
-  std::vector<int32_t> queue_;
+  HugeVector<int32_t> queue_;
   int64_t first_ticket_ = 0;
   int64_t next_ticket_ = 0;
   int64_t num_idle_ = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/huge_pages.h"
 #include "base/siphash.h"
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/block_table.h"
@@ -218,16 +219,16 @@ class PrefixTree {
 
   const int64_t block_size_;
   std::vector<Group> groups_;
-  std::vector<Node> nodes_;
-  std::vector<int32_t> tokens_;      // [nodes, block_size]
-  std::vector<int32_t> blocks_;      // [nodes, groups]; -1: the group has none
-  std::vector<int32_t> free_nodes_;  // ids
-  std::vector<Hash128> domains_;     // by node
-  std::vector<Slot> slots_;          // by tag
-  std::vector<int32_t> tops_;        // first node without a parent, by domain; -1: none
-  std::vector<int32_t> block_;       // the tokens just read
+  HugeVector<Node> nodes_;
+  HugeVector<int32_t> tokens_;      // [nodes, block_size]
+  HugeVector<int32_t> blocks_;      // [nodes, groups]; -1: the group has none
+  HugeVector<int32_t> free_nodes_;  // ids
+  HugeVector<Hash128> domains_;     // by node
+  HugeVector<Slot> slots_;          // by tag
+  HugeVector<int32_t> tops_;        // first node without a parent, by domain; -1: none
+  std::vector<int32_t> block_;      // the tokens just read
   LoseListener on_lose_;
-  std::vector<Named> names_;  // by node, if anybody listens
+  HugeVector<Named> names_;  // by node, if anybody listens
 };
 
 }  // namespace hasten::engine
