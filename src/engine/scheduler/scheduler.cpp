@@ -294,9 +294,16 @@ void Scheduler::share_budget() {
       prefills_.push_back(running);
       continue;
     }
-    running->count = chunk(sequence, sequence.num_computed);
-    spend(sequence, running->count);
+    // As `chunk` and `spend` would have it: of thousands, nearly all are such.
     decoding_ = true;
+    if (sequence.scoring()) {
+      running->count = chunk(sequence, sequence.num_computed);
+      spend(sequence, running->count);
+    } else if (tokens_left_ > 0) {
+      running->count = 1;
+      --tokens_left_;
+      work_.add(sequence.num_computed, 1);
+    }
     if (has_windows_ || sequence.num_computed + running->count > running->num_secured)
       growing_.push_back(running);
   }
@@ -469,12 +476,11 @@ void Scheduler::count_kv(const Running& running) {
   const int64_t end = running.sequence->num_computed + running.count;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const BlockTable& table = running.tables[g];
-    const int64_t held = table.num_held() * options_.block_size;
-    plan_.kv_tokens_used += held - (std::ssize(table.ids()) * options_.block_size - end);
+    const int64_t held = table.num_held();
+    plan_.kv_tokens_used += end - (std::ssize(table.ids()) - held) * options_.block_size;
     plan_.kv_tokens_allocated +=
-        options_.reserve_tokens == 0
-            ? held
-            : std::max(held, reserved_blocks(groups_[g]) * options_.block_size);
+        options_.block_size *
+        (options_.reserve_tokens == 0 ? held : std::max(held, reserved_blocks(groups_[g])));
   }
 }
 
@@ -485,7 +491,6 @@ void Scheduler::emit() {
     plan_.loads = mover_->loads();
   }
   for (size_t i = 0; i < running_.size(); ++i) {
-    fetch_ahead(i);
     Running& running = *running_[i];
     if (running.sequence != nullptr && !running.finished) count_kv(running);
     if (running.count == 0) continue;  // the budget did not reach it, or it has left
@@ -505,7 +510,8 @@ void Scheduler::emit() {
     planned.count = running.count;
     planned.num_logits = num_logits;
     planned.samples = end == sequence.num_tokens();
-    for (const BlockTable& table : running.tables) plan_.block_tables.push_back(table.ids());
+    for (size_t g = 0; g < groups_.size(); ++g)
+      plan_.block_tables.push_back(running.tables[g].ids());
   }
 }
 
