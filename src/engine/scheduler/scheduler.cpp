@@ -343,7 +343,7 @@ int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
     const int64_t middle = most + (above - most) / 2;
     StepWork work = work_;
     work.add(begin, middle);
-    const bool fits = step_time_.predict_us(work) <= static_cast<double>(options_.target_step_us);
+    const bool fits = step_time_.bound_us(work) <= static_cast<double>(options_.target_step_us);
     (fits ? most : above) = middle;
   }
   return most;

@@ -29,7 +29,19 @@ double StepTimeModel::predict_us(const StepWork& work) const {
   return std::max(0.0, us);
 }
 
+void StepTimeModel::compare(const StepWork& work, int64_t us) {
+  const double predicted = predict_us(work);
+  if (!ready() || predicted <= 0) return;
+  ratios_[static_cast<size_t>(num_ratios_++) % kRecent] = static_cast<double>(us) / predicted;
+  std::array<double, kRecent> sorted = ratios_;
+  const std::ptrdiff_t count = std::min<int64_t>(num_ratios_, kRecent);
+  const auto nearly_last = sorted.begin() + count * 19 / 20;
+  std::nth_element(sorted.begin(), nearly_last, sorted.begin() + count);
+  lateness_ = std::max(1.0, *nearly_last);
+}
+
 void StepTimeModel::observe(const StepWork& work, int64_t us) {
+  compare(work, us);
   if (num_observed_ == 0) {
     for (size_t i = 0; i < kSize; ++i) covariance_[i][i] = kVariance;
     // Before more is known, all of the time is fixed.

@@ -26,13 +26,16 @@ struct StepWork {
 /// time = fixed + a * tokens + b * keys + c * token_keys, fitted by recursive least squares that
 /// forgets (Ljung, System Identification, 1999, section 11.2): old steps fade as contexts, batches
 /// and the machine's load change. Weights are relative errors, so that short decode steps count as
-/// much as long prefills. One thread.
+/// much as long prefills. How far steps have been above their predictions lately tells what nearly
+/// all of them keep to. One thread.
 class StepTimeModel {
  public:
   /// The step took `us` microseconds, at least 1.
   void observe(const StepWork& work, int64_t us);
   /// Microseconds, at least 0; 0 before the first observation.
   double predict_us(const StepWork& work) const;
+  /// What 19 of 20 steps with that work keep to, by how the last ones differed from predictions.
+  double bound_us(const StepWork& work) const { return predict_us(work) * lateness_; }
   /// How much longer a step takes with more work in it, at least 0.
   double added_us(const StepWork& work) const {
     return std::max(0.0, predict_us(work) - predict_us({}));
@@ -43,13 +46,18 @@ class StepTimeModel {
  private:
   static constexpr size_t kSize = 4;
   static constexpr int64_t kMinObserved = 8;
+  static constexpr size_t kRecent = 128;  // steps: some seconds
   using Vector = std::array<double, kSize>;
 
   static Vector features(const StepWork& work);
+  void compare(const StepWork& work, int64_t us);
 
   Vector coefficients_{};
   std::array<Vector, kSize> covariance_{};
   int64_t num_observed_ = 0;
+  std::array<double, kRecent> ratios_{};  // of the last steps, of their time to its prediction
+  int64_t num_ratios_ = 0;                // ever
+  double lateness_ = 1;                   // which one of twenty of them exceeds; at least 1
 };
 
 }  // namespace hasten::engine

@@ -79,6 +79,19 @@ TEST(StepTimeModel, BearsNoise) {
   EXPECT_LT(worst_error(model, 20000), 0.08);
 }
 
+TEST(StepTimeModel, BoundsNearlyAllSteps) {
+  StepTimeModel model;
+  std::mt19937 random(5);
+  show_steps(model, random, 400, 20000, 0.15);
+  std::normal_distribution<double> noise;
+  int num_above = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const StepWork work = random_work(random);
+    if (law(work, 20000) * (1 + 0.15 * noise(random)) > model.bound_us(work)) ++num_above;
+  }
+  EXPECT_NEAR(num_above / 2000.0, 0.05, 0.03);
+}
+
 TEST(StepTimeModel, FollowsAMachineThatSlowsDown) {
   StepTimeModel model;
   std::mt19937 random(3);
