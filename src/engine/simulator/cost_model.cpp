@@ -134,6 +134,21 @@ StepCosts fit_bend(std::span<const StepRecord> steps) {
   return best;
 }
 
+/// Where times spread, relative errors are least for what is below the mean; but a queue is as long
+/// as the sum of the steps before it.
+void scale_to_total(StepCosts& costs, std::span<const StepRecord> steps) {
+  double measured = 0;
+  double predicted = 0;
+  for (const StepRecord& step : steps) {
+    measured += static_cast<double>(step.duration_us);
+    predicted += predict_step_us(costs, step);
+  }
+  const double factor = measured / predicted;
+  for (double* const cost : {&costs.base_us, &costs.us_per_token, &costs.us_per_sequence,
+                             &costs.us_per_key_read, &costs.us_per_key_product})
+    *cost *= factor;
+}
+
 }  // namespace
 
 double predict_step_us(const StepCosts& costs, const StepRecord& step) {
@@ -148,11 +163,14 @@ StepCostFit fit_costs(std::span<const StepRecord> steps) {
          steps.size(), kMinSteps);
   const StepCosts first = fit_bend(steps);
   std::vector<StepRecord> kept(steps.begin(), steps.end());
-  std::sort(kept.begin(), kept.end(), [&](const StepRecord& a, const StepRecord& b) {
-    return relative_error(first, a) < relative_error(first, b);
-  });
+  // Of what was predicted: of what was measured, slow steps would never be far off.
+  const auto distance = [&](const StepRecord& step) {
+    return std::abs(static_cast<double>(step.duration_us) / predict_step_us(first, step) - 1);
+  };
+  std::ranges::sort(kept, {}, distance);
   kept.resize(kept.size() - kept.size() / 10);
   StepCostFit fit{.costs = fit_bend(kept)};
+  scale_to_total(fit.costs, kept);
   for (const StepRecord& step : steps) fit.mean_error += relative_error(fit.costs, step);
   fit.mean_error /= static_cast<double>(steps.size());
   return fit;

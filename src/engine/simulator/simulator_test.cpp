@@ -336,6 +336,19 @@ TEST(StepCosts, AreFoundAgain) {
   EXPECT_NEAR(predict_step_us(noisy.costs, step) / predict_step_us(costs, step), 1, 0.05);
 }
 
+TEST(StepCosts, AddUpToWhatWasMeasured) {
+  const StepCosts truth = {.base_us = 30'000, .us_per_token = 2'500};
+  const std::vector<StepRecord> steps = random_steps(truth, 0.5);
+  const StepCosts costs = fit_costs(steps).costs;
+  double taken = 0;
+  double predicted = 0;
+  for (const StepRecord& step : steps) {
+    taken += predict_step_us(truth, step);
+    predicted += predict_step_us(costs, step);
+  }
+  EXPECT_NEAR(predicted / taken, 1, 0.03);
+}
+
 TEST(StepCosts, AreNeverNegative) {
   // Longer steps that took less time.
   std::vector<StepRecord> steps;
