@@ -78,6 +78,7 @@ class Replay {
       const workload::TraceRequest& asked = workload_.trace.requests[index];
       answer.prompt_tokens = asked.text.empty() ? asked.prompt_tokens : std::ssize(request.prompt);
       answer.deadline_us = request.deadline_us;
+      answer.tenant = asked.tenant;
       if (due) statistics_.sent_late(now - *due);
       if (answer.prompt_tokens + request.max_tokens > engine_.model().context)
         return give_up(answer, now, "longer than the context");

@@ -64,6 +64,7 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
              answers[i].arrival_us = now;
              answers[i].prompt_tokens = requests[i].prompt_tokens;
              answers[i].deadline_us = requests[i].deadline_us;
+             answers[i].tenant = requests[i].tenant;
            },
        .on_token = [&](size_t i, int64_t now) { statistics.deliver(answers[i], now, 1); },
        .on_step = std::move(on_step),

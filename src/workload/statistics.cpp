@@ -9,10 +9,15 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/quantity.h"
 
 namespace hasten::workload {
 namespace {
+
+// A workload may have any number of tenants: those beyond are told of together.
+constexpr size_t kMaxTenants = 8;
+constexpr std::string_view kOtherTenants = "(others)";
 
 double to_ms(double us) { return us * 1e-3; }
 double to_ms(int64_t us) { return static_cast<double>(us) * 1e-3; }
@@ -60,6 +65,7 @@ void Statistics::finish(const Answer& answer, int64_t now_us) {
   const int64_t e2e = std::max<int64_t>(0, now_us - answer.arrival_us);
   ttft_.add(ttft);
   e2e_.add(e2e);
+  if (!answer.tenant.empty()) e2e_of(answer.tenant).add(e2e);
   normalized_.add(e2e / answer.output_tokens);
   int64_t tpot = 0;
   if (answer.output_tokens > 1) {
@@ -76,6 +82,12 @@ void Statistics::finish(const Answer& answer, int64_t now_us) {
   };
   if (keeps(ttft, targets_.ttft_ms) && keeps(tpot, targets_.tpot_ms) && keeps(e2e, targets_.e2e_ms))
     ++num_good_;
+}
+
+Distribution& Statistics::e2e_of(std::string_view tenant) {
+  const auto found = tenants_.find(tenant);
+  if (found != tenants_.end()) return found->second;
+  return tenants_[std::string(tenants_.size() < kMaxTenants ? tenant : kOtherTenants)];
 }
 
 void Statistics::fail(const Answer& answer, int64_t now_us, std::string_view kind) {
@@ -136,6 +148,10 @@ json::Object Statistics::to_json(const BestCase& best) const {
     object["goodput_requests_per_second"] = per_second(num_good_);
   }
   if (num_due_ > 0) object["deadlines"] = json::Object{{"asked", num_due_}, {"met", num_met_}};
+  if (tenants_.size() > 1) {
+    json::Object& tenants = object["tenants"].emplace_object();
+    for (const auto& [name, e2e] : tenants_) tenants[name] = json::Object{{"e2e_ms", summary(e2e)}};
+  }
   if (lateness_.count() > 0) object["sent_late_ms"] = summary(lateness_);
   if (best.output_tokens_per_second > 0) {
     object["limits"] = json::Object{{"ttft_ms", best.ttft_ms},
@@ -187,6 +203,9 @@ std::string Statistics::to_text(const BestCase& best) const {
   text += row("TPOT", tpot_, best.tpot_ms);
   text += row("per token", normalized_, 0);
   text += row("end to end", e2e_, 0);
+  if (tenants_.size() > 1)
+    for (const auto& [name, e2e] : tenants_)
+      text += row(fmt::format("  of {}", printable(name, 8)), e2e, 0);
   return text;
 }
 

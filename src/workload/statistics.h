@@ -31,6 +31,7 @@ struct Answer {
   int64_t cached_tokens = 0;  // of the prompt, taken from a prefix cache
   int64_t output_tokens = 0;
   int64_t deadline_us = 0;  // from its arrival, for its last token; 0: none
+  std::string_view tenant;  // whose it is, if that is known; outlives the answer
 };
 
 /// What the machine allows at best for the same work; 0: not known.
@@ -46,7 +47,7 @@ struct BestCase {
 ///  - TPOT, time per output token: of an answer, from its first token to its last, per token after
 ///    the first;
 ///  - normalised latency: from arrival to the end, per generated token (Yu et al., Orca, 2022);
-///  - end to end: from arrival to the end.
+///  - end to end: from arrival to the end; where there are several tenants, also of each.
 /// One thread.
 class Statistics {
  public:
@@ -80,9 +81,11 @@ class Statistics {
   double per_second(int64_t count) const;
   double per_answer(int64_t count) const;
   void span(const Answer& answer, int64_t now_us);
+  Distribution& e2e_of(std::string_view tenant);
 
   Targets targets_;
   Distribution ttft_, tbt_, tpot_, normalized_, e2e_, lateness_;  // microseconds
+  std::map<std::string, Distribution, std::less<>> tenants_;      // end to end, of each
   std::map<std::string, int64_t, std::less<>> failures_;          // by kind
   int64_t num_failed_ = 0;
   int64_t num_good_ = 0;

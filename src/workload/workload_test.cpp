@@ -216,6 +216,31 @@ TEST(Statistics, HaveTheFieldsDefinitions) {
   EXPECT_FALSE(object.contains("limits"));
 }
 
+TEST(Statistics, TellTenantsApart) {
+  const auto answers_of = [](int num_tenants) {
+    Statistics statistics;
+    std::vector<std::string> names;
+    for (int i = 0; i < num_tenants; ++i)
+      names.push_back(std::string(1, static_cast<char>('a' + i)));
+    for (int i = 0; i < num_tenants; ++i) {
+      Answer answer{.tenant = names[static_cast<size_t>(i)]};
+      statistics.deliver(answer, 1000 * (i + 1), 1);
+      statistics.finish(answer, 1000 * (i + 1));
+    }
+    return statistics;
+  };
+  EXPECT_FALSE(answers_of(1).to_json().contains("tenants"));
+  const json::Object tenants = answers_of(11).to_json().at("tenants").as_object();
+  const auto mean = [&](std::string_view name) {
+    return tenants.at(name).as_object().at("e2e_ms").as_object().at("mean").to_number<double>();
+  };
+  EXPECT_EQ(tenants.size(), 9);
+  EXPECT_EQ(mean("a"), 1);
+  EXPECT_EQ(mean("h"), 8);
+  EXPECT_EQ(mean("(others)"), 10);  // i, j and k
+  EXPECT_THAT(answers_of(2).to_text(), HasSubstr("  of \"b\""));
+}
+
 TEST(Statistics, CountWhatKeepsEveryTarget) {
   const auto good = [](const Targets& targets) {
     return two_answers(targets).to_json().at("good").to_number<int64_t>();
