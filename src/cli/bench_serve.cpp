@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -134,6 +135,7 @@ class ServerLoad {
          .on_send =
              [this](size_t i, int64_t due, int64_t now) {
                answers_[i].arrival_us = due;
+               answers_[i].deadline_us = workload_.trace.requests[i].deadline_us;
                if (!workload_.times_us.empty()) statistics_.sent_late(now - due);
              },
          .on_text = [this](size_t i, int64_t now) { statistics_.deliver(answers_[i], now, 1); },
@@ -152,7 +154,8 @@ class ServerLoad {
                            {"stream", true},
                            {"stream_options", json::Object{{"include_usage", true}}}};
     if (!options_.end_tokens) object["ignore_eos"] = true;
-    if (asked.priority != 0) object["priority"] = asked.priority;
+    if (asked.priority != 0) object["priority"] = -asked.priority;  // there lower is more urgent
+    if (asked.deadline_us > 0) object["deadline_ms"] = ceil_div(asked.deadline_us, 1000);
     if (options_.token_ids > 0 && asked.text.empty()) {
       const auto ids = workload::make_prompt(workload_.trace, index, options_.token_ids, seed);
       object["prompt"] = json::Array(ids.begin(), ids.end());

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every subcommand of the real program as a person would, and checks what it prints and returns."""
 import contextlib
+import http.server
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import urllib.request
 from pathlib import Path
@@ -573,6 +575,44 @@ class Serve(unittest.TestCase):
             self.assertEqual(refused.returncode, 1)
             self.assertEqual(json.loads(refused.stdout)["result"]["failures"], {"HTTP 401": 6})
             self.assertIn("/v1/models: HTTP 401", hasten(*base).stderr)
+
+    def test_bench_serve_sends_what_a_trace_says_of_urgency(self):
+        bodies = []
+
+        class Recorder(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *arguments):
+                pass
+
+            def answer(self, kind, text):
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def do_GET(self):
+                self.answer("application/json", '{"data": [{"id": "m"}]}')
+
+            def do_POST(self):
+                bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.answer("text/event-stream", 'data: {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 1, '
+                            '"completion_tokens": 1}}\n\ndata: [DONE]\n\n')
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server, \
+                tempfile.TemporaryDirectory() as folder:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            trace = Path(folder) / "trace.jsonl"
+            trace.write_text("".join(json.dumps({"time_s": 0.01 * i, "prompt_tokens": 5, "output_tokens": 2, **more}) + "\n"
+                                     for i, more in enumerate(({"priority": 5, "deadline_ms": 60000},
+                                                               {"priority": -2, "deadline_ms": 1}, {}))))
+            done = hasten("bench", "serve", "--url", f"http://127.0.0.1:{server.server_port}", "--trace", trace, "--json")
+            server.shutdown()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertCountEqual([(body.get("priority"), body.get("deadline_ms")) for body in bodies],
+                              [(-5, 60000), (2, 1), (None, None)])  # of a server's priorities lower is more urgent
+        deadlines = json.loads(done.stdout)["result"]["deadlines"]
+        self.assertEqual(deadlines["asked"], 2)
+        self.assertGreaterEqual(deadlines["met"], 1)
 
     def test_banner_shows_how_to_send_a_key(self):
         with self.serving("--api-key", "s3cret") as (_, banner):
