@@ -22,6 +22,10 @@ BlockRef::~BlockRef() {
   if (pool_ != nullptr) pool_->release(id_);
 }
 
+BlockHold::~BlockHold() {
+  if (pool_ != nullptr) pool_->let_go(id_, era_);
+}
+
 BlockRef BlockRef::share() const { return pool_ != nullptr ? pool_->refer(id_) : BlockRef(); }
 
 BlockPool::BlockPool(int64_t num_blocks)
@@ -46,7 +50,7 @@ void BlockPool::keep(int32_t id, int32_t owner) {
 
 BlockRef BlockPool::share(int32_t id) {
   HASTEN_CHECK(is_kept(id));
-  if (++at(id).ref_count == 1) leave_queue(id);
+  if (++at(id).ref_count == 1) end_idle(id);
   return BlockRef(this, id);
 }
 
@@ -54,14 +58,22 @@ void BlockPool::forget(int32_t id) {
   HASTEN_CHECK(is_kept(id));
   const int32_t owner = std::exchange(at(id).owner, -1);
   if (ref_count(id) == 0) {
-    leave_queue(id);
+    end_idle(id);
     free_.push_back(id);
+  }
+  if (!held_.empty()) {
+    if (held(id).count > 0) --num_held_;
+    held(id) = {.era = held(id).era + 1};
   }
   if (on_evict_) on_evict_(id, owner);
 }
 
 bool BlockPool::evict() {
   if (num_idle_ == 0) return false;
+  if (num_idle_ == num_idle_held_) {
+    forget(held_.back().next);
+    return true;
+  }
   while (true) {
     if (first_ticket_ + kFar < next_ticket_) fetch(queued(first_ticket_ + kFar));
     const int32_t id = queued(first_ticket_);
@@ -89,16 +101,62 @@ void BlockPool::release(int32_t id) {
     free_.push_back(id);  // built with room for every block, so this never allocates
     return;
   }
-  if (next_ticket_ - first_ticket_ == std::ssize(queue_)) close_gaps();
-  block.ticket = next_ticket_++;
-  queued(block.ticket) = id;
-  ++num_idle_;
+  make_idle(id);
 }
 
-/// Takes a block out of the queue of those that are free with their contents kept.
-void BlockPool::leave_queue(int32_t id) {
-  at(id).ticket = -1;
+/// Puts a block at the end of those that are free with their contents kept.
+void BlockPool::make_idle(int32_t id) {
+  ++num_idle_;
+  if (is_held(id)) {
+    const auto end = static_cast<int32_t>(num_blocks());
+    held(id).previous = held(end).previous;
+    held(id).next = end;
+    held(held(id).previous).next = held(end).previous = id;
+    ++num_idle_held_;
+    return;
+  }
+  if (next_ticket_ - first_ticket_ == std::ssize(queue_)) close_gaps();
+  at(id).ticket = next_ticket_++;
+  queued(at(id).ticket) = id;
+}
+
+/// Takes it out of those.
+void BlockPool::end_idle(int32_t id) {
   --num_idle_;
+  at(id).ticket = -1;
+  if (!is_held(id)) return;
+  held(held(id).previous).next = held(id).next;
+  held(held(id).next).previous = held(id).previous;
+  --num_idle_held_;
+}
+
+BlockHold BlockPool::hold(int32_t id) {
+  HASTEN_CHECK(is_kept(id));
+  if (held_.empty()) {
+    held_.resize(static_cast<size_t>(num_blocks()) + 1);
+    held_.back().previous = held_.back().next = static_cast<int32_t>(num_blocks());
+  }
+  if (held(id).count == 0) {
+    if (ref_count(id) == 0) end_idle(id);
+    ++held(id).count;
+    ++num_held_;
+    if (ref_count(id) == 0) make_idle(id);
+  } else {
+    ++held(id).count;
+  }
+  return BlockHold(this, id, held(id).era);
+}
+
+void BlockPool::let_go(int32_t id, uint32_t era) {
+  if (held(id).era != era) return;
+  if (held(id).count > 1) {
+    --held(id).count;
+    return;
+  }
+  if (ref_count(id) == 0) end_idle(id);
+  held(id).count = 0;
+  --num_held_;
+  if (ref_count(id) == 0) make_idle(id);
 }
 
 /// Hands out the tickets anew. At least half of the queue were gaps.

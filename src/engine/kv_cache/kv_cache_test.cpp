@@ -107,6 +107,70 @@ TEST(BlockPool, KeepsItsOrderHoweverOftenBlocksAreTakenUpAgain) {
   }
 }
 
+TEST(BlockPool, EvictsHeldBlocksLast) {
+  BlockPool pool(4);
+  std::vector<int32_t> evicted;
+  pool.on_evict([&](int32_t id, int32_t) { evicted.push_back(id); });
+  std::vector<BlockRef> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate());
+  for (const int32_t id : {0, 1, 2, 3}) pool.keep(id, 0);
+  BlockHold referenced = pool.hold(0);
+  for (BlockRef& block : blocks) block = BlockRef();
+  BlockHold first = pool.hold(1);
+  BlockHold second = pool.hold(1);
+  EXPECT_EQ(pool.num_held(), 2);
+  EXPECT_EQ(pool.num_idle_held(), 2);
+  EXPECT_EQ(pool.num_free(), 4);  // as free as without
+  EXPECT_EQ(pool.num_idle(), 4);
+  EXPECT_EQ(pool.share(0).id(), 0);  // taken up and given back, it is held still
+
+  ASSERT_TRUE(pool.evict());
+  second = BlockHold();  // another one is left
+  EXPECT_EQ(pool.num_held(), 2);
+  ASSERT_TRUE(pool.evict());
+  EXPECT_THAT(evicted, ElementsAre(2, 3));
+  ASSERT_TRUE(pool.evict());  // nothing else is left
+  EXPECT_THAT(evicted, ElementsAre(2, 3, 1));
+  EXPECT_EQ(pool.num_held(), 1);
+  EXPECT_TRUE(pool.is_held(0));
+  ASSERT_TRUE(pool.evict());
+  EXPECT_FALSE(pool.evict());
+  EXPECT_EQ(pool.num_held(), 0);
+}
+
+TEST(BlockPool, WhatIsHeldNoLongerIsAsIfGivenBackThen) {
+  BlockPool pool(3);
+  std::vector<int32_t> evicted;
+  pool.on_evict([&](int32_t id, int32_t) { evicted.push_back(id); });
+  std::vector<BlockRef> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(pool.allocate());
+  for (const int32_t id : {0, 1, 2}) pool.keep(id, 0);
+  BlockHold held = pool.hold(0);
+  for (BlockRef& block : blocks) block = BlockRef();
+  EXPECT_EQ(pool.num_idle_held(), 1);
+  held = BlockHold();
+  EXPECT_EQ(pool.num_held(), 0);
+  EXPECT_EQ(pool.num_idle_held(), 0);
+  while (pool.evict()) {
+  }
+  EXPECT_THAT(evicted, ElementsAre(1, 2, 0));
+}
+
+TEST(BlockPool, AHoldIsOnContentsAndNotOnTheirBlock) {
+  BlockPool pool(1);
+  BlockRef block = pool.allocate();
+  pool.keep(0, 0);
+  BlockHold old = pool.hold(0);
+  block = BlockRef();
+  ASSERT_TRUE(pool.evict());
+  block = pool.allocate();
+  pool.keep(0, 1);
+  const BlockHold now = pool.hold(0);
+  block = BlockRef();
+  old = BlockHold();
+  EXPECT_EQ(pool.num_held(), 1);
+}
+
 TEST(BlockTable, GivesItsLastBlockBackFirst) {
   BlockPool pool(6);
   std::vector<int32_t> evicted;

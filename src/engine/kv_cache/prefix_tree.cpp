@@ -118,6 +118,13 @@ int64_t PrefixTree::num_saved(const PrefixMatch& found, size_t g) const {
   return shared - (found.partial >= 0 && !is_used(found.partial) ? 1 : 0);
 }
 
+int64_t PrefixTree::num_held(const PrefixMatch& found, size_t g) const {
+  return std::ranges::count_if(found.nodes, [&](int32_t node) {
+    const int32_t id = block(node, g);
+    return id >= 0 && groups_[g].pool->ref_count(id) == 0 && groups_[g].pool->is_held(id);
+  });
+}
+
 std::vector<BlockRef> PrefixTree::hold(const PrefixMatch& found) {
   std::vector<BlockRef> held;
   for (size_t g = 0; g < groups_.size(); ++g) {

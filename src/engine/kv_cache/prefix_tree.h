@@ -95,6 +95,9 @@ class PrefixTree {
   /// How many free blocks of a group fewer a sequence takes that begins with a match: its blocks
   /// that others have as well, less the one to be copied from.
   int64_t num_saved(const PrefixMatch& found, size_t group) const;
+  /// How many blocks of a group that a sequence takes with a match nobody else has, but for whom
+  /// they are held.
+  int64_t num_held(const PrefixMatch& found, size_t group) const;
   /// References to all blocks of a match, so that they are not free meanwhile.
   [[nodiscard]] std::vector<BlockRef> hold(const PrefixMatch& found);
   /// Makes empty tables, one per group, begin with a match. The last block, if only a part of it
