@@ -39,6 +39,7 @@ struct EngineOptions {
   int64_t max_queue = 0;          // requests that may wait; 0: 4 * max_batch, at least 256
   int64_t max_queue_tokens = 0;   // of their prompts and max_tokens together; 0: any number
   double tenant_share = 1;        // (0, 1], of what may wait, for one tenant
+  double held_share = 0.25;       // [0, 1], of the cache, held for programs between their calls
   std::string policy = "fcfs";    // order of the queue, one of scheduling_policies()
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
   std::string length_predictor = "limit";  // how long an answer is taken to become by policies that

@@ -257,6 +257,13 @@ void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
       ->check(whole_number(1, 1'000'000))
       ->type_name("S");
   command
+      .add_option("--held-share", options.held_share,
+                  "Part of the cache that may be held for the next calls of programs (requests "
+                  "with a program_id) that pause; it gives way to whatever runs")
+      ->capture_default_str()
+      ->check(number_within(0, 1))
+      ->type_name("F");
+  command
       .add_option("--length-predictor", options.length_predictor,
                   "How long an answer is taken to become where the policy goes by it:" +
                       list_choices(length_predictors()))

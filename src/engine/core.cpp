@@ -66,6 +66,8 @@ void check_options(const CoreOptions& options) {
   if (options.batch_wait_us < 0 || options.batch_wait_us > kMaxBatchWaitUs)
     fail_param("batch_wait_us", "--batch-wait-ms is {} us; it must be from 0 to {}",
                options.batch_wait_us, kMaxBatchWaitUs);
+  if (!(options.held_share >= 0 && options.held_share <= 1))
+    fail_param("held_share", "--held-share is {}; it must be from 0 to 1", options.held_share);
   if (options.aging_us < 1)
     fail_param("aging_us", "--aging is {} us; it must be at least 1", options.aging_us);
   if (!options.kv_disk.folder.empty() && !options.prefix_cache)
@@ -207,6 +209,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                        .batch_wait_us = options.batch_wait_us,
                        .chunked_prefill = options.chunked_prefill,
                        .reserve_tokens = options.reserve_context ? sizing.context : 0,
+                       .held_share = options.held_share,
                        .tier = disk_.get()},
       groups);
   sampler_ = std::make_unique<Sampler>(vocab_size_);
@@ -244,6 +247,8 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
     sequence.has_siblings = asked.n > 1;
     sequence.priority = asked.priority;
     sequence.tenant = asked.tenant;
+    sequence.program = asked.program_id;
+    sequence.program_calls_left = asked.program_calls_left;
     sequence.cache_domain = domain;
     sequence.arrival_us = submit_us;
     sequence.prompt = asked.prompt;

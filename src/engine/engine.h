@@ -45,6 +45,7 @@ struct CoreOptions {
   int64_t max_queue_tokens = 0;  // of their prompts and max_tokens; 0: any number
   double tenant_share = 1;       // (0, 1], of what may wait, for one tenant
   std::string policy = "fcfs";   // order of the queue
+  double held_share = 0.25;      // [0, 1], of the cache, for programs that pause
   int64_t aging_us = 60'000'000;           // of waiting, that moves a request up by one class
   std::string length_predictor = "limit";  // what policies know of lengths
   std::string batching = "continuous";     // when requests join those that run

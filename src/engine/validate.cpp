@@ -106,6 +106,8 @@ void validate(const Request& request, int64_t vocab_size, int64_t context) {
   check_end(request, vocab_size);
   check_cache_name("cache_salt", request.cache_salt);
   check_cache_name("cache_group", request.cache_group);
+  check_cache_name("program_id", request.program_id);
+  check_range("program_calls_left", request.program_calls_left, -1, kMaxCallsLeft);
   if (request.deadline_us < 0 || request.deadline_us > kMaxDeadlineUs)
     fail_param("deadline_ms", "deadline_ms is {}; it must be from 0, which is none, to {}",
                static_cast<double>(request.deadline_us) / 1000, kMaxDeadlineUs / 1000);

@@ -14,6 +14,7 @@ inline constexpr int64_t kMaxStopStrings = 16;
 inline constexpr int64_t kMaxStopBytes = 256;  // of one stop string
 inline constexpr int64_t kMaxStopTokens = 256;
 inline constexpr int64_t kMaxCacheNameBytes = 256;
+inline constexpr int32_t kMaxCallsLeft = 1'000'000;
 inline constexpr int64_t kMaxDeadlineUs = int64_t{7} * 24 * 3600 * 1'000'000;  // a week
 
 /// Throws Error{invalid_argument} with `param` naming the first field at fault, its value and its

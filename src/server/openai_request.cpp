@@ -22,6 +22,8 @@ constexpr int64_t kModelBytes = 1024;                                // of a mod
 // Priority classes to either side. By default waiting for a minute is worth one, so that whatever
 // others ask for, a request comes first after 33 hours.
 constexpr int64_t kMaxPriority = 1000;
+constexpr int64_t kProgramBytes = 256;        // of a program's name, as the engine's
+constexpr int64_t kMaxCallsLeft = 1'000'000;  // as the engine's
 constexpr int64_t kMaxDeadlineMs = int64_t{7} * 24 * 3600 * 1000;  // a week, as the engine's
 
 // Fields that change what the answer means and that cannot be honoured: saying so is kinder than an
@@ -167,6 +169,9 @@ GenerationFields read_generation(const Fields& body, const RequestBounds& bounds
   fields.request.priority =
       static_cast<int32_t>(-body.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
   fields.request.deadline_us = 1000 * body.integer("deadline_ms", 1, kMaxDeadlineMs).value_or(0);
+  fields.request.program_id = body.string("program_id", kProgramBytes).value_or("");
+  fields.request.program_calls_left =
+      static_cast<int32_t>(body.integer("program_calls_left", 0, kMaxCallsLeft).value_or(-1));
   fields.request.n = static_cast<int32_t>(body.integer("n", 1, bounds.limits.choices).value_or(1));
   fields.request.min_tokens = body.integer("min_tokens", 0, bounds.context).value_or(0);
   return fields;

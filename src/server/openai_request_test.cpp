@@ -84,6 +84,8 @@ const FieldCase kShared[] = {
     {"model", {"\"fake\"", "\"\""}, {}, 's'},
     {"cache_salt", {"\"\"", "\"our group\""}, {kLongSalt.c_str()}, 's'},
     {"priority", {"-1000", "0", "1000"}, {"-1001", "1001", "1e19", "0.5"}, 'i'},
+    {"program_id", {"\"\"", "\"agent 7\""}, {kLongSalt.c_str()}, 's'},
+    {"program_calls_left", {"0", "1000000"}, {"-1", "1000001", "0.5"}, 'i'},
     {"deadline_ms", {"1", "604800000"}, {"0", "-1", "604800001", "1.5"}, 'i'},
 };
 const FieldCase kChatOnly[] = {
@@ -172,7 +174,7 @@ TEST(OpenAiRequestTest, FillsTheRequest) {
       "seed": -1, "n": 3, "max_completion_tokens": 7, "max_tokens": 9, "min_tokens": 2,
       "stop": ["x", "yz"], "stop_token_ids": [5], "ignore_eos": true,
       "skip_special_tokens": false, "logit_bias": {"7": -100}, "logprobs": true,
-      "cache_salt": "ours", "priority": -3, "deadline_ms": 1500,
+      "cache_salt": "ours", "program_id": "p", "program_calls_left": 2, "priority": -3, "deadline_ms": 1500,
       "top_logprobs": 4, "unknown_field": [1, 2], "user": "someone", "metadata": {}
   )");
   const Request& request = parsed.common.request;
@@ -200,6 +202,9 @@ TEST(OpenAiRequestTest, FillsTheRequest) {
   EXPECT_EQ(request.cache_salt, "ours");
   EXPECT_EQ(request.priority, 3);  // lower is more urgent there, larger is here
   EXPECT_EQ(request.deadline_us, 1'500'000);
+  EXPECT_EQ(request.program_id, "p");
+  EXPECT_EQ(request.program_calls_left, 2);
+  EXPECT_EQ(chat("\"a\": 1").common.request.program_calls_left, -1);
   EXPECT_EQ(chat("\"a\": 1").common.request.max_tokens, 0);
   EXPECT_EQ(chat("\"top_k\": -1").common.request.sampling.top_k, 0);
   EXPECT_GT(chat("\"top_p\": 1e-300").common.request.sampling.top_p, 0.0F);

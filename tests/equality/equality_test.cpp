@@ -87,6 +87,8 @@ TEST_F(Equality, EveryPolicyInATightCache) {
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].tenant = std::to_string(i % 3);
       requests[i].priority = static_cast<int32_t>(i % 5);
+      if (i % 4 != 0) requests[i].program_id = std::to_string(i % 6);
+      if (i % 8 == 1) requests[i].program_calls_left = static_cast<int32_t>(i / 8 % 2);
       if (i % 2 == 0) requests[i].deadline_us = int64_t{3600} * 1'000'000 * (1 + i % 7);
     }
     expect_same(answers(engine, std::move(requests)), "policy " + policy.name);

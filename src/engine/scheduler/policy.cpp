@@ -13,7 +13,7 @@ namespace hasten::engine {
 std::span<const Policy* const> policies() {
   static constexpr std::array kPolicies = {&kFcfsPolicy, &kPriorityPolicy, &kSjfPolicy,
                                            &kSrtfPolicy, &kMlfqPolicy,     &kVtcPolicy,
-                                           &kEdfPolicy};
+                                           &kEdfPolicy,  &kProgramPolicy};
   return kPolicies;
 }
 

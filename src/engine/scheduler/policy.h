@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "engine/scheduler/programs.h"
 #include "engine/scheduler/tenant_service.h"
 #include "engine/sequence/sequence.h"
 
@@ -22,7 +23,8 @@ struct QueueView {
   int64_t now_us = 0;             // by the clock of Sequence::arrival_us
   int64_t aging_us = 60'000'000;  // waiting that moves a sequence up by one class, see each policy
   ServiceWeights weights{};
-  std::span<const double> tenant_service = {};  // units that each has had, by their tenant_index
+  std::span<const double> tenant_service = {};    // units that each has had, by their tenant_index
+  std::span<const ProgramService> programs = {};  // by their program_index
   Speed speed{};
 };
 
@@ -59,6 +61,7 @@ extern const Policy kSrtfPolicy;
 extern const Policy kMlfqPolicy;
 extern const Policy kVtcPolicy;
 extern const Policy kEdfPolicy;
+extern const Policy kProgramPolicy;
 
 /// Those that there are, the default first.
 std::span<const Policy* const> policies();

@@ -27,6 +27,8 @@ struct Job {
   int64_t predicted = 0;  // 0: the length is known
   std::string_view tenant = {};
   int64_t deadline_step = -1;  // -1: none
+  std::string_view program = {};
+  int32_t calls_left = -1;
 };
 
 /// Jobs under a policy; each step takes a millisecond of virtual time, whatever runs in it.
@@ -45,6 +47,8 @@ class Line {
     sequence.predicted_generated = job.predicted;
     sequence.priority = job.priority;
     sequence.tenant = job.tenant;
+    sequence.program = job.program;
+    sequence.program_calls_left = job.calls_left;
     sequence.arrival_us = std::max(job.arrival_step * kStepUs, now_us);
     sequence.min_generated = job.predicted > 0 ? 1 : job.length;
     if (job.deadline_step >= 0) sequence.deadline_us = job.deadline_step * kStepUs;

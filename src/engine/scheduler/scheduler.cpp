@@ -67,6 +67,7 @@ int64_t Scheduler::most_running() const {
 void Scheduler::add(Sequence& sequence) {
   sequence.queued_us = sequence.arrival_us;
   if (tenants_) sequence.tenant_index = tenants_->join(sequence.tenant);
+  if (!sequence.program.empty()) sequence.program_index = programs_.join(sequence);
   if (batcher_)
     batcher_->add(sequence);
   else
@@ -91,6 +92,8 @@ void Scheduler::remove(const Sequence& sequence) {
   const bool waits = sequence.queued_us >= 0;
   Running* const running = waits ? nullptr : &slots_[static_cast<size_t>(sequence.slot)];
   if (tenants_ && (waits || !running->finished)) tenants_->leave(sequence.tenant_index, waits);
+  if (sequence.program_index >= 0 && (waits || !running->finished))
+    programs_.leave(sequence, view_.now_us);
   if (is_held) return;
   if (waits)
     dequeue(sequence);
@@ -104,7 +107,9 @@ void Scheduler::finish(const Sequence& sequence) {
     Running& running = slots_[static_cast<size_t>(sequence.slot)];
     take_in(running);
     running.finished = true;
+    hold_for_program(running);
     if (tenants_) tenants_->leave(sequence.tenant_index, false);
+    if (sequence.program_index >= 0) programs_.leave(sequence, view_.now_us);
     --num_running_;
     ++num_finished_;
   }
@@ -173,6 +178,8 @@ bool Scheduler::is_hopeless_behind_queue(const Sequence& sequence, int64_t now_u
 const StepPlan& Scheduler::plan(int64_t now_us) {
   view_.now_us = now_us;
   if (tenants_) view_.tenant_service = tenants_->counters();
+  view_.programs = programs_.services();
+  programs_.expire(now_us);
   compact();
   sources_.clear();
   plan_.sequences.clear();
@@ -200,7 +207,8 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
 }
 
 void Scheduler::advance(int64_t step_us) {
-  if ((options_.target_step_us > 0 || mover_) && step_us > 0) {
+  const bool has_programs = programs_.num_programs() > 0;
+  if ((options_.target_step_us > 0 || mover_ || has_programs) && step_us > 0) {
     StepWork work;
     for (const PlannedSequence& planned : plan_.sequences) work.add(planned.begin, planned.count);
     step_time_.observe(work, step_us);
@@ -211,6 +219,8 @@ void Scheduler::advance(int64_t step_us) {
     Sequence& sequence = *planned.sequence;
     sequence.num_computed = planned.end();
     if (tenants_ && planned.samples) tenants_->charge(sequence.tenant_index, 0, 1);
+    if (has_programs && planned.samples && sequence.program_index >= 0)
+      programs_.charge(sequence.program_index, 0, 1);
     if (sequence.scoring())
       sequence.num_scored =
           std::max(sequence.num_scored, std::min(planned.end(), sequence.num_prompt() - 1));

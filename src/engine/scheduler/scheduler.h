@@ -15,6 +15,7 @@
 #include "engine/scheduler/batcher.h"
 #include "engine/scheduler/block_mover.h"
 #include "engine/scheduler/policy.h"
+#include "engine/scheduler/programs.h"
 #include "engine/scheduler/step_time_model.h"
 #include "engine/scheduler/tenant_service.h"
 #include "engine/sequence/step.h"
@@ -37,6 +38,7 @@ struct SchedulerOptions {
   // Each sequence is charged the blocks of so many tokens, as if its memory were one piece; 0:
   // those of its present tokens.
   int64_t reserve_tokens = 0;
+  double held_share = 0.25;   // [0, 1], of the blocks, held for programs that pause at most
   BlockTier* tier = nullptr;  // where blocks of the prefix cache go to and come from; null: nowhere
 };
 
@@ -169,9 +171,11 @@ class Scheduler {
     Running* running = nullptr;
   };
   struct Group {
-    explicit Group(const GroupBlocks& blocks) : pool(blocks.num_blocks), window(blocks.window) {}
+    explicit Group(const GroupBlocks& blocks)
+        : pool(blocks.num_blocks), window(blocks.window), block_bytes(blocks.block_bytes) {}
     BlockPool pool;
     int64_t window;
+    int64_t block_bytes;
     int64_t num_promised = 0;  // free blocks that running sequences still need; while admitting
   };
 
@@ -182,6 +186,8 @@ class Scheduler {
   void count_kv(const Running& running);
   void compact();
   void take_in(Running& running);
+  void hold_for_program(const Running& running);
+  int64_t num_reserved(size_t g) const;
   void fetch_ahead(size_t index) const;
   void share_budget();
   void secure_blocks();
@@ -229,7 +235,7 @@ class Scheduler {
   const SchedulerOptions options_;
   std::deque<Group> groups_;         // a pool does not move
   std::optional<PrefixTree> tree_;   // none: there is no prefix cache
-  StepTimeModel step_time_;          // learnt only for a target or a tier
+  StepTimeModel step_time_;          // learnt only for a target, a tier or programs
   std::optional<BlockMover> mover_;  // none: there is no tier
   const int64_t max_running_;        // sequences, as places in the batch and memory allow
   std::optional<Batcher> batcher_;   // none: nobody is held back
@@ -251,6 +257,7 @@ class Scheduler {
   std::vector<BlockRef> sources_;  // of the plan's copies; nobody else may write them before
   PrefixStats prefix_stats_;
   std::optional<TenantService> tenants_;  // none: the policy does not ask
+  Programs programs_;                     // those that sequences name
   QueueView view_;
   std::vector<Sequence*> hopeless_;
   StepPlan plan_;

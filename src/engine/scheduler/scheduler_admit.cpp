@@ -248,7 +248,7 @@ bool Scheduler::fits(const Sequence& sequence) const {
           found_.sibling->tables[g].num_held((sequence.num_prompt() - 1) / options_.block_size);
     else if (tree_)
       needed -= tree_->num_saved(found_.prefix, g);
-    if (needed > groups_[g].pool.num_free()) return false;
+    if (needed > groups_[g].pool.num_free() - num_reserved(g)) return false;
   }
   return true;
 }
@@ -289,6 +289,9 @@ void Scheduler::start(Sequence& sequence) {
     if (sequence.num_cached < 0)
       tenants_->charge(sequence.tenant_index, sequence.num_prompt() - sequence.num_computed, 0);
   }
+  if (sequence.program_index >= 0) programs_.hold(sequence.program_index, {}, 0);
+  if (sequence.program_index >= 0 && sequence.num_cached < 0)
+    programs_.charge(sequence.program_index, sequence.num_prompt() - sequence.num_computed, 0);
   count_hits(sequence);
   // A step without a token of it would leave its copies for later, when what they copy may be gone.
   started.count = chunk(sequence, sequence.num_computed);

@@ -17,8 +17,8 @@ inline constexpr int64_t kNoDeadline = INT64_MAX;
 
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
 /// engine's thread touches it: the scheduler moves `num_computed`, `num_cached`, `num_scored`,
-/// `tenant_index`, `queued_us`, `waited_us`, `loading_us` and `slot`, the commit adds to
-/// `generated`.
+/// `tenant_index`, `program_index`, `queued_us`, `waited_us`, `loading_us` and `slot`, the commit
+/// adds to `generated`.
 struct Sequence {
   int64_t request_id = 0;             // ascending in order of submission
   int32_t choice = 0;                 // which of the request's n answers
@@ -26,6 +26,9 @@ struct Sequence {
   int32_t priority = 0;               // larger is more urgent
   std::string_view tenant;            // whose request it is
   int32_t tenant_index = -1;          // of `tenant` while it is queued; the scheduler's
+  std::string_view program;           // of whose calls this is one; empty: of none
+  int32_t program_index = -1;         // of `program` while it is queued; the scheduler's
+  int32_t program_calls_left = -1;    // that are to come after this one; -1: not known
   Hash128 cache_domain;               // those with the same one share cached prefixes
   int64_t max_generated = 0;          // generated.size() at the end, at most; at least 1
   int64_t min_generated = 1;          // likewise, at least

@@ -63,6 +63,8 @@ struct Ask {
   int64_t cancel_step = 0;  // INT64_MAX: never
   int64_t allows_us = 0;    // from its arrival to its deadline; 0: none
   std::string tenant;
+  std::string_view program;  // empty: none
+  int32_t calls_left = -1;
   std::vector<int32_t> prompt;
   std::vector<std::unique_ptr<Choice>> choices;
   bool added = false;
@@ -81,6 +83,7 @@ class Traffic {
     const auto known = policies();
     options_.policy = known[static_cast<size_t>(draw(0, std::ssize(known) - 1))];
     options_.aging_us = draw(1, 50'000);
+    options_.held_share = chance(4) ? 0 : static_cast<double>(draw(0, 4)) / 4;
     options_.batching =
         batching_modes()[static_cast<size_t>(draw(0, std::ssize(batching_modes()) - 1))].batching;
     options_.preferred_batch = draw(0, options_.max_batch);
@@ -145,6 +148,8 @@ class Traffic {
     ask->arrival_step = draw(0, 40);
     ask->cancel_step = chance(4) ? ask->arrival_step + draw(0, 30) : INT64_MAX;
     ask->tenant = chance(2) ? "a" : "b";
+    ask->program = std::vector<std::string_view>{"", "", "p", "q"}[random_() % 4];
+    ask->calls_left = static_cast<int32_t>(draw(-1, 2));
     const int64_t num_prompt = draw(1, context_ - 1);
     if (chance(2) && !asks_.empty()) {  // begins as an earlier one does
       const auto& other = asks_[static_cast<size_t>(draw(0, std::ssize(asks_) - 1))]->prompt;
@@ -164,6 +169,8 @@ class Traffic {
       choice->sequence.has_siblings = num_choices > 1;
       choice->sequence.priority = priority;
       choice->sequence.tenant = ask->tenant;
+      choice->sequence.program = ask->program;
+      choice->sequence.program_calls_left = ask->calls_left;
       choice->sequence.cache_domain = siphash(ask->tenant, {});
       choice->sequence.prompt = ask->prompt;
       choice->sequence.max_generated = draw(1, context_ - num_prompt);
