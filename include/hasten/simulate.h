@@ -57,6 +57,7 @@ struct SimulatorOptions {
   int32_t max_batch = 32;                  // sequences in a step at most
   int64_t target_tbt_us = 0;  // between tokens of an answer, held by shorter chunks; 0: none
   int64_t max_queue = 0;      // requests that may wait; 0: any number
+  double held_share = 0.25;   // as EngineOptions'
   std::string batching = "continuous";  // as EngineOptions', like all below
   int64_t preferred_batch = 0;
   int64_t batch_wait_us = 100'000;
@@ -70,6 +71,14 @@ struct SimulatedRequest {
   std::string tenant = {};
   int32_t priority = 0;
   int64_t deadline_us = 0;  // as Request::deadline_us
+  std::string program_id = {};
+  int32_t program_calls_left = -1;  // as Request's
+};
+
+/// A request that comes when another one has ended.
+struct SimulatedPause {
+  int64_t after = -1;    // index of that one, smaller than its own; -1: of none
+  int64_t pause_us = 0;  // between its end and this one's coming
 };
 
 /// Which requests come, and who is told of them. All functions are called on the calling thread
@@ -78,6 +87,9 @@ struct SimulatedWorkload {
   size_t num_requests = 0;
   std::vector<int64_t> times_us;  // when each comes, ascending; empty: closed loop
   int64_t users = 1;              // of a closed loop: requests under way at the same time
+  // Of each request, in an open loop; empty: none waits for another. One that waits for a request
+  // which fails does not come, and fails as well.
+  std::vector<SimulatedPause> pauses = {};
   std::function<SimulatedRequest(size_t index)> request;
   /// The `prompt_tokens` token ids of a request; not asked for where they do not fit the context.
   std::function<std::vector<int32_t>(size_t index)> prompt;

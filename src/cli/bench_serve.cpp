@@ -23,6 +23,7 @@
 #include "cli/words.h"
 #include "cli/workload_flags.h"
 #include "client/load.h"
+#include "workload/programs.h"
 #include "workload/prompts.h"
 
 namespace hasten::cli {
@@ -122,20 +123,27 @@ class ServerLoad {
         workload_(workload),
         statistics_(options.workload.targets),
         answers_(workload.trace.requests.size()),
-        bodies_(answers_.size(), [this](size_t i) { return body(i); }) {}
+        programs_(workload.trace),
+        firsts_(that_follow_nobody(workload.trace)),
+        bodies_(firsts_.size(), [this](size_t i) { return body(firsts_[i]); }) {}
 
   workload::Statistics run() {
     client::run_load(
         options_.server,
         {.num_requests = answers_.size(),
          .times_us = workload_.times_us,
+         .followers = followers(),
          .users = std::min<int64_t>(workload_.users, std::ssize(answers_)),
          .path = options_.chat ? "/v1/chat/completions" : "/v1/completions",
-         .body = [this](size_t) { return bodies_.next(); },  // asked for in order
+         .body =
+             [this](size_t i) {
+               return workload_.trace.requests[i].follows < 0 ? bodies_.next() : body(i);
+             },
          .on_send =
              [this](size_t i, int64_t due, int64_t now) {
                answers_[i].arrival_us = due;
                answers_[i].deadline_us = workload_.trace.requests[i].deadline_us;
+               programs_.arrive(i, answers_[i]);
                if (!workload_.times_us.empty()) statistics_.sent_late(now - due);
              },
          .on_text = [this](size_t i, int64_t now) { statistics_.deliver(answers_[i], now, 1); },
@@ -145,6 +153,22 @@ class ServerLoad {
   }
 
  private:
+  static std::vector<size_t> that_follow_nobody(const workload::Trace& trace) {
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < trace.requests.size(); ++i)
+      if (trace.requests[i].follows < 0) indices.push_back(i);
+    return indices;
+  }
+
+  std::vector<std::vector<std::pair<size_t, int64_t>>> followers() const {
+    if (workload_.times_us.empty()) return {};
+    std::vector<std::vector<std::pair<size_t, int64_t>>> followers(answers_.size());
+    for (size_t i = 0; i < followers.size(); ++i)
+      for (const size_t next : programs_.followers(i))
+        followers[i].emplace_back(next, workload_.trace.requests[next].pause_us);
+    return followers;
+  }
+
   std::string body(size_t index) const {
     const workload::TraceRequest& asked = workload_.trace.requests[index];
     const uint64_t seed = options_.workload.arrivals.seed;
@@ -156,6 +180,8 @@ class ServerLoad {
     if (!options_.end_tokens) object["ignore_eos"] = true;
     if (asked.priority != 0) object["priority"] = -asked.priority;  // there lower is more urgent
     if (asked.deadline_us > 0) object["deadline_ms"] = ceil_div(asked.deadline_us, 1000);
+    if (!asked.program_id.empty()) object["program_id"] = asked.program_id;
+    if (asked.program_calls_left >= 0) object["program_calls_left"] = asked.program_calls_left;
     if (options_.token_ids > 0 && asked.text.empty()) {
       const auto ids = workload::make_prompt(workload_.trace, index, options_.token_ids, seed);
       object["prompt"] = json::Array(ids.begin(), ids.end());
@@ -182,6 +208,7 @@ class ServerLoad {
         (ending.completion_tokens < answer.output_tokens ||
          ending.completion_tokens > asked.output_tokens + 1 || ending.prompt_tokens < 0))
       failure = "its usage cannot be";
+    if (!ending.failure.empty()) fail_followers(index, now);
     if (!failure.empty()) return statistics_.fail(answer, now, failure);
     if (ending.completion_tokens > 0) answer.output_tokens = ending.completion_tokens;
     answer.prompt_tokens = std::max<int64_t>(ending.prompt_tokens, 0);
@@ -189,13 +216,24 @@ class ServerLoad {
     statistics_.finish(answer, now);
   }
 
+  /// What was to follow a request that failed does not come.
+  void fail_followers(size_t index, int64_t now) {
+    for (const size_t follower : programs_.all_behind(index)) {
+      ++num_ended_;
+      answers_[follower].arrival_us = now;
+      statistics_.fail(answers_[follower], now, workload::kNotReached);
+    }
+  }
+
   const LoadOptions& options_;
   const Workload& workload_;
   ProgressBar bar_;
   workload::Statistics statistics_;
   std::vector<workload::Answer> answers_;  // [requests]
+  workload::Programs programs_;
   int64_t num_ended_ = 0;
-  BodyMaker bodies_;  // last: uses what stands above
+  const std::vector<size_t> firsts_;  // requests that come by themselves
+  BodyMaker bodies_;                  // last: uses what stands above
 };
 
 int bench_serve(LoadOptions& options) {

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/progress.h"
+#include "workload/programs.h"
 #include "workload/prompts.h"
 
 namespace hasten::cli {
@@ -40,19 +41,27 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
       statistics.fail(answers[i], now, failure);
     }
   };
+  std::vector<SimulatedPause> pauses;
+  workload::Programs programs(workload.trace);
+  for (const workload::TraceRequest& request : requests)
+    pauses.push_back({.after = request.follows, .pause_us = request.pause_us});
+  if (workload.times_us.empty()) pauses.clear();
   const int64_t started = monotonic_us();
   result.simulation = hasten::simulate(
       machine.options,
       {.num_requests = requests.size(),
        .times_us = workload.times_us,
        .users = std::max<int64_t>(1, workload.users),
+       .pauses = std::move(pauses),
        .request =
            [&](size_t i) {
              return SimulatedRequest{.prompt_tokens = requests[i].prompt_tokens,
                                      .output_tokens = requests[i].output_tokens,
                                      .tenant = requests[i].tenant,
                                      .priority = requests[i].priority,
-                                     .deadline_us = requests[i].deadline_us};
+                                     .deadline_us = requests[i].deadline_us,
+                                     .program_id = requests[i].program_id,
+                                     .program_calls_left = requests[i].program_calls_left};
            },
        .prompt =
            [&](size_t i) {
@@ -65,6 +74,7 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
              answers[i].prompt_tokens = requests[i].prompt_tokens;
              answers[i].deadline_us = requests[i].deadline_us;
              answers[i].tenant = requests[i].tenant;
+             programs.arrive(i, answers[i]);
            },
        .on_token = [&](size_t i, int64_t now) { statistics.deliver(answers[i], now, 1); },
        .on_step = std::move(on_step),

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -110,6 +111,11 @@ Workload load_workload(const WorkloadOptions& options) {
   const bool has_rate = options.arrivals.rate > 0;
   if (options.users > 0 && has_rate)
     fail_param("users", "--users makes a closed loop and --rate an open one: give one of them");
+  const auto follows = [](const auto& request) { return request.follows >= 0; };
+  if (options.users > 0 && std::ranges::any_of(workload.trace.requests, follows))
+    fail_param("users",
+               "--users makes a closed loop, but requests of this trace come after others by "
+               "themselves (pause_ms): leave it out");
   if (options.arrivals.cv != 1 && !has_rate)
     fail_param("cv", "--cv says how the arrivals of a --rate vary: give a --rate, too");
   if (options.arrivals.speed != 1 && (has_rate || options.users > 0 || !workload.trace.has_times))

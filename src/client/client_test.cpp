@@ -253,6 +253,31 @@ TEST(Load, SendsAtTheTimesGiven) {
   for (size_t i = 0; i < 3; ++i) EXPECT_GE(sent[i], due[i]);
 }
 
+TEST(Load, SendsWhatFollowsWhenThatHasEndedWell) {
+  const std::string answer = kStreamHead + kText + "data: [DONE]\n\n";
+  Answerer server({say(answer), say(answer), say("HTTP/1.1 500 Oh\r\n\r\n")});
+  std::vector<size_t> order;
+  std::vector<int64_t> sent(4, -1);
+  std::vector<int64_t> ended(4, -1);
+  run_load(server.address(),
+           {.num_requests = 4,
+            .times_us = {0, 0, 0, 0},
+            .followers = {{{2, 30'000}}, {}, {{3, 0}}, {{1, 0}}},
+            .path = "/",
+            .body =
+                [&](size_t i) {
+                  order.push_back(i);
+                  return std::string("{}");
+                },
+            .on_send = [&](size_t i, int64_t, int64_t now) { sent[i] = now; },
+            .on_text = [](size_t, int64_t) {},
+            .on_end = [&](size_t i, int64_t now, const Ending&) { ended[i] = now; }});
+  EXPECT_EQ(order, (std::vector<size_t>{0, 2, 3}));  // 3 fails, so 1 does not come
+  EXPECT_GE(sent[2], ended[0] + 30'000);
+  EXPECT_GE(sent[3], ended[2]);
+  EXPECT_EQ(sent[1], -1);
+}
+
 TEST(Load, SaysThatNobodyListens) {
   ServerAddress address;
   {

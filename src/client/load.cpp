@@ -223,12 +223,23 @@ class Runner {
   }
 
   Task<> ask_when_due() {
+    std::vector<bool> follows(load_.num_requests);
+    for (const auto& followers : load_.followers)
+      for (const auto& [index, pause_us] : followers) follows[index] = true;
     asio::steady_timer timer(io_);
     for (size_t i = 0; i < load_.num_requests; ++i) {
+      if (follows[i]) continue;
       timer.expires_at(start_ + std::chrono::microseconds(load_.times_us[i]));
       co_await timer.async_wait(use_awaitable);
       spawn(ask(i, start_us_ + load_.times_us[i]));
     }
+  }
+
+  Task<> ask_after(size_t index, int64_t pause_us) {
+    const int64_t due_us = monotonic_us() + pause_us;
+    asio::steady_timer timer(io_, std::chrono::microseconds(pause_us));
+    co_await timer.async_wait(use_awaitable);
+    co_await ask(index, due_us);
   }
 
   Task<> ask(size_t index, std::optional<int64_t> due_us) {
@@ -242,6 +253,8 @@ class Runner {
       ending.failure = failure.kind;
     }
     load_.on_end(index, monotonic_us(), ending);
+    if (load_.followers.empty() || !ending.failure.empty()) co_return;
+    for (const auto& [next, pause_us] : load_.followers[index]) spawn(ask_after(next, pause_us));
   }
 
   Task<> converse(size_t index, std::string body, Ending& ending) {

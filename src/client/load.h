@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/url.h"
@@ -38,9 +39,13 @@ struct Ending {
 struct Load {
   size_t num_requests = 0;
   std::vector<int64_t> times_us = {};  // when each is due, from the start on; empty: closed loop
-  int64_t users = 1;                   // of a closed loop: requests under way at the same time
-  std::string path;                    // "/v1/completions", to be answered with a stream of events
-  std::function<std::string(size_t index)> body;  // JSON; asked for in order, each once
+  // Of each, those that come when it has ended well, as [index, microseconds after that], of an
+  // open loop; empty: none does. Those have no time of their own.
+  std::vector<std::vector<std::pair<size_t, int64_t>>> followers = {};
+  int64_t users = 1;  // of a closed loop: requests under way at the same time
+  std::string path;   // "/v1/completions", to be answered with a stream of events
+  // JSON; asked for once of each, those that follow nobody in order.
+  std::function<std::string(size_t index)> body;
   /// It is about to be sent; `due_us` is the same time in a closed loop.
   std::function<void(size_t index, int64_t due_us, int64_t now_us)> on_send;
   std::function<void(size_t index, int64_t now_us)> on_text;  // an event brought text

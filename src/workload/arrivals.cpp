@@ -63,7 +63,7 @@ std::vector<int64_t> arrival_times_us(const Trace& trace, const Arrivals& arriva
   for (size_t i = 0; i < times.size(); ++i) {
     if (arrivals.rate == 0) {
       time_us = static_cast<double>(trace.requests[i].time_us) / arrivals.speed;
-    } else if (i > 0) {
+    } else if (i > 0 && trace.requests[i].follows < 0) {
       time_us += unit_gap(arrivals.cv, Draws(arrivals.seed, i)) * 1e6 / arrivals.rate;
     }
     if (!(time_us <= static_cast<double>(kMaxSeconds) * 1e6))

@@ -16,7 +16,8 @@ struct Arrivals {
   uint64_t seed = 0;  // the same seed gives the same times
 };
 
-/// Microseconds of each request of the trace, in order; the first comes at 0. Gaps are gamma
+/// Microseconds of each request of the trace, in order; the first comes at 0. One that follows
+/// another has the time of the one before it, which means nothing. Gaps are gamma
 /// distributed with mean 1 / rate and the given coefficient of variation; each depends on its seed
 /// and index alone. Throws Error{invalid_argument} for trace times that a trace has not,
 /// and for times beyond kMaxSeconds.

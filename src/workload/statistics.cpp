@@ -72,6 +72,7 @@ void Statistics::finish(const Answer& answer, int64_t now_us) {
     tpot = (answer.last_us - answer.first_us) / (answer.output_tokens - 1);
     tpot_.add(tpot);
   }
+  if (answer.program_us >= 0) program_.add(now_us - answer.program_us);
   num_due_ += answer.deadline_us > 0 ? 1 : 0;
   num_met_ += answer.deadline_us > 0 && e2e <= answer.deadline_us ? 1 : 0;
   prompt_tokens_ += answer.prompt_tokens;
@@ -152,6 +153,8 @@ json::Object Statistics::to_json(const BestCase& best) const {
     json::Object& tenants = object["tenants"].emplace_object();
     for (const auto& [name, e2e] : tenants_) tenants[name] = json::Object{{"e2e_ms", summary(e2e)}};
   }
+  if (program_.count() > 0)
+    object["programs"] = json::Object{{"finished", program_.count()}, {"ms", summary(program_)}};
   if (lateness_.count() > 0) object["sent_late_ms"] = summary(lateness_);
   if (best.output_tokens_per_second > 0) {
     object["limits"] = json::Object{{"ttft_ms", best.ttft_ms},
@@ -206,6 +209,7 @@ std::string Statistics::to_text(const BestCase& best) const {
   if (tenants_.size() > 1)
     for (const auto& [name, e2e] : tenants_)
       text += row(fmt::format("  of {}", printable(name, 8)), e2e, 0);
+  if (program_.count() > 0) text += row("program", program_, 0);
   return text;
 }
 

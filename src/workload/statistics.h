@@ -30,8 +30,9 @@ struct Answer {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, taken from a prefix cache
   int64_t output_tokens = 0;
-  int64_t deadline_us = 0;  // from its arrival, for its last token; 0: none
-  std::string_view tenant;  // whose it is, if that is known; outlives the answer
+  int64_t deadline_us = 0;       // from its arrival, for its last token; 0: none
+  std::string_view tenant = {};  // whose it is, if that is known; outlives the answer
+  int64_t program_us = -1;  // arrival of the first call of the program that it ends; -1: of none
 };
 
 /// What the machine allows at best for the same work; 0: not known.
@@ -47,7 +48,8 @@ struct BestCase {
 ///  - TPOT, time per output token: of an answer, from its first token to its last, per token after
 ///    the first;
 ///  - normalised latency: from arrival to the end, per generated token (Yu et al., Orca, 2022);
-///  - end to end: from arrival to the end; where there are several tenants, also of each.
+///  - end to end: from arrival to the end; where there are several tenants, also of each;
+///  - program: from the arrival of a program's first call to the end of its last one.
 /// One thread.
 class Statistics {
  public:
@@ -71,6 +73,7 @@ class Statistics {
   const Distribution& ttft_us() const { return ttft_; }
   const Distribution& tbt_us() const { return tbt_; }
   const Distribution& e2e_us() const { return e2e_; }
+  const Distribution& program_us() const { return program_; }
 
   json::Object to_json(const BestCase& best = {}) const;
   /// A table for people, of several lines.
@@ -84,9 +87,9 @@ class Statistics {
   Distribution& e2e_of(std::string_view tenant);
 
   Targets targets_;
-  Distribution ttft_, tbt_, tpot_, normalized_, e2e_, lateness_;  // microseconds
-  std::map<std::string, Distribution, std::less<>> tenants_;      // end to end, of each
-  std::map<std::string, int64_t, std::less<>> failures_;          // by kind
+  Distribution ttft_, tbt_, tpot_, normalized_, e2e_, program_, lateness_;  // microseconds
+  std::map<std::string, Distribution, std::less<>> tenants_;                // end to end, of each
+  std::map<std::string, int64_t, std::less<>> failures_;                    // by kind
   int64_t num_failed_ = 0;
   int64_t num_good_ = 0;
   int64_t num_due_ = 0;        // had a deadline

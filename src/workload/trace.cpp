@@ -7,6 +7,8 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -20,6 +22,8 @@ namespace hasten::workload {
 namespace {
 
 constexpr int64_t kMaxDeadlineMs = int64_t{7} * 24 * 3600 * 1000;  // as a request may have
+constexpr int64_t kMaxProgramBytes = 256;                          // likewise
+constexpr int64_t kMaxCallsLeft = 1'000'000;                       // likewise
 
 /// What stands where in a file, for errors.
 struct Place {
@@ -217,6 +221,27 @@ std::string read_text(const json::Object& object, const Place& place) {
   return std::string(turns->get_array()[0].get_string());
 }
 
+/// Of whose calls it is one, how many come after it, and the pause before it.
+void read_program(const json::Object& object, TraceRequest& request, const Place& place) {
+  request.program_id = string_field(object, "program_id", place);
+  if (std::ssize(request.program_id) > kMaxProgramBytes)
+    bad_line(place, "program_id has {} bytes; at most {} are allowed", request.program_id.size(),
+             kMaxProgramBytes);
+  if (const json::Value* left = object.if_contains("program_calls_left")) {
+    const auto value = to_whole(*left);
+    if (!value || *value < 0 || *value > kMaxCallsLeft)
+      bad_line(place, "program_calls_left must be a whole number from 0 to {}", kMaxCallsLeft);
+    request.program_calls_left = static_cast<int32_t>(*value);
+  }
+  const json::Value* pause = object.if_contains("pause_ms");
+  if (pause == nullptr) return;
+  if (object.contains("time_s"))
+    bad_line(place, "time_s and pause_ms: a request comes at a time or after another, not both");
+  if (request.program_id.empty())
+    bad_line(place, "pause_ms needs a program_id: the request comes after another one of that");
+  request.pause_us = time_field(*pause, "pause_ms", 1e3, place);
+}
+
 TraceRequest read_own(const json::Object& object, const TraceLimits& limits, const Place& place) {
   TraceRequest request;
   if (const json::Value* time = object.if_contains("time_s"))
@@ -241,12 +266,61 @@ TraceRequest read_own(const json::Object& object, const TraceLimits& limits, con
       bad_line(place, "deadline_ms must be a whole number from 1 to {}", kMaxDeadlineMs);
     request.deadline_us = 1000 * *value;
   }
+  read_program(object, request, place);
   return request;
+}
+
+/// Links each request that has a pause to the last one before it of its program.
+class Chains {
+ public:
+  void add(std::vector<TraceRequest>& requests, bool has_pause, const Place& place) {
+    const auto index = static_cast<int64_t>(requests.size()) - 1;
+    TraceRequest& request = requests.back();
+    request.ends_program = true;
+    if (request.program_id.empty()) return;
+    const auto [last, is_first] =
+        last_.emplace(std::pair(request.tenant, request.program_id), index);
+    if (has_pause && is_first)
+      bad_line(place, "pause_ms, but no line before it has the program_id {} and its tenant",
+               printable(request.program_id, 40));
+    if (has_pause) {
+      TraceRequest& before = requests[static_cast<size_t>(last->second)];
+      request.follows = last->second;
+      request.time_us = before.time_us;  // so that it stands behind it
+      before.ends_program = false;
+      any_ = true;
+    }
+    last->second = index;
+  }
+  /// Links have been made.
+  bool any() const { return any_; }
+  bool any_programs() const { return !last_.empty(); }
+
+ private:
+  std::map<std::pair<std::string, std::string>, int64_t> last_;  // by tenant and program
+  bool any_ = false;
+};
+
+/// Sorts by time and moves what requests say of each other.
+void sort_chained(std::vector<TraceRequest>& requests) {
+  std::vector<size_t> order(requests.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return requests[i].time_us; });
+  std::vector<int64_t> moved(order.size());
+  for (size_t i = 0; i < order.size(); ++i) moved[order[i]] = static_cast<int64_t>(i);
+  std::vector<TraceRequest> sorted;
+  sorted.reserve(requests.size());
+  for (const size_t i : order) {
+    TraceRequest& request = sorted.emplace_back(std::move(requests[i]));
+    if (request.follows >= 0) request.follows = moved[static_cast<size_t>(request.follows)];
+  }
+  requests = std::move(sorted);
 }
 
 void parse_json_lines(std::string_view text, std::string_view name, const TraceLimits& limits,
                       Trace& trace) {
   int64_t total_blocks = 0;
+  Chains chains;
   for (Place place{name, 1}; !text.empty(); ++place.line) {
     const std::string_view line = next_line(text);
     if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
@@ -258,8 +332,10 @@ void parse_json_lines(std::string_view text, std::string_view name, const TraceL
     TraceRequest request =
         is_mooncake ? read_mooncake(object, limits, place) : read_own(object, limits, place);
     const bool has_time = is_mooncake || object.contains("time_s");
+    const bool has_pause = !is_mooncake && object.contains("pause_ms");
     if (trace.requests.empty()) trace.has_times = has_time;
-    if (trace.has_times != has_time) bad_line(place, "some lines have a time and some have none");
+    if (trace.has_times != has_time && !has_pause)
+      bad_line(place, "some lines have a time and some have none");
     const int64_t most = ceil_div(request.prompt_tokens, trace.block_tokens);
     if (std::ssize(request.blocks) > most)
       bad_line(place, "{} blocks of {} tokens, but the prompt has only {} tokens",
@@ -268,9 +344,13 @@ void parse_json_lines(std::string_view text, std::string_view name, const TraceL
     if (total_blocks > limits.total_blocks)
       bad_line(place, "the trace has more than {} blocks", limits.total_blocks);
     trace.requests.push_back(std::move(request));
+    chains.add(trace.requests, has_pause, place);
     if (std::ssize(trace.requests) > limits.requests)
       bad_line(place, "the trace has more than {} requests", limits.requests);
   }
+  if (!chains.any_programs())
+    for (TraceRequest& request : trace.requests) request.ends_program = false;
+  if (chains.any()) sort_chained(trace.requests);
 }
 
 }  // namespace

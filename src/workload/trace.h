@@ -24,6 +24,11 @@ struct TraceRequest {
   std::string tenant = {};           // whose it is
   int32_t priority = 0;              // larger is more urgent
   int64_t deadline_us = 0;           // from its coming to its end, to be of use; 0: any time
+  std::string program_id = {};       // of whose calls it is one; empty: of none
+  int32_t program_calls_left = -1;   // that are to come after it; -1: it does not say
+  int64_t follows = -1;              // index of the request after whose end it comes; -1: none
+  int64_t pause_us = 0;              // likewise, how long after
+  bool ends_program = false;         // of a trace with programs: none follows it
 };
 
 struct Trace {
@@ -46,8 +51,10 @@ struct TraceLimits {
 ///  - JSON lines with timestamp (ms), input_length, output_length and hash_ids of blocks of 512
 ///    tokens (Mooncake's traces; Qin et al., 2025);
 ///  - JSON lines of our own: time_s, prompt_tokens, output_tokens, blocks, prompt (or turns, of
-///    which the first is taken), tenant, priority, deadline_ms; a prompt or prompt_tokens is
-///    needed, all else may be left out, but either every line has time_s or none.
+///    which the first is taken), tenant, priority, deadline_ms, program_id, program_calls_left,
+///    pause_ms; a prompt or prompt_tokens is needed, all else may be left out, but either every
+///    line has time_s or none. One with pause_ms has no time: it comes so long after the end of the
+///    line before it of the same tenant and program_id.
 /// Throws Error{invalid_data} with `name`, the line and the value that is wrong.
 Trace parse_trace(std::string_view text, std::string_view name, const TraceLimits& limits = {});
 

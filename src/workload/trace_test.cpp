@@ -91,6 +91,39 @@ TEST(Trace, ReadsItsOwnLinesAndDatasets) {
   EXPECT_EQ(questions.requests[0].output_tokens, 0);
 }
 
+TEST(Trace, ChainsTheCallsOfPrograms) {
+  const Trace trace =
+      parse_trace(R"({"time_s": 5, "prompt_tokens": 1, "program_id": "late"})"
+                  "\n"
+                  R"({"time_s": 1, "prompt_tokens": 2, "program_id": "x", "program_calls_left": 2})"
+                  "\n"
+                  R"({"pause_ms": 250, "prompt_tokens": 3, "program_id": "x"})"
+                  "\n"
+                  R"({"time_s": 2, "prompt_tokens": 4, "program_id": "x", "tenant": "another"})"
+                  "\n"
+                  R"({"pause_ms": 0, "prompt_tokens": 5, "program_id": "x"})"
+                  "\n"
+                  R"({"time_s": 3, "prompt_tokens": 6})",
+                  "programs");
+  const auto& requests = trace.requests;
+  ASSERT_EQ(requests.size(), 6);
+  const auto all = [&](auto member) {
+    std::vector<int64_t> values;
+    for (const TraceRequest& request : requests)
+      values.push_back(static_cast<int64_t>(request.*member));
+    return values;
+  };
+  EXPECT_THAT(all(&TraceRequest::prompt_tokens), ElementsAre(2, 3, 5, 4, 6, 1));
+  EXPECT_THAT(all(&TraceRequest::follows), ElementsAre(-1, 0, 1, -1, -1, -1));
+  EXPECT_THAT(all(&TraceRequest::pause_us), ElementsAre(0, 250'000, 0, 0, 0, 0));
+  EXPECT_THAT(all(&TraceRequest::ends_program), ElementsAre(0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(all(&TraceRequest::program_calls_left), ElementsAre(2, -1, -1, -1, -1, -1));
+  EXPECT_EQ(requests[1].program_id, "x");
+
+  const Trace without = parse_trace(R"({"prompt_tokens": 1})", "t");
+  EXPECT_FALSE(without.requests[0].ends_program);
+}
+
 TEST(Trace, SaysWhatIsWrongInWhichLine) {
   const std::string header = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
   EXPECT_THAT(error_of("a,b\n1,2\n"), HasSubstr("must have the column TIMESTAMP"));
@@ -124,6 +157,15 @@ TEST(Trace, SaysWhatIsWrongInWhichLine) {
               HasSubstr("2 blocks of 512 tokens, but the prompt has only 512 tokens"));
   EXPECT_THAT(error_of(R"({"input_length": 512, "output_length": 1})"),
               HasSubstr("timestamp is missing"));
+  EXPECT_THAT(error_of(R"({"prompt_tokens": 1, "pause_ms": 1})"), HasSubstr("needs a program_id"));
+  EXPECT_THAT(error_of(R"({"prompt_tokens": 1, "pause_ms": 1, "program_id": "x"})"),
+              HasSubstr("no line before it has the program_id \"x\""));
+  EXPECT_THAT(error_of(R"({"prompt_tokens": 1, "pause_ms": 1, "time_s": 1, "program_id": "x"})"),
+              HasSubstr("not both"));
+  EXPECT_THAT(error_of(R"({"prompt_tokens": 1, "program_calls_left": -1})"),
+              HasSubstr("from 0 to 1000000"));
+  EXPECT_THAT(error_of(R"({"prompt_tokens": 1, "program_id": ")" + std::string(257, 'x') + "\"}"),
+              HasSubstr("257 bytes"));
   EXPECT_THAT(error_of(R"({"prompt": 7})"), HasSubstr("prompt must be a string"));
   EXPECT_THAT(error_of(R"({"turns": []})"), HasSubstr("turns must be"));
 }

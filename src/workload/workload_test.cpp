@@ -14,13 +14,16 @@
 #include "hasten/error.h"
 #include "workload/arrivals.h"
 #include "workload/distribution.h"
+#include "workload/programs.h"
 #include "workload/prompts.h"
 #include "workload/statistics.h"
 
 namespace hasten::workload {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 Trace trace_of(size_t count) {
@@ -239,6 +242,42 @@ TEST(Statistics, TellTenantsApart) {
   EXPECT_EQ(mean("h"), 8);
   EXPECT_EQ(mean("(others)"), 10);  // i, j and k
   EXPECT_THAT(answers_of(2).to_text(), HasSubstr("  of \"b\""));
+}
+
+TEST(Statistics, TellOfWholePrograms) {
+  Statistics statistics;
+  Answer answer{.arrival_us = 5'000'000, .prompt_tokens = 1, .program_us = 1'000'000};
+  statistics.deliver(answer, 6'000'000, 1);
+  statistics.finish(answer, 6'000'000);
+  answer.program_us = -1;
+  statistics.finish(answer, 7'000'000);
+  const json::Object object = statistics.to_json();
+  const json::Object& programs = object.at("programs").as_object();
+  EXPECT_EQ(programs.at("finished").to_number<int64_t>(), 1);
+  EXPECT_EQ(programs.at("ms").as_object().at("max").to_number<double>(), 5000);
+  EXPECT_NE(statistics.to_text().find("\nprogram "), std::string::npos);
+}
+
+TEST(Programs, AreChainsFromTheFirstArrivalToTheLastEnd) {
+  Trace trace;
+  trace.requests.resize(5);
+  trace.requests[1].follows = 0;
+  trace.requests[2].follows = 1;
+  trace.requests[4].follows = 1;
+  trace.requests[2].ends_program = trace.requests[3].ends_program = true;
+  Programs programs(trace);
+  EXPECT_THAT(programs.followers(0), ElementsAre(1));
+  EXPECT_THAT(programs.followers(1), ElementsAre(2, 4));
+  EXPECT_THAT(programs.all_behind(0), ElementsAre(1, 2, 4));
+  EXPECT_THAT(programs.all_behind(3), IsEmpty());
+  std::vector<Answer> answers(5);
+  for (size_t i = 0; i < 4; ++i) {
+    answers[i].arrival_us = static_cast<int64_t>(10 * i + 7);
+    programs.arrive(i, answers[i]);
+  }
+  EXPECT_EQ(answers[0].program_us, -1);
+  EXPECT_EQ(answers[2].program_us, 7);
+  EXPECT_EQ(answers[3].program_us, 37);
 }
 
 TEST(Statistics, CountWhatKeepsEveryTarget) {

@@ -471,6 +471,46 @@ class Measure(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn(said, done.stderr)
 
+    AGENTS = ("bench/scheduler/programs.py", "--gap-ms", "2000", "--longest", "30", "--calls-known")
+
+    def test_programs_wait_for_their_calls(self):
+        """Replayed and simulated; one fails with all that was to follow it."""
+        lines = [{"time_s": 0, "prompt_tokens": 40, "output_tokens": 5, "program_id": "a", "blocks": [1]},
+                 {"pause_ms": 300, "prompt_tokens": 60, "output_tokens": 5, "program_id": "a", "blocks": [1]},
+                 {"time_s": 0.1, "prompt_tokens": 30, "output_tokens": 5},
+                 {"time_s": 0.2, "prompt_tokens": 900, "output_tokens": 5, "program_id": "b"},
+                 {"pause_ms": 3, "prompt_tokens": 60, "output_tokens": 5, "program_id": "b"}]
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            flags = ("--trace", trace, "--ctx", "256", "--policy", "program", "--json")
+            for command in (("bench", "replay"), ("simulate", "--machine", "a100")):
+                done = hasten(*command, *flags)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                result = json.loads(done.stdout)["result"]
+                self.assertEqual(result["failures"], {"longer than the context": 1, "the call before it failed": 1})
+                self.assertEqual(result["programs"]["finished"], 2)
+                self.assertGreaterEqual(result["programs"]["ms"]["max"], 300)
+                self.assertEqual(result["cached_tokens"], 32)
+            self.assertIn("leave it out", hasten("bench", "replay", "--users", "2", *flags).stderr)
+
+    def test_programs_are_served_sooner(self):
+        """Agents with little memory: as docs/performance.md says."""
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "agents.jsonl"
+            with trace.open("w") as file:
+                subprocess.run([sys.executable, ROOT / self.AGENTS[0], *self.AGENTS[1:]], stdout=file, check=True)
+            mean = {}
+            for policy, share in (("fcfs", 0), ("fcfs", 0.25), ("program", 0), ("program", 0.25)):
+                report = json.loads(hasten(
+                    "simulate", "--machine", "a100", "--shape", "llama-3.1-8b", "--type", "bf16", "--trace", trace,
+                    "--kv-cache", "8GiB", "--ctx", "65536", "--max-batch", "64", "--policy", policy,
+                    "--held-share", share, "--json").stdout)
+                mean[policy, share] = report["result"]["programs"]["ms"]["mean"]
+            self.assertLess(mean["program", 0], 0.6 * mean["fcfs", 0])
+            self.assertLess(mean["fcfs", 0.25], 0.9 * mean["fcfs", 0])
+            self.assertLess(mean["program", 0.25], 0.9 * mean["program", 0])
+
     def test_simulated_cache_has_what_one_without_bounds_has(self):
         with tempfile.TemporaryDirectory() as folder:
             trace = Path(folder) / "trace.jsonl"

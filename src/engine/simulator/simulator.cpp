@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <queue>
 #include <unordered_map>
 #include <utility>
 
@@ -63,6 +65,13 @@ void check(const SimulatorOptions& options, const SimulatedWorkload& workload) {
         options.context, options.num_kv_blocks, options.block_size);
   HASTEN_CHECK(workload.times_us.empty() || workload.times_us.size() == workload.num_requests);
   HASTEN_CHECK(!workload.times_us.empty() || workload.users > 0 || workload.num_requests == 0);
+  HASTEN_CHECK(workload.pauses.empty() || (workload.pauses.size() == workload.num_requests &&
+                                           workload.times_us.size() == workload.num_requests));
+  for (size_t i = 0; i < workload.pauses.size(); ++i)
+    HASTEN_CHECK(workload.pauses[i].after < static_cast<int64_t>(i) &&
+                 workload.pauses[i].pause_us >= 0);
+  if (!(options.held_share >= 0 && options.held_share <= 1))
+    fail_param("held_share", "--held-share is {}; it must be from 0 to 1", options.held_share);
 }
 
 class Simulator {
@@ -81,10 +90,16 @@ class Simulator {
                     .preferred_batch = options.preferred_batch,
                     .batch_wait_us = options.batch_wait_us,
                     .chunked_prefill = options.chunked_prefill,
-                    .reserve_tokens = options.reserve_context ? options.context : 0},
+                    .reserve_tokens = options.reserve_context ? options.context : 0,
+                    .held_share = options.held_share},
                    std::vector<GroupBlocks>{{.num_blocks = options.num_kv_blocks}}),
         predictor_(find_predictor(options.length_predictor).make()),
-        lengths_known_(options.length_predictor == kLimitPredictor.name) {}
+        lengths_known_(options.length_predictor == kLimitPredictor.name),
+        followers_(workload.pauses.size()) {
+    for (size_t i = 0; i < workload.pauses.size(); ++i)
+      if (waits_for_another(i))
+        followers_[static_cast<size_t>(workload.pauses[i].after)].push_back(i);
+  }
 
   Simulation run() {
     for (;;) {
@@ -109,6 +124,7 @@ class Simulator {
   /// Goes to the time at which the next request comes or a batch waits no longer. False: the end.
   bool wait() {
     int64_t until = scheduler_.next_step_us();
+    if (!paused_.empty()) until = std::min(until, paused_.top().first);
     if (next_ < workload_.num_requests && !workload_.times_us.empty())
       until = std::min(until, workload_.times_us[next_]);
     if (until == INT64_MAX) return false;
@@ -119,11 +135,45 @@ class Simulator {
   /// Queues what has come by now.
   void arrive() {
     const bool is_open = !workload_.times_us.empty();
-    while (next_ < workload_.num_requests) {
+    while (!paused_.empty() && paused_.top().first <= now_us()) {
+      const auto [time_us, index] = paused_.top();
+      paused_.pop();
+      add(index, time_us);
+    }
+    for (skip_followers(); next_ < workload_.num_requests; skip_followers()) {
       if (is_open ? workload_.times_us[next_] > now_us() : std::ssize(live_) >= workload_.users)
         return;
       const size_t index = next_++;
       add(index, is_open ? workload_.times_us[index] : now_us());
+    }
+  }
+
+  bool waits_for_another(size_t index) const {
+    return !workload_.pauses.empty() && workload_.pauses[index].after >= 0;
+  }
+
+  /// Goes on to the next request that comes by itself.
+  void skip_followers() {
+    while (next_ < workload_.num_requests && waits_for_another(next_)) ++next_;
+  }
+
+  /// A request is over; those that wait for its end come, each in its time, or fail with it.
+  void end(size_t index, int64_t cached_tokens, std::string_view failure) {
+    workload_.on_end(index, now_us(), cached_tokens, failure);
+    if (followers_.empty()) return;
+    std::vector<size_t> failed;
+    for (const size_t follower : followers_[index]) {
+      if (failure.empty())
+        paused_.emplace(now_us() + workload_.pauses[follower].pause_us, follower);
+      else
+        failed.push_back(follower);
+    }
+    while (!failed.empty()) {
+      const size_t next = failed.back();
+      failed.pop_back();
+      workload_.on_arrival(next, now_us());
+      workload_.on_end(next, now_us(), 0, "the call before it failed");
+      failed.insert(failed.end(), followers_[next].begin(), followers_[next].end());
     }
   }
 
@@ -134,9 +184,9 @@ class Simulator {
     const int64_t num_prompt = live->request.prompt_tokens;
     HASTEN_CHECK(num_prompt > 0 && live->request.output_tokens > 0);
     if (num_prompt > options_.context - live->request.output_tokens)
-      return workload_.on_end(index, now_us(), 0, "longer than the context");
+      return end(index, 0, "longer than the context");
     if (options_.max_queue > 0 && scheduler_.num_waiting() >= options_.max_queue)
-      return workload_.on_end(index, now_us(), 0, "the queue was full");
+      return end(index, 0, "the queue was full");
     live->prompt = workload_.prompt(index);
     HASTEN_CHECK(std::ssize(live->prompt) == num_prompt);
     Sequence& sequence = live->sequence;
@@ -146,6 +196,8 @@ class Simulator {
         lengths_known_ ? live->request.output_tokens : options_.context - num_prompt;
     sequence.priority = live->request.priority;
     sequence.tenant = live->request.tenant;
+    sequence.program = live->request.program_id;
+    sequence.program_calls_left = live->request.program_calls_left;
     sequence.cache_domain = siphash(live->request.tenant, {});
     sequence.arrival_us = arrival_us;
     sequence.predicted_generated = predictor_->predict(sequence);
@@ -153,8 +205,7 @@ class Simulator {
     if (live->request.deadline_us > 0)
       sequence.deadline_us = arrival_us + live->request.deadline_us;
     sequence.generated.reserve(static_cast<size_t>(live->request.output_tokens));
-    if (scheduler_.is_hopeless_behind_queue(sequence, now_us()))
-      return workload_.on_end(index, now_us(), 0, kHopeless);
+    if (scheduler_.is_hopeless_behind_queue(sequence, now_us())) return end(index, 0, kHopeless);
     scheduler_.add(sequence);
     live_.emplace(index, std::move(live));
   }
@@ -164,7 +215,7 @@ class Simulator {
     for (const Sequence* const sequence : scheduler_.hopeless(now_us())) {
       const auto index = static_cast<size_t>(sequence->request_id);
       scheduler_.remove(*sequence);
-      workload_.on_end(index, now_us(), 0, kHopeless);
+      end(index, 0, kHopeless);
       live_.erase(index);
     }
   }
@@ -199,7 +250,7 @@ class Simulator {
       if (std::ssize(sequence.generated) < live_.at(index)->request.output_tokens) continue;
       scheduler_.finish(sequence);
       predictor_->learn(sequence);
-      workload_.on_end(index, now, std::max<int64_t>(0, sequence.num_cached), {});
+      end(index, std::max<int64_t>(0, sequence.num_cached), {});
       live_.erase(index);
     }
   }
@@ -211,6 +262,9 @@ class Simulator {
   const bool lengths_known_;  // or else max_generated does not tell them
   std::unordered_map<size_t, std::unique_ptr<Live>> live_;  // by index
   size_t next_ = 0;                                         // request to come
+  std::vector<std::vector<size_t>> followers_;  // of each request, those that wait for its end
+  using Due = std::pair<int64_t, size_t>;       // when, index
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> paused_;  // whose time is known
   double time_us_ = 0;
   Simulation result_;
 };

@@ -35,7 +35,7 @@ struct Seen {
 
 /// Requests of (prompt, output) tokens.
 Seen run(const SimulatorOptions& options, const std::vector<std::pair<int64_t, int64_t>>& lengths,
-         std::vector<int64_t> times, int64_t users = 1) {
+         std::vector<int64_t> times, int64_t users = 1, std::vector<SimulatedPause> pauses = {}) {
   Seen seen;
   seen.arrivals.resize(lengths.size());
   seen.tokens.resize(lengths.size());
@@ -44,6 +44,7 @@ Seen run(const SimulatorOptions& options, const std::vector<std::pair<int64_t, i
   workload.num_requests = lengths.size();
   workload.times_us = std::move(times);
   workload.users = users;
+  workload.pauses = std::move(pauses);
   workload.request = [&](size_t i) {
     SimulatedRequest request;
     request.prompt_tokens = lengths[i].first;
@@ -115,6 +116,22 @@ TEST(Simulator, ClosesTheLoop) {
   const Seen seen = run(plain_options(), {{5, 1}, {5, 1}, {5, 1}}, {}, 2);
   EXPECT_THAT(seen.arrivals, ElementsAre(0, 0, 20));
   EXPECT_THAT(seen.tokens[2], ElementsAre(35));
+}
+
+TEST(Simulator, LetsCallsComeWhenThoseBeforeThemHaveEnded) {
+  const Seen seen = run(plain_options(), {{5, 1}, {5, 1}, {5, 1}, {5, 1}}, {0, 0, 500, 0}, 1,
+                        {{}, {.after = 0, .pause_us = 100}, {}, {.after = 1, .pause_us = 0}});
+  EXPECT_THAT(seen.arrivals, ElementsAre(0, 115, 500, 130));
+  EXPECT_THAT(seen.tokens[3], ElementsAre(145));
+  EXPECT_EQ(seen.simulation.end_us, 515);
+}
+
+TEST(Simulator, FailsWhatFollowsWhatFailed) {
+  const Seen seen = run(plain_options(), {{600, 1}, {5, 1}, {5, 1}, {5, 1}}, {0, 0, 0, 0}, 1,
+                        {{}, {.after = 0}, {.after = 1, .pause_us = 9}, {}});
+  EXPECT_EQ(seen.failures.size(), 3);
+  EXPECT_EQ(seen.failures.at(2), "the call before it failed");
+  EXPECT_EQ(seen.tokens[3].size(), 1);
 }
 
 TEST(Simulator, FindsPrefixesInTheCache) {
