@@ -654,6 +654,48 @@ class Serve(unittest.TestCase):
         self.assertEqual(deadlines["asked"], 2)
         self.assertGreaterEqual(deadlines["met"], 1)
 
+    def test_kv_disk_keeps_prefixes_over_restarts(self):
+        """A process answers, ends, and the next one has from the folder what that one computed."""
+        prompt = "What is the capital of France? " * 60
+        body = json.dumps({"prompt": prompt, "max_tokens": 8, "temperature": 0}).encode()
+
+        def ask(url):
+            request = urllib.request.Request(url + "/v1/completions", body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as response:
+                answer = json.load(response)
+            return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+        def from_disk(url):
+            with urllib.request.urlopen(url + "/metrics", timeout=60) as response:
+                text = response.read().decode()
+            return float(re.search(r"(?m)^vllm:external_prefix_cache_hits_total\S* (\S+)$", text).group(1))
+
+        with tempfile.TemporaryDirectory() as folder:
+            store = Path(folder) / "store"
+            flags = ("--kv-disk", store, "--kv-disk-bytes", "64MiB", "--ctx", "2048")
+            seen = []
+            for _ in range(2):
+                with self.serving(*flags) as (process, banner):
+                    url = self.url(banner)
+                    seen.append((*ask(url), from_disk(url)))
+                    taken = hasten("run", "-p", "x", *flags)
+                    self.assertEqual((taken.returncode, taken.stdout), (1, ""))
+                    self.assertIn(str(store), taken.stderr)
+                    process.terminate()
+                    self.assertEqual(process.wait(60), 0)
+            self.assertEqual(store.stat().st_mode & 0o777, 0o700)
+            (first, first_cached, first_hits), (second, second_cached, second_hits) = seen
+            self.assertEqual((first_cached, first_hits), (0, 0))
+            self.assertEqual(second, first)
+            self.assertGreaterEqual(second_cached, 256)
+            self.assertGreaterEqual(second_hits, 256)
+            # The same folder serves an answer of its own, and one that cannot be is refused by name.
+            done = hasten("run", *flags, "-p", "What is the capital of France?", "--temperature", "0")
+            self.assertEqual((done.returncode, done.stdout), (0, "The capital of France is Paris.\n"), done.stderr)
+            without = hasten("run", "-p", "x", "--kv-disk", store, "--no-prefix-cache")
+            self.assertEqual(without.returncode, 2)
+            self.assertIn("--kv-disk", without.stderr)
+
     def test_banner_shows_how_to_send_a_key(self):
         with self.serving("--api-key", "s3cret") as (_, banner):
             self.assertIn("-H 'Authorization: Bearer KEY'", banner)
