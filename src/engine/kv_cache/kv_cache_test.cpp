@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 #include <set>
 #include <vector>
@@ -74,37 +75,59 @@ TEST(BlockPool, EvictsKeptBlocksLastAndTheLongestFreeOneFirst) {
   EXPECT_FALSE(pool.is_kept(1));
 }
 
-TEST(BlockPool, KeepsItsOrderHoweverOftenBlocksAreTakenUpAgain) {
+void take_up_again_and_again(uint32_t seed) {
   constexpr int32_t kBlocks = 7;
   BlockPool pool(kBlocks);
-  std::vector<int32_t> idle;  // the longest free one first
+  std::array<std::vector<int32_t>, 2> idle;  // not held and held; the longest free one first
+  std::array<std::vector<BlockHold>, kBlocks> holds;
   pool.on_evict([&](int32_t id, int32_t /*owner*/) {
-    ASSERT_FALSE(idle.empty());
-    EXPECT_EQ(id, idle.front());
-    idle.erase(idle.begin());
+    std::vector<int32_t>& queue = idle[0].empty() ? idle[1] : idle[0];
+    ASSERT_FALSE(queue.empty());
+    EXPECT_EQ(id, queue.front());
+    queue.erase(queue.begin());
+    holds[static_cast<size_t>(id)].clear();
   });
-  std::mt19937 random(3);
-  std::vector<BlockRef> held;
-  for (int i = 0; i < 20'000; ++i) {
-    const auto pick = [&](size_t size) { return static_cast<std::ptrdiff_t>(random() % size); };
-    // Seldom an eviction, so that those who come and go leave many gaps in the queue.
-    if (random() % 20 == 0) {
+  std::mt19937 random(seed);
+  std::vector<BlockRef> used;
+  const auto moves = [&](int32_t id, size_t from) {
+    if (std::erase(idle[from], id) > 0) idle[1 - from].push_back(id);
+  };
+  for (int i = 0; i < 1000; ++i) {
+    const auto pick = [&](auto& values) {
+      return values.begin() + static_cast<std::ptrdiff_t>(random() % values.size());
+    };
+    const auto id = static_cast<int32_t>(random() % kBlocks);
+    auto& held = holds[static_cast<size_t>(id)];
+    auto& queue = idle[random() % 2];
+    // Seldom an eviction, so that those who come and go leave many gaps in the queues.
+    if (random() % 30 == 0) {
       if (BlockRef block = pool.allocate()) {
         pool.keep(block.id(), 0);
-        held.push_back(std::move(block));
+        used.push_back(std::move(block));
       }
-    } else if (!idle.empty() && random() % 2 == 0) {
-      const auto it = idle.begin() + pick(idle.size());
-      held.push_back(pool.share(*it));
-      idle.erase(it);
-    } else if (!held.empty()) {
-      const auto it = held.begin() + pick(held.size());
-      idle.push_back(it->id());
-      held.erase(it);
+    } else if (random() % 4 == 0 && pool.is_kept(id)) {
+      held.push_back(pool.hold(id));
+      if (held.size() == 1) moves(id, 0);
+    } else if (random() % 3 == 0 && !held.empty()) {
+      held.pop_back();
+      if (held.empty()) moves(id, 1);
+    } else if (random() % 2 == 0 && !queue.empty()) {
+      const auto it = pick(queue);
+      used.push_back(pool.share(*it));
+      queue.erase(it);
+    } else if (!used.empty()) {
+      const auto it = pick(used);
+      idle[holds[static_cast<size_t>(it->id())].empty() ? 0 : 1].push_back(it->id());
+      used.erase(it);
     }
-    ASSERT_EQ(pool.num_idle(), std::ssize(idle));
-    ASSERT_EQ(pool.num_free(), kBlocks - std::ssize(held));
+    ASSERT_EQ(pool.num_idle(), std::ssize(idle[0]) + std::ssize(idle[1]));
+    ASSERT_EQ(pool.num_idle_held(), std::ssize(idle[1]));
+    ASSERT_EQ(pool.num_free(), kBlocks - std::ssize(used));
   }
+}
+
+TEST(BlockPool, KeepsItsOrderHoweverOftenBlocksAreTakenUpAgain) {
+  for (uint32_t seed = 0; seed < 200 && !HasFatalFailure(); ++seed) take_up_again_and_again(seed);
 }
 
 TEST(BlockPool, EvictsHeldBlocksLast) {
