@@ -254,68 +254,38 @@ int bench_machine(const MachineOptions& options) {
   return 0;
 }
 
-void add_bench_machine(CLI::App& bench, Action& action) {
-  auto* command = bench.add_subcommand(
-      "machine", "Measure the ceilings alone: memory bandwidth and arithmetic peaks");
+void add_bench_machine(Command bench) {
+  const Command command =
+      bench.add("machine", "Measure the ceilings alone: memory bandwidth and arithmetic peaks");
   auto options = std::make_shared<MachineOptions>();
-  command
-      ->add_option("--threads", options->threads,
-                   "CPU workers (default, and 0: one per physical core)")
-      ->check(whole_number(0, 1024))
-      ->type_name("N");
-  command->add_flag("--json", options->json, "Print one JSON object");
-  command->callback([options, &action] { action = [options] { return bench_machine(*options); }; });
-}
-
-/// Refuses flags of `bench` itself beside one of its subcommands, which would not see them.
-void check_no_own_flags(const CLI::App& bench, const CLI::App& chosen) {
-  for (const CLI::Option* option : bench.get_options()) {
-    if (option->count() == 0) continue;
-    const std::string name =
-        option->get_positional() ? option->get_type_name() : option->get_name();
-    throw CLI::ParseError(
-        fmt::format("{} stands before {}, or is not for it", name, chosen.get_name()),
-        CLI::ExitCodes::ExtrasError);
-  }
+  add_threads_flag(command, options->threads);
+  command.flag("--json", options->json, "Print one JSON object");
+  command.run([options] { return bench_machine(*options); });
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("bench", "Measure speed, with the machine's limit beside it");
+void add_bench(Command program) {
+  const Command command = program.add("bench", "Measure speed, with the machine's limit beside it");
   auto options = std::make_shared<BenchOptions>();
-  add_engine_flags(*command, options->engine);
-  command->add_option("--prompt", options->prompt, "Tokens of each prompt")
-      ->capture_default_str()
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("N");
-  command->add_option("--gen", options->gen, "Tokens to decode for each request")
-      ->capture_default_str()
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("N");
-  command->add_option("--batch", options->batches, "Requests at the same time, such as 1,8,32")
-      ->capture_default_str()
-      ->delimiter(',')
-      ->allow_extra_args(false)  // or else it would take MODEL, too
-      ->check(whole_number(1, 4096))
-      ->type_name("LIST");
-  command->add_option("--repeat", options->repeat, "Rounds; the median is reported")
-      ->capture_default_str()
-      ->check(whole_number(1, 1000))
-      ->type_name("N");
-  command->add_flag("--json", options->json, "Print one JSON object");
-  command->footer(
+  add_engine_flags(command, options->engine);
+  command.option("--prompt N", options->prompt, whole_number(1, 1 << 20),
+                 "Tokens of each prompt (default: {})");
+  command.option("--gen N", options->gen, whole_number(1, 1 << 20),
+                 "Tokens to decode for each request (default: {})");
+  command.option("--batch LIST", options->batches, whole_number(1, 4096),
+                 "Requests at the same time, such as 1,8,32 (default: {})");
+  command.option("--repeat N", options->repeat, whole_number(1, 1000),
+                 "Rounds; the median is reported (default: {})");
+  command.flag("--json", options->json, "Print one JSON object");
+  command.footer(
       "Without --ctx, the context is prompt + 2 × gen + batch × prompt / 64 + 16 tokens: the\n"
       "first request goes on decoding while the prompts of the others are read.");
-  add_bench_replay(*command, action);
-  add_bench_serve(*command, action);
-  add_bench_ladder(*command, action);
-  add_bench_machine(*command, action);
-  command->callback([options, command, &action] {
-    if (const auto chosen = command->get_subcommands(); !chosen.empty())
-      return check_no_own_flags(*command, *chosen.front());
-    action = [options] { return bench_model(*options); };
-  });
+  add_bench_replay(command);
+  add_bench_serve(command);
+  add_bench_ladder(command);
+  add_bench_machine(command);
+  command.run([options] { return bench_model(*options); });
 }
 
 }  // namespace hasten::cli

@@ -307,58 +307,36 @@ int bench_ladder(const LadderOptions& options) {
 
 }  // namespace
 
-void add_bench_ladder(CLI::App& bench, Action& action) {
-  auto* command = bench.add_subcommand(
+void add_bench_ladder(Command bench) {
+  const Command command = bench.add(
       "ladder", "Switch on batching, paging, chunks, prefix reuse, quantisation, one by one");
   auto options = std::make_shared<LadderOptions>();
   EngineOptions& engine = options->engine;
-  command->add_option("model", engine.model, "As for bench: a .gguf file or a folder")
-      ->type_name("MODEL");
-  command
-      ->add_option("--quantized", options->quantized,
-                   "The same model in fewer bits, for the rung of quantised weights")
-      ->type_name("MODEL");
-  command
-      ->add_option("--quantized-kv", options->quantized_kv,
-                   "How the last rung keeps keys and values: see --kv-type of bench")
-      ->capture_default_str()
-      ->type_name("TYPE");
-  command
-      ->add_option("--threads", engine.threads,
-                   "CPU workers (default, and 0: one per physical core)")
-      ->check(whole_number(0, 1024))
-      ->type_name("N");
-  add_size_flags(*command, engine);
-  command
-      ->add_option("--simulate", options->simulate,
-                   "In virtual time on a machine of 'hasten simulate': here, a100 or h200")
-      ->type_name("NAME");
-  command->add_option("--shape", options->shape, "Model of the simulation, as synth names them")
-      ->capture_default_str()
-      ->type_name("NAME");
-  command->add_option("--type", options->type, "Type of its weights")
-      ->capture_default_str()
-      ->type_name("TYPE");
-  command
-      ->add_option("--quantized-type", options->quantized_type,
-                   "Type of its weights where they are quantised")
-      ->capture_default_str()
-      ->type_name("TYPE");
-  command
-      ->add_option("--efficiency", options->efficiency,
-                   "Fraction of the peaks that simulated steps reach")
-      ->capture_default_str()
-      ->check(number_within(0.01, 1))
-      ->type_name("F");
-  add_workload_flags(*command, options->workload);
-  command->footer(
+  command.option("model MODEL", engine.model, "As for bench: a .gguf file or a folder");
+  command.option("--quantized MODEL", options->quantized,
+                 "The same model in fewer bits, for the rung of quantised weights");
+  command.option("--quantized-kv TYPE", options->quantized_kv,
+                 "How the last rung keeps keys and values: see --kv-type of bench (default: {})");
+  add_threads_flag(command, engine.threads);
+  add_size_flags(command, engine);
+  command.option("--simulate NAME", options->simulate,
+                 "In virtual time on a machine of 'hasten simulate': here, a100 or h200");
+  command.option("--shape NAME", options->shape,
+                 "Model of the simulation, as synth names them (default: {})");
+  command.option("--type TYPE", options->type, "Type of its weights (default: {})");
+  command.option("--quantized-type TYPE", options->quantized_type,
+                 "Type of its weights where they are quantised (default: {})");
+  command.option("--efficiency F", options->efficiency, number_within(0.01, 1),
+                 "Fraction of the peaks that simulated steps reach (default: {})");
+  add_workload_flags(command, options->workload);
+  command.footer(
       "Every rung has the same memory for keys and values: --kv-cache, or that of four contexts;\n"
       "the context is --ctx, or the longest request. What ends in a static batch is delivered at\n"
       "once; its place stays empty. Predictions are by arithmetic on mean lengths and ceilings.\n"
       "  hasten bench ladder MODEL --quantized MODEL-q4 --trace azure.csv --requests 64\n"
       "      --scale-lengths 0.125 --speed 4\n"
       "  hasten bench ladder --simulate h200 --shape llama-3.1-8b --trace azure.csv");
-  command->callback([options, &action] { action = [options] { return bench_ladder(*options); }; });
+  command.run([options] { return bench_ladder(*options); });
 }
 
 }  // namespace hasten::cli

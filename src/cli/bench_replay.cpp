@@ -94,28 +94,22 @@ int bench_replay(ReplayOptions& options) {
 
 }  // namespace
 
-void add_bench_replay(CLI::App& bench, Action& action) {
-  auto* command = bench.add_subcommand(
+void add_bench_replay(Command bench) {
+  const Command command = bench.add(
       "replay", "Run a workload through the engine of this process: latencies and throughput");
   auto options = std::make_shared<ReplayOptions>();
-  add_engine_flags(*command, options->engine);
-  command
-      ->add_option("--max-queue", options->engine.max_queue,
-                   "Requests that may wait; more are refused (default: no limit)")
-      ->check(whole_number(0))
-      ->type_name("N");
-  command
-      ->add_option("--calibrate", options->calibrate,
-                   "Writes what steps cost here to FILE, for 'hasten simulate --machine FILE'")
-      ->type_name("FILE");
-  add_workload_flags(*command, options->workload);
-  command->footer(
+  add_engine_flags(command, options->engine);
+  add_queue_flag(command, options->engine);
+  command.option("--calibrate FILE", options->calibrate,
+                 "Writes what steps cost here to FILE, for 'hasten simulate --machine FILE'");
+  add_workload_flags(command, options->workload);
+  command.footer(
       "Answers have the length that the trace says (end tokens are ignored); latencies count from\n"
       "the time at which a request was due. Limits are those of this machine for the same work.\n"
       "  hasten bench replay --users 8 --prompt 512 --gen 64\n"
       "  hasten bench replay MODEL --trace azure.csv --requests 200 --rate 0.5\n"
       "  hasten bench replay MODEL --trace mooncake.jsonl --scale-lengths 0.03125 --speed 2");
-  command->callback([options, &action] { action = [options] { return bench_replay(*options); }; });
+  command.run([options] { return bench_replay(*options); });
 }
 
 }  // namespace hasten::cli

@@ -262,49 +262,33 @@ int bench_serve(LoadOptions& options) {
 
 }  // namespace
 
-void add_bench_serve(CLI::App& bench, Action& action) {
-  auto* command = bench.add_subcommand(
+void add_bench_serve(Command bench) {
+  const Command command = bench.add(
       "serve", "Load a running server, ours or any with OpenAI's API: latencies and throughput");
   auto options = std::make_shared<LoadOptions>();
-  command->add_option("--url", options->url, "Address of the server")
-      ->capture_default_str()
-      ->type_name("URL");
-  command
-      ->add_option("--model-name", options->model,
-                   "Model to ask for (default: the first that /v1/models names)")
-      ->type_name("NAME");
-  command->add_option("--api-key", options->server.api_key, "Key that the server wants")
-      ->envname("HASTEN_API_KEY")
-      ->type_name("KEY");
-  command->add_flag("--chat", options->chat,
-                    "Ask /v1/chat/completions rather than /v1/completions");
-  command
-      ->add_option(
-          "--token-ids", options->token_ids,
-          "Prompts of random token ids below N, of exactly the trace's lengths, for servers "
-          "that take ids (default: of short words, about a token each)")
-      ->check(whole_number(1, INT32_MAX))
-      ->type_name("N");
-  command->add_flag("--end-tokens", options->end_tokens,
-                    "Let answers end by themselves: for servers that refuse ignore_eos");
-  command
-      ->add_option("--stall-seconds", options->stall_seconds,
-                   "A silent answer is given up after so long")
-      ->capture_default_str()
-      ->check(whole_number(1, 86400))
-      ->type_name("S");
-  command->add_option("--request-seconds", options->request_seconds, "Any answer after so long")
-      ->capture_default_str()
-      ->check(whole_number(1, 86400))
-      ->type_name("S");
-  add_workload_flags(*command, options->workload);
-  command->footer(
+  command.option("--url URL", options->url, "Address of the server (default: {})");
+  command.option("--model-name NAME", options->model,
+                 "Model to ask for (default: the first that /v1/models names)");
+  command.option("--api-key KEY", options->server.api_key, "Key that the server wants")
+      .or_variable("HASTEN_API_KEY");
+  command.flag("--chat", options->chat, "Ask /v1/chat/completions rather than /v1/completions");
+  command.option("--token-ids N", options->token_ids, whole_number(1, INT32_MAX),
+                 "Prompts of random token ids below N, of exactly the trace's lengths, for servers "
+                 "that take ids (default: of short words, about a token each)");
+  command.flag("--end-tokens", options->end_tokens,
+               "Let answers end by themselves: for servers that refuse ignore_eos");
+  command.option("--stall-seconds S", options->stall_seconds, whole_number(1, 86400),
+                 "A silent answer is given up after so long (default: {})");
+  command.option("--request-seconds S", options->request_seconds, whole_number(1, 86400),
+                 "Any answer after so long (default: {})");
+  add_workload_flags(command, options->workload);
+  command.footer(
       "Each request has its own connection, which its time to first token includes. What fails is\n"
       "counted by kind. The limits of the server's machine are not known here: 'hasten bench\n"
       "replay' on that machine prints them.\n"
       "  hasten bench serve --users 8 --requests 64 --prompt 512 --gen 64\n"
       "  hasten bench serve --trace azure.csv --requests 200 --rate 0.5 --target-ttft-ms 2000");
-  command->callback([options, &action] { action = [options] { return bench_serve(*options); }; });
+  command.run([options] { return bench_serve(*options); });
 }
 
 }  // namespace hasten::cli

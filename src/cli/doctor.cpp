@@ -118,12 +118,12 @@ int doctor(bool as_json) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand(
-      "doctor", "Show what this machine is, which models fit, how fast they can be");
+void add_doctor(Command program) {
+  const Command command =
+      program.add("doctor", "Show what this machine is, which models fit, how fast they can be");
   auto as_json = std::make_shared<bool>(false);
-  command->add_flag("--json", *as_json, "Print one JSON object");
-  command->callback([as_json, &action] { action = [as_json] { return doctor(*as_json); }; });
+  command.flag("--json", *as_json, "Print one JSON object");
+  command.run([as_json] { return doctor(*as_json); });
 }
 
 }  // namespace hasten::cli

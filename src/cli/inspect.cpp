@@ -213,19 +213,17 @@ int inspect(const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("inspect", "Show what is in a model file");
+void add_inspect(Command program) {
+  const Command command = program.add("inspect", "Show what is in a model file");
   auto options = std::make_shared<InspectOptions>();
-  command
-      ->add_option(
-          "model", options->model,
-          "A .gguf file or a Hugging Face folder. Left out: the demonstration model inside this "
-          "program")
-      ->type_name("MODEL");
-  command->add_flag("--tensors", options->tensors, "List every tensor");
-  command->add_flag("--metadata", options->metadata, "List the metadata");
-  command->add_flag("--json", options->json, "Print everything as one JSON object");
-  command->callback([options, &action] { action = [options] { return inspect(*options); }; });
+  command.option(
+      "model MODEL", options->model,
+      "A .gguf file or a Hugging Face folder. Left out: the demonstration model inside this "
+      "program");
+  command.flag("--tensors", options->tensors, "List every tensor");
+  command.flag("--metadata", options->metadata, "List the metadata");
+  command.flag("--json", options->json, "Print everything as one JSON object");
+  command.run([options] { return inspect(*options); });
 }
 
 }  // namespace hasten::cli

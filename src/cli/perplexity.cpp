@@ -115,24 +115,18 @@ int perplexity(PerplexityOptions& options) {
 
 }  // namespace
 
-void add_perplexity(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
+void add_perplexity(Command program) {
+  const Command command = program.add("perplexity", "Measure how well a model predicts a text");
   auto options = std::make_shared<PerplexityOptions>();
-  add_engine_flags(*command, options->engine);
-  command->add_option("--file", options->file, "The text, UTF-8")->required()->type_name("TEXT");
-  command
-      ->add_option("--window", options->window,
-                   "Predicted tokens in each window (default: 512, or what --ctx allows)")
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("N");
-  command
-      ->add_option("--tokens", options->tokens,
-                   "Use only the text's first N tokens, the first one of which is context "
-                   "(default: all)")
-      ->check(whole_number(0))
-      ->type_name("N");
-  command->add_flag("--json", options->json, "Print {\"tokens\", \"perplexity\"}");
-  command->callback([options, &action] { action = [options] { return perplexity(*options); }; });
+  add_engine_flags(command, options->engine);
+  command.option("--file TEXT", options->file, "The text, UTF-8").required();
+  command.option("--window N", options->window, whole_number(1, 1 << 20),
+                 "Predicted tokens in each window (default: 512, or what --ctx allows)");
+  command.option("--tokens N", options->tokens, whole_number(0),
+                 "Use only the text's first N tokens, the first one of which is context "
+                 "(default: all)");
+  command.flag("--json", options->json, "Print {\"tokens\", \"perplexity\"}");
+  command.run([options] { return perplexity(*options); });
 }
 
 }  // namespace hasten::cli

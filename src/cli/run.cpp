@@ -145,24 +145,21 @@ int run(RunOptions& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("run", "Answer once (-p), or chat in the terminal");
+void add_run(Command program) {
+  const Command command = program.add("run", "Answer once (-p), or chat in the terminal");
   auto options = std::make_shared<RunOptions>();
   options->request.sampling.temperature = 0.7F;
-  add_engine_flags(*command, options->engine);
+  add_engine_flags(command, options->engine);
+  command.option("-p,--prompt TEXT", options->prompt,
+                 "What to say to the model; left out: standard input, or a chat in a terminal");
+  const Option system = command.option("--system TEXT", options->system, "A system message");
   command
-      ->add_option("-p,--prompt", options->prompt,
-                   "What to say to the model; left out: standard input, or a chat in a terminal")
-      ->type_name("TEXT");
-  auto* system =
-      command->add_option("--system", options->system, "A system message")->type_name("TEXT");
-  command
-      ->add_flag("--raw", options->raw,
-                 "Continue the prompt as it is, without the chat template or --system")
-      ->excludes(system);
-  command->add_flag("--json", options->json, "Print the answer and its numbers as JSON");
-  add_sampling_flags(*command, options->request);
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+      .flag("--raw", options->raw,
+            "Continue the prompt as it is, without the chat template or --system")
+      .never_with(system);
+  command.flag("--json", options->json, "Print the answer and its numbers as JSON");
+  add_sampling_flags(command, options->request);
+  command.run([options] { return run(*options); });
 }
 
 }  // namespace hasten::cli

@@ -182,62 +182,37 @@ int serve(ServeOptions& options) {
 
 }  // namespace
 
-void add_serve(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("serve", "Serve the OpenAI API and a chat page");
+void add_serve(Command program) {
+  const Command command = program.add("serve", "Serve the OpenAI API and a chat page");
   auto options = std::make_shared<ServeOptions>();
-  add_engine_flags(*command, options->engine);
-  command->add_option("--host", options->server.host, "Address to listen on")
-      ->capture_default_str()
-      ->type_name("ADDRESS");
-  command->add_option("--port", options->server.port, "Port to listen on; 0: any free one")
-      ->capture_default_str()
-      ->check(whole_number(0, 65535))
-      ->type_name("N");
+  add_engine_flags(command, options->engine);
+  command.option("--host ADDRESS", options->server.host, "Address to listen on (default: {})");
+  command.option("--port N", options->server.port, whole_number(0, 65535),
+                 "Port to listen on; 0: any free one (default: {})");
+  command.option("--model-name NAME", options->server.model_names,
+                 "Name that clients ask for (default: the model's own); may be repeated");
   command
-      ->add_option("--model-name", options->server.model_names,
-                   "Name that clients ask for (default: the model's own); may be repeated")
-      ->type_name("NAME");
-  command
-      ->add_option("--api-key", options->server.api_keys,
-                   "Key that clients must send; may be repeated (default: none needed)")
-      ->envname("HASTEN_API_KEY")
-      ->type_name("KEY");
-  command->add_flag(
-      "--share-prefixes", options->server.share_prefixes,
-      "All keys find each other's cached prefixes: faster where many begin alike, but "
-      "an asker can tell by the time what others asked");
-  command
-      ->add_option("--cors-origin", options->server.cors_origins,
-                   "Origin that browsers may call from; may be repeated; *: any")
-      ->type_name("ORIGIN");
-  command
-      ->add_option("--allowed-host", options->server.allowed_hosts,
-                   "Further name that a Host header may have; may be repeated")
-      ->type_name("NAME");
-  command
-      ->add_option("--max-queue", options->engine.max_queue,
-                   "Requests that may wait; more get 429 (default: 4 × --max-batch, at least 256)")
-      ->check(whole_number(0))
-      ->type_name("N");
-  command
-      ->add_option("--max-queue-tokens", options->engine.max_queue_tokens,
-                   "Tokens of those, prompts and max_tokens, that may wait; more get 429 (default: "
-                   "no limit)")
-      ->check(whole_number(0))
-      ->type_name("N");
-  command
-      ->add_option("--tenant-share", options->engine.tenant_share,
-                   "The part of both that requests with one key may hold; more get 429")
-      ->capture_default_str()
-      ->check(number_within(0.0001, 1))
-      ->type_name("F");
-  command
-      ->add_option("--drain-seconds", options->drain_seconds,
-                   "After SIGTERM or Ctrl-C, how long running answers may take to end")
-      ->capture_default_str()
-      ->check(whole_number(0))
-      ->type_name("S");
-  command->callback([options, &action] { action = [options] { return serve(*options); }; });
+      .option("--api-key KEY", options->server.api_keys,
+              "Key that clients must send; may be repeated (default: none needed)")
+      .or_variable("HASTEN_API_KEY");
+  command.flag("--share-prefixes", options->server.share_prefixes,
+               "All keys find each other's cached prefixes: faster where many begin alike, but "
+               "an asker can tell by the time what others asked");
+  command.option("--cors-origin ORIGIN", options->server.cors_origins,
+                 "Origin that browsers may call from; may be repeated; *: any");
+  command.option("--allowed-host NAME", options->server.allowed_hosts,
+                 "Further name that a Host header may have; may be repeated");
+  command.option("--max-queue N", options->engine.max_queue, whole_number(0),
+                 "Requests that may wait; more get 429 (default: 4 × --max-batch, at least 256)");
+  command.option("--max-queue-tokens N", options->engine.max_queue_tokens, whole_number(0),
+                 "Tokens of those, prompts and max_tokens, that may wait; more get 429 (default: "
+                 "no limit)");
+  command.option(
+      "--tenant-share F", options->engine.tenant_share, number_within(0.0001, 1),
+      "The part of both that requests with one key may hold; more get 429 (default: {})");
+  command.option("--drain-seconds S", options->drain_seconds, whole_number(0),
+                 "After SIGTERM or Ctrl-C, how long running answers may take to end (default: {})");
+  command.run([options] { return serve(*options); });
 }
 
 }  // namespace hasten::cli

@@ -134,44 +134,29 @@ int simulate(const SimulateOptions& options) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand(
+void add_simulate(Command program) {
+  const Command command = program.add(
       "simulate", "Predict latencies of a workload: the real scheduler, in virtual time");
   auto options = std::make_shared<SimulateOptions>();
-  command
-      ->add_option(
-          "--machine", options->machine,
-          "here (its measured ceilings), a100 or h200 (like those, by published peaks), or "
-          "a FILE that 'hasten bench replay --calibrate FILE' wrote")
-      ->capture_default_str()
-      ->type_name("NAME|FILE");
-  command
-      ->add_option(
-          "--shape", options->shape,
-          fmt::format("Model, unless a FILE has one: {}", fmt::join(weights::synth_shapes(), " ")))
-      ->capture_default_str()
-      ->type_name("NAME");
-  command->add_option("--type", options->type, "Type of its weights, such as bf16, q8_0 or q4_0")
-      ->capture_default_str()
-      ->type_name("TYPE");
-  command
-      ->add_option("--efficiency", options->efficiency,
-                   "Fraction of the peaks that steps reach; a FILE knows better")
-      ->capture_default_str()
-      ->check(number_within(0.01, 1))
-      ->type_name("F");
-  add_scheduling_flags(*command, options->engine);
-  command
-      ->add_option("--max-queue", options->engine.max_queue,
-                   "Requests that may wait; more are refused (default: no limit)")
-      ->check(whole_number(0))
-      ->type_name("N");
-  add_workload_flags(*command, options->workload);
-  command->footer(
+  command.option("--machine NAME|FILE", options->machine,
+                 "here (its measured ceilings), a100 or h200 (like those, by published peaks), or "
+                 "a FILE that 'hasten bench replay --calibrate FILE' wrote (default: {})");
+  command.option(
+      "--shape NAME", options->shape,
+      fmt::format("Model, unless a FILE has one: {}", fmt::join(weights::synth_shapes(), " ")) +
+          " (default: {})");
+  command.option("--type TYPE", options->type,
+                 "Type of its weights, such as bf16, q8_0 or q4_0 (default: {})");
+  command.option("--efficiency F", options->efficiency, number_within(0.01, 1),
+                 "Fraction of the peaks that steps reach; a FILE knows better (default: {})");
+  add_scheduling_flags(command, options->engine);
+  add_queue_flag(command, options->engine);
+  add_workload_flags(command, options->workload);
+  command.footer(
       "  hasten simulate --trace azure.csv --machine h200 --shape llama-3.1-8b --type bf16\n"
       "  hasten bench replay MODEL --trace azure.csv --requests 50 --calibrate here.json\n"
       "  hasten simulate --trace azure.csv --machine here.json --policy srtf");
-  command->callback([options, &action] { action = [options] { return simulate(*options); }; });
+  command.run([options] { return simulate(*options); });
 }
 
 }  // namespace hasten::cli

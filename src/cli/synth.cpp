@@ -75,30 +75,22 @@ int synth(SynthCommand& command) {
 
 }  // namespace
 
-void add_synth(CLI::App& app, Action& action) {
-  auto* command =
-      app.add_subcommand("synth", "Write a model of a real shape with random weights, to measure");
+void add_synth(Command program) {
+  const Command command =
+      program.add("synth", "Write a model of a real shape with random weights, to measure");
   auto options = std::make_shared<SynthCommand>();
-  command->add_option("out", options->options.out, "The GGUF file to write")
-      ->required()
-      ->type_name("OUT.gguf");
+  command.option("out OUT.gguf", options->options.out, "The GGUF file to write").required();
   command
-      ->add_option("--shape", options->options.shape,
-                   fmt::format("One of: {}", fmt::join(weights::synth_shapes(), " ")))
-      ->required()
-      ->type_name("NAME");
-  command
-      ->add_option("--type", options->type,
-                   "Type of the weights, such as bf16, q8_0 or q4_k; rows that are no whole blocks "
-                   "of it fall back to a smaller block")
-      ->capture_default_str()
-      ->type_name("TYPE");
-  command->add_option("--seed", options->options.seed, "The same seed writes the same bytes")
-      ->capture_default_str()
-      ->check(whole_number(0, INT64_MAX))
-      ->type_name("N");
-  command->add_flag("--json", options->json, "Print what was written as JSON");
-  command->callback([options, &action] { action = [options] { return synth(*options); }; });
+      .option("--shape NAME", options->options.shape,
+              fmt::format("One of: {}", fmt::join(weights::synth_shapes(), " ")))
+      .required();
+  command.option("--type TYPE", options->type,
+                 "Type of the weights, such as bf16, q8_0 or q4_k; rows that are no whole blocks "
+                 "of it fall back to a smaller block (default: {})");
+  command.option("--seed N", options->options.seed, whole_number(0, INT64_MAX),
+                 "The same seed writes the same bytes (default: {})");
+  command.flag("--json", options->json, "Print what was written as JSON");
+  command.run([options] { return synth(*options); });
 }
 
 }  // namespace hasten::cli

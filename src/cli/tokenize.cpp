@@ -87,32 +87,24 @@ int tokenize(const TokenizeOptions& options) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("tokenize", "Show the tokens of a text");
+void add_tokenize(Command program) {
+  const Command command = program.add("tokenize", "Show the tokens of a text");
   auto options = std::make_shared<TokenizeOptions>();
+  command.words(
+      "arguments [MODEL] [TEXT]", options->arguments, 2,
+      "MODEL (\"\" for the built-in one; a folder or a .gguf without weights will do) and "
+      "TEXT; without TEXT, standard input");
+  command.flag("--json", options->json, "Print a JSON list of token ids, of each file a line");
+  const Option file =
+      command.option("--file FILE", options->files,
+                     "Count the tokens of a file, or list them with --json; may be repeated");
   command
-      ->add_option(
-          "arguments", options->arguments,
-          "MODEL (\"\" for the built-in one; a folder or a .gguf without weights will do) and "
-          "TEXT; without TEXT, standard input")
-      ->expected(0, 2)
-      ->type_name("[MODEL] [TEXT]");
-  command->add_flag("--json", options->json, "Print a JSON list of token ids, of each file a line");
-  CLI::Option* const file =
-      command
-          ->add_option("--file", options->files,
-                       "Count the tokens of a file, or list them with --json; may be repeated")
-          ->allow_extra_args(false)  // or else it would take MODEL, too
-          ->type_name("FILE");
-  command
-      ->add_option("--threads", options->threads,
-                   "Threads for --file (default, and 0: as many as the machine has)")
-      ->check(whole_number(0, 256))
-      ->needs(file)
-      ->type_name("N");
-  command->add_flag("--special", options->special, "Special tokens written in the text count");
-  command->add_flag("--no-bos", options->no_bos, "Leave out begin and end tokens");
-  command->callback([options, &action] { action = [options] { return tokenize(*options); }; });
+      .option("--threads N", options->threads, whole_number(0, 256),
+              "Threads for --file (default, and 0: as many as the machine has)")
+      .only_with(file);
+  command.flag("--special", options->special, "Special tokens written in the text count");
+  command.flag("--no-bos", options->no_bos, "Leave out begin and end tokens");
+  command.run([options] { return tokenize(*options); });
 }
 
 }  // namespace hasten::cli

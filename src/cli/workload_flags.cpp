@@ -19,78 +19,38 @@ constexpr int64_t kDefaultUsers = 8;
 
 }  // namespace
 
-void add_workload_flags(CLI::App& command, WorkloadOptions& options) {
-  command
-      .add_option("--trace", options.trace,
-                  "Requests with times and lengths: Azure's CSV, Mooncake's JSON lines, or lines "
-                  "of our own (docs/benchmarking.md); left out: requests of equal lengths")
-      ->type_name("FILE");
-  command.add_option("--prompt", options.prompt, "Tokens of each prompt, without a trace")
-      ->capture_default_str()
-      ->check(whole_number(1, 1 << 24))
-      ->type_name("N");
-  command
-      .add_option("--gen", options.gen,
-                  "Tokens to generate for each request, where no trace says how many")
-      ->capture_default_str()
-      ->check(whole_number(1, 1 << 24))
-      ->type_name("N");
-  command
-      .add_option("--requests", options.requests,
-                  "The first N requests only (default: all of the trace, or 100)")
-      ->check(whole_number(1, 10'000'000))
-      ->type_name("N");
-  command
-      .add_option("--scale-lengths", options.scale_lengths,
-                  "Multiplies the trace's lengths, so that it fits a smaller machine")
-      ->capture_default_str()
-      ->check(number_within(1e-6, 1024))
-      ->type_name("F");
-  command
-      .add_option("--rate", options.arrivals.rate,
-                  "Open loop: requests per second on average, Poisson arrivals (default: the "
-                  "trace's own times)")
-      ->check(number_within(1e-6, 1e6))
-      ->type_name("R");
-  command
-      .add_option("--cv", options.arrivals.cv,
-                  "Coefficient of variation of the gaps of --rate: 1 Poisson, 0 regular, more: "
-                  "bursts (gamma)")
-      ->capture_default_str()
-      ->check(number_within(0, 20))
-      ->type_name("C");
-  command
-      .add_option("--speed", options.arrivals.speed, "Runs the trace's own times X times as fast")
-      ->capture_default_str()
-      ->check(number_within(1e-6, 1e6))
-      ->type_name("X");
-  command
-      .add_option("--users", options.users,
-                  "Closed loop: N users, each of whom asks again as soon as the answer is there "
-                  "(default without a trace's times and --rate: 8)")
-      ->check(whole_number(1, 100'000))
-      ->type_name("N");
-  command
-      .add_option("--seed", options.arrivals.seed, "Of arrivals and prompts; same seed, same run")
-      ->capture_default_str()
-      ->check(whole_number(0, INT64_MAX))
-      ->type_name("N");
-  command
-      .add_option("--target-ttft-ms", options.targets.ttft_ms,
-                  "Goodput counts requests whose first token comes within so long …")
-      ->check(number_within(0, 1e9))
-      ->type_name("MS");
-  command
-      .add_option("--target-tpot-ms", options.targets.tpot_ms,
-                  "… whose further tokens take no longer than this on average …")
-      ->check(number_within(0, 1e9))
-      ->type_name("MS");
-  command
-      .add_option("--target-e2e-ms", options.targets.e2e_ms,
-                  "… and which end within this time (default of each: any time is good)")
-      ->check(number_within(0, 1e9))
-      ->type_name("MS");
-  command.add_flag("--json", options.json, "Print one JSON object");
+void add_workload_flags(Command command, WorkloadOptions& options) {
+  command.option("--trace FILE", options.trace,
+                 "Requests with times and lengths: Azure's CSV, Mooncake's JSON lines, or lines "
+                 "of our own (docs/benchmarking.md); left out: requests of equal lengths");
+  command.option("--prompt N", options.prompt, whole_number(1, 1 << 24),
+                 "Tokens of each prompt, without a trace (default: {})");
+  command.option("--gen N", options.gen, whole_number(1, 1 << 24),
+                 "Tokens to generate for each request, where no trace says how many (default: {})");
+  command.option("--requests N", options.requests, whole_number(1, 10'000'000),
+                 "The first N requests only (default: all of the trace, or 100)");
+  command.option("--scale-lengths F", options.scale_lengths, number_within(1e-6, 1024),
+                 "Multiplies the trace's lengths, so that it fits a smaller machine (default: {})");
+  command.option("--rate R", options.arrivals.rate, number_within(1e-6, 1e6),
+                 "Open loop: requests per second on average, Poisson arrivals (default: the "
+                 "trace's own times)");
+  command.option("--cv C", options.arrivals.cv, number_within(0, 20),
+                 "Coefficient of variation of the gaps of --rate: 1 Poisson, 0 regular, more: "
+                 "bursts (gamma) (default: {})");
+  command.option("--speed X", options.arrivals.speed, number_within(1e-6, 1e6),
+                 "Runs the trace's own times X times as fast (default: {})");
+  command.option("--users N", options.users, whole_number(1, 100'000),
+                 "Closed loop: N users, each of whom asks again as soon as the answer is there "
+                 "(default without a trace's times and --rate: 8)");
+  command.option("--seed N", options.arrivals.seed, whole_number(0, INT64_MAX),
+                 "Of arrivals and prompts; same seed, same run (default: {})");
+  command.option("--target-ttft-ms MS", options.targets.ttft_ms, number_within(0, 1e9),
+                 "Goodput counts requests whose first token comes within so long …");
+  command.option("--target-tpot-ms MS", options.targets.tpot_ms, number_within(0, 1e9),
+                 "… whose further tokens take no longer than this on average …");
+  command.option("--target-e2e-ms MS", options.targets.e2e_ms, number_within(0, 1e9),
+                 "… and which end within this time (default of each: any time is good)");
+  command.flag("--json", options.json, "Print one JSON object");
 }
 
 Workload load_workload(const WorkloadOptions& options) {

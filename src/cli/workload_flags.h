@@ -2,13 +2,13 @@
 // The flags that say which requests come when, shared by what replays, loads and simulates.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "cli/options.h"
 #include "workload/arrivals.h"
 #include "workload/statistics.h"
 #include "workload/trace.h"
@@ -34,7 +34,7 @@ struct Workload {
   int64_t users = 0;              // of a closed loop: requests under way at the same time
 };
 
-void add_workload_flags(CLI::App& command, WorkloadOptions& options);
+void add_workload_flags(Command command, WorkloadOptions& options);
 
 /// Throws Error for a trace that cannot be read and for flags that do not fit together.
 Workload load_workload(const WorkloadOptions& options);

@@ -393,6 +393,12 @@ class Measure(unittest.TestCase):
     def test_bench_takes_a_model_behind_the_batches(self):
         self.assertIn("there is no none", hasten("bench", "--batch", "1,4", "none").stderr)
 
+    def test_what_may_be_repeated_takes_one_value_each_and_leaves_the_model(self):
+        for flag in ("--model-name", "--api-key", "--cors-origin", "--allowed-host"):
+            done = hasten("serve", flag, "x", flag, "y", "none")
+            self.assertIn("there is no none", done.stderr, flag)
+            self.assertEqual(done.returncode, 1, flag)
+
     def test_bench_replay_answers_a_trace(self):
         with tempfile.TemporaryDirectory() as folder:
             trace = Path(folder) / "trace.jsonl"
