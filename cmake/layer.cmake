@@ -2,7 +2,7 @@
 # add_layer(<folder> DEPS <layers> LINK <third-party targets>): folder = layer = target = namespace.
 #
 # Makes the static library hasten_<folder> of every .cpp below the folder (nested layers left out),
-# the test program <folder>_test of every *_test.cpp, and one libFuzzer program per *_fuzz.cpp.
+# the test program <folder>_test of every *_test.cpp, and one fuzz target per *_fuzz.cpp.
 function(add_layer folder)
   cmake_parse_arguments(LAYER "" "" "DEPS;LINK" ${ARGN})
   string(REPLACE "/" "_" name ${folder})
@@ -48,13 +48,25 @@ function(add_layer folder)
   if(tests AND HASTEN_TESTS AND NOT HASTEN_FUZZ)
     hasten_test(${name}_test SOURCES ${tests} LINK hasten_${name})
   endif()
+  foreach(source ${fuzzers})
+    get_filename_component(fuzzer ${source} NAME_WE)
+    hasten_fuzzer(${fuzzer} SOURCE ${source} LINK hasten_${name})
+  endforeach()
+endfunction()
+
+# hasten_fuzzer(<name> SOURCE … LINK …): a libFuzzer program with HASTEN_FUZZ. In tests under ASan, the
+# same inputs each time: what tests/fuzz/replay.cpp makes of tests/fuzz/seeds/<name>.
+function(hasten_fuzzer name)
+  cmake_parse_arguments(FUZZER "" "SOURCE;LINK" "" ${ARGN})
   if(HASTEN_FUZZ)
-    foreach(source ${fuzzers})
-      get_filename_component(fuzzer ${source} NAME_WE)
-      add_executable(${fuzzer} ${source})
-      target_link_libraries(${fuzzer} PRIVATE hasten_${name})
-      target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer)
-    endforeach()
+    add_executable(${name} ${FUZZER_SOURCE})
+    target_link_libraries(${name} PRIVATE ${FUZZER_LINK})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  elseif(HASTEN_TESTS AND HASTEN_SANITIZE MATCHES address)
+    add_executable(${name} ${FUZZER_SOURCE})
+    target_link_libraries(${name} PRIVATE hasten_fuzz_replay ${FUZZER_LINK})
+    add_test(NAME ${HASTEN_TEST_PREFIX}${name} COMMAND ${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/seeds/${name})
+    set_tests_properties(${HASTEN_TEST_PREFIX}${name} PROPERTIES TIMEOUT 120)
   endif()
 endfunction()
 
