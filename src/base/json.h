@@ -10,12 +10,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/json_fwd.h"
+
 namespace hasten::json {
 
-using Value = boost::json::value;
-using Object = boost::json::object;
-using Array = boost::json::array;
-using String = boost::json::string;
 using boost::json::serialize;
 
 struct Limits {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/json.h"
 #include "server/openai_json.h"
 
 namespace hasten::cli {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "hasten_test/errors.h"
 #include "hasten_test/paths.h"
 #include "hasten_test/temporary_folder.h"

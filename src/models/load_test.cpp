@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "hasten_test/temporary_folder.h"
 #include "models/layers/hyperparameters.h"
 #include "models/model.h"

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "models/family.h"

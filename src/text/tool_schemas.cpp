@@ -6,6 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "base/json.h"
+
 namespace hasten::text {
 namespace {
 

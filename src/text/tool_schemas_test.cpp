@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/tool_values.h"
 
 namespace hasten::text {

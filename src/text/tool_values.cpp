@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/blanks.h"
 #include "text/json_scanner.h"
 #include "text/python_literal.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "tensor/tensor.h"
 #include "weights/metadata.h"
 

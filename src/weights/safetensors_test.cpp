@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "hasten_test/paths.h"
 #include "hasten_test/temporary_folder.h"
 #include "weights/checkpoint.h"

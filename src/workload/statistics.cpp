@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/quantity.h"
 

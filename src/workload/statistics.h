@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "workload/distribution.h"
 
 namespace hasten::workload {

@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/json.h"
 #include "base/philox.h"
 #include "hasten/error.h"
 #include "workload/arrivals.h"

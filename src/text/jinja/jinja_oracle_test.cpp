@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "hasten_test/paths.h"
 #include "hasten_test/random_inputs.h"
 #include "text/jinja/template.h"

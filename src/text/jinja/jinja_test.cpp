@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "hasten_test/paths.h"
 #include "text/jinja/template.h"
 

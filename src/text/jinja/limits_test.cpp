@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/jinja/heap_test.h"
 #include "text/jinja/template.h"
 

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "base/checked.h"
+#include "base/json.h"
 #include "text/jinja/operators.h"
 
 namespace hasten::text::jinja {

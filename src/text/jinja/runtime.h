@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "text/jinja/arena.h"
 #include "text/jinja/template.h"
 #include "text/jinja/value.h"

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/json.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
 

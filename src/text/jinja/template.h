@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "text/text_range.h"
 
 namespace hasten::text::jinja {
