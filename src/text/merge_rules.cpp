@@ -170,12 +170,14 @@ class RankMerger {
     if (count_ == kBatch) finish();
     ids_[count_] = id;
     std::vector<int32_t>& symbols = words_[count_++];
-    symbols.clear();
+    symbols.resize(bytes.size());
+    size_t size = 0;
     for (size_t at = 0; at < bytes.size();) {
       const size_t length = first_.first_length(bytes.substr(at));
-      symbols.push_back(first_.find(bytes.substr(at, length)));
+      symbols[size++] = first_.find(bytes.substr(at, length));
       at += length;
     }
+    symbols.resize(size);
   }
 
   /// What has been taken is in the table.

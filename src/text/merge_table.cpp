@@ -14,9 +14,11 @@ namespace hasten::text {
 namespace {
 
 // Up to here a scan of all ranks is faster than a heap: nearly every word of ordinary text.
-constexpr size_t kShortWord = 16;
-// Words that are merged at once: enough to wait for memory together, few enough for L1 (12 KiB).
-constexpr size_t kAtOnce = 32;
+constexpr size_t kShortWord = 32;
+// Joins that are compared without a branch.
+constexpr size_t kJoinsAtOnce = 4;
+// Words that are merged at once: enough to wait for memory together, few enough for L1 (20 KiB).
+constexpr size_t kAtOnce = 16;
 // From here on rounds are faster than a heap.
 constexpr size_t kLongWord = 256;
 // A pass looks at all symbols, a round only at what joins, which costs some twenty times as much a
@@ -86,88 +88,117 @@ const MergeTable::Entry* MergeTable::find(int32_t left, int32_t right) const {
   return entry.pair == kNoPair ? nullptr : &entry;
 }
 
-// A word of at most kShortWord symbols on its way. Joins are looked up in two steps, so that memory
-// can answer for many at once.
+// A word of at most kShortWord symbols on its way. What two symbols join to stands at the place of
+// the left one, and nothing moves. Joins are looked up in two steps, so that memory can answer for
+// many at once.
 struct MergeTable::ShortWord {
-  void begin(std::vector<int32_t>& word) {
-    symbols = &word;
-    size = word.size();
-    first = 0;
-    last = size > 0 ? size - 1 : 0;
+  struct Question {
+    uint64_t pair;
+    uint64_t hash;
+    size_t place;  // of the left symbol
+  };
+
+  size_t next(size_t place) const {
+    return static_cast<size_t>(std::countr_zero(present & ~uint64_t{1} << place));
+  }
+  size_t previous(size_t place) const {
+    const uint64_t before = present & ((uint64_t{1} << place) - 1);
+    return static_cast<size_t>(63 - std::countl_zero(before));
   }
 
-  std::vector<int32_t>* symbols;
-  size_t size;   // of what is left
-  size_t first;  // the joins [first, last) are not known yet
-  size_t last;
-  // Of symbols i and i + 1: the rank above, i below, so that the least is the first of the lowest.
+  int32_t* symbols;
+  size_t size;       // places
+  uint64_t present;  // a bit for each place that has a symbol, and one behind the last
+  size_t num_joins;  // of those below, a multiple of kJoinsAtOnce
+  // Of the symbols at place i and the next one: the rank above, i below, so that the least is the
+  // first of the lowest.
   std::array<uint64_t, kShortWord> joins;
   std::array<int32_t, kShortWord> merged;
-  std::array<uint64_t, kShortWord> hashes;  // of what was asked for
-  std::array<uint8_t, kShortWord> asked;    // places
+  std::array<Question, kShortWord> asked;
   size_t num_asked;
 };
 
-// Fetches what join_lowest will look at.
-void MergeTable::ask(ShortWord& word) const {
-  const int32_t* const symbols = word.symbols->data();
+// Asks what joins the symbol at `place` and the one at `next`. Inlined, since a call costs as much
+// as what it does.
+[[gnu::always_inline]] inline void MergeTable::ask(ShortWord& word, size_t place,
+                                                   size_t next) const {
+  const int32_t left = word.symbols[place];
+  const int32_t right = word.symbols[next];
+  const uint64_t pair = pair_of(left, right);
+  const uint64_t hash = this->hash(pair);
+  word.joins[place] = key_of(kNoRank, place);
+  word.asked[word.num_asked] = {.pair = pair, .hash = hash, .place = place};
+  word.num_asked += (may_have(hash) && (left | right) >= 0) ? 1 : 0;
+  prefetch(hash);
+}
+
+void MergeTable::begin(std::vector<int32_t>& symbols, ShortWord& word) const {
+  const size_t size = symbols.size();
+  word.symbols = symbols.data();
+  word.size = size;
+  word.present = (uint64_t{2} << size) - 1;
+  word.num_joins = (size + kJoinsAtOnce - 1) / kJoinsAtOnce * kJoinsAtOnce;
   word.num_asked = 0;
-  for (size_t i = word.first; i < word.last; ++i) {
+  for (size_t i = 0; i + 1 < size; ++i) {
     const int32_t left = symbols[i];
     const int32_t right = symbols[i + 1];
     if (static_cast<uint32_t>(left | right) < kNumDirect && !direct_.empty()) {
       const Scratch::Join& join = direct_[direct_index(left, right)];
       word.joins[i] = key_of(join.rank, i);
       word.merged[i] = join.merged;
-      continue;
+    } else {
+      ask(word, i, i + 1);
     }
-    const uint64_t hash = this->hash(pair_of(left, right));
-    const bool asked = may_have(hash) && (left | right) >= 0;
+  }
+  for (size_t i = size > 0 ? size - 1 : 0; i < word.num_joins; ++i) {
     word.joins[i] = key_of(kNoRank, i);
-    word.hashes[word.num_asked] = hash;
-    word.asked[word.num_asked] = static_cast<uint8_t>(i);
-    word.num_asked += asked ? 1 : 0;
-    prefetch(hash);
   }
 }
 
-// False: nothing joins, and the symbols are what they come to.
+// False: nothing joins.
 bool MergeTable::join_lowest(ShortWord& word) const {
-  int32_t* const symbols = word.symbols->data();
-  auto& joins = word.joins;
+  int32_t* const symbols = word.symbols;
   for (size_t k = 0; k < word.num_asked; ++k) {
-    const size_t i = word.asked[k];
-    const uint64_t pair = pair_of(symbols[i], symbols[i + 1]);
-    const Entry& entry = slots_[slot_of(pair, word.hashes[k])];
-    if (entry.pair != pair) continue;
-    joins[i] = key_of(entry.rank, i);
-    word.merged[i] = entry.merged;
+    const ShortWord::Question& question = word.asked[k];
+    const Entry& entry = slots_[slot_of(question.pair, question.hash)];
+    if (entry.pair != question.pair) continue;
+    word.joins[question.place] = key_of(entry.rank, question.place);
+    word.merged[question.place] = entry.merged;
   }
+  word.num_asked = 0;
   uint64_t lowest = key_of(kNoRank, 0);
-  for (size_t i = 0; i + 1 < word.size; ++i) lowest = std::min(lowest, joins[i]);
-  if (lowest >> 32 == kNoRank) {
-    word.symbols->resize(word.size);
-    return false;
+  for (size_t i = 0; i < word.num_joins; i += kJoinsAtOnce) {
+    for (size_t k = 0; k < kJoinsAtOnce; ++k) lowest = std::min(lowest, word.joins[i + k]);
   }
-  const size_t best = lowest & UINT32_MAX;
-  symbols[best] = word.merged[best];
-  for (size_t i = best + 1; i + 1 < word.size; ++i) {
-    symbols[i] = symbols[i + 1];
-    joins[i - 1] = joins[i] - 1;
-    word.merged[i - 1] = word.merged[i];
+  if (lowest >> 32 == kNoRank) return false;
+  const size_t place = lowest & UINT32_MAX;
+  const size_t joined = word.next(place);
+  symbols[place] = word.merged[place];
+  word.joins[joined] = key_of(kNoRank, joined);
+  word.present &= ~(uint64_t{1} << joined);
+  const size_t next = word.next(place);
+  if (next < word.size) {
+    ask(word, place, next);
+  } else {
+    word.joins[place] = key_of(kNoRank, place);
   }
-  --word.size;
-  word.first = best > 0 ? best - 1 : 0;
-  word.last = std::min(best + 1, word.size - 1);
+  if (place > 0) ask(word, word.previous(place), place);
   return true;
+}
+
+// Closes the gaps.
+void MergeTable::finish(const ShortWord& word, std::vector<int32_t>& symbols) {
+  size_t kept = 0;
+  for (size_t i = 0; i < word.size; i = word.next(i)) symbols[kept++] = symbols[i];
+  symbols.resize(kept);
 }
 
 void MergeTable::merge_by_scan(std::vector<int32_t>& symbols) const {
   ShortWord word;
-  word.begin(symbols);
-  do {
-    ask(word);
-  } while (join_lowest(word));
+  begin(symbols, word);
+  while (join_lowest(word)) {
+  }
+  finish(word, symbols);
 }
 
 void MergeTable::merge_each(std::span<std::vector<int32_t>> words, Scratch& scratch) const {
@@ -182,17 +213,18 @@ void MergeTable::merge_each(std::span<std::vector<int32_t>> words, Scratch& scra
         merge(some[i], scratch);
       } else {
         active[num_active++] = i;
-        work[i].begin(some[i]);
-        ask(work[i]);
+        begin(some[i], work[i]);
       }
     }
     while (num_active > 0) {
       size_t kept = 0;
       for (size_t i = 0; i < num_active; ++i) {
         ShortWord& word = work[active[i]];
-        if (!join_lowest(word)) continue;
-        ask(word);
-        active[kept++] = active[i];
+        if (join_lowest(word)) {
+          active[kept++] = active[i];
+        } else {
+          finish(word, some[active[i]]);
+        }
       }
       num_active = kept;
     }

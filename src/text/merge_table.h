@@ -94,8 +94,10 @@ class MergeTable {
   const Entry* find(int32_t left, int32_t right) const;
   const Entry* pair_at(int32_t left, const Scratch& scratch) const;
   const Entry* join(Scratch::Candidate candidate, Scratch& scratch) const;
-  void ask(ShortWord& word) const;
+  void begin(std::vector<int32_t>& symbols, ShortWord& word) const;
+  void ask(ShortWord& word, size_t place, size_t next) const;
   bool join_lowest(ShortWord& word) const;
+  static void finish(const ShortWord& word, std::vector<int32_t>& symbols);
   void merge_by_scan(std::vector<int32_t>& symbols) const;
   bool follows_its_parts(const Scratch::Join& join) const;
   bool merge_by_passes(std::vector<int32_t>& symbols, Scratch& scratch) const;

@@ -57,7 +57,7 @@ void compare_with_definition(bool in_order) {
       const int32_t last = num_symbols + 19;
       if (rules.try_emplace({1, 0}, Join{last, last}).second) table.add(1, 0, last, last);
     }
-    for (const size_t length : {0, 1, 2, 5, 15, 16, 17, 40, 100, 255, 256, 600}) {
+    for (const size_t length : {0, 1, 2, 5, 15, 31, 32, 33, 100, 255, 256, 600}) {
       Symbols symbols;
       const bool run = random() % 3 == 0;  // of one symbol
       for (size_t i = 0; i < length; ++i) {
