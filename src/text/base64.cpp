@@ -23,24 +23,33 @@ constexpr std::array<int8_t, 256> kBase64Values = [] {
 }  // namespace
 
 std::optional<std::string> decode_base64(std::string_view encoded) {
-  if (encoded.empty() || encoded.size() % 4 != 0) return std::nullopt;
+  std::string bytes;
+  return decode_base64(encoded, bytes) ? std::optional(std::move(bytes)) : std::nullopt;
+}
+
+bool decode_base64(std::string_view encoded, std::string& bytes) {
+  if (encoded.empty() || encoded.size() % 4 != 0) return false;
   const size_t padding = encoded.ends_with("==") ? 2 : encoded.ends_with('=') ? 1 : 0;
-  std::string bytes(encoded.size() / 4 * 3, '\0');
+  bytes.resize(encoded.size() / 4 * 3);
   char* to = bytes.data();
-  int all = 0;  // negative once a character is none of the alphabet
-  for (size_t i = 0; i < encoded.size(); i += 4) {
-    uint32_t bits = 0;
-    for (size_t k = i; k < i + 4; ++k) {
-      const bool is_padding = k + padding >= encoded.size();
-      const int value = is_padding ? 0 : kBase64Values[static_cast<uint8_t>(encoded[k])];
-      all |= value;
-      bits = bits << 6 | (static_cast<uint32_t>(value) & 63);
-    }
+  int32_t all = 0;  // negative once a character is none of the alphabet
+  const auto decode = [&](const char* four) {
+    const auto value = [&](size_t i) {
+      return int32_t{kBase64Values[static_cast<uint8_t>(four[i])]};
+    };
+    all |= value(0) | value(1) | value(2) | value(3);
+    const auto bits = static_cast<uint32_t>(value(0)) << 18 |
+                      static_cast<uint32_t>(value(1)) << 12 | static_cast<uint32_t>(value(2)) << 6 |
+                      static_cast<uint32_t>(value(3));
     for (const int shift : {16, 8, 0}) *to++ = static_cast<char>(bits >> shift);
-  }
-  if (all < 0) return std::nullopt;
+  };
+  const size_t last = encoded.size() - 4;
+  for (size_t i = 0; i < last; i += 4) decode(encoded.data() + i);
+  std::array<char, 4> four{};
+  for (size_t k = 0; k < four.size(); ++k) four[k] = k < 4 - padding ? encoded[last + k] : 'A';
+  decode(four.data());
   bytes.resize(bytes.size() - padding);
-  return bytes;
+  return all >= 0;
 }
 
 }  // namespace hasten::text

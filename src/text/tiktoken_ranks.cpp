@@ -24,6 +24,7 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
   const size_t num_tokens = std::min(num_lines, ranks.size() / kMinLineBytes + 1) + specials.size();
   spec.tokens.reserve(num_tokens);
   spec.types.reserve(num_tokens);
+  std::string bytes;
   for (size_t line_number = 1; !ranks.empty(); ++line_number) {
     std::string_view line = ranks.substr(0, ranks.find('\n'));
     ranks.remove_prefix(std::min(line.size() + 1, ranks.size()));
@@ -31,10 +32,10 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
     if (line.empty()) continue;
     const size_t space = std::min(line.find(' '), line.size());
     const std::string_view number = line.substr(std::min(space + 1, line.size()));
-    const std::optional<std::string> bytes = decode_base64(line.substr(0, space));
+    const bool decoded = decode_base64(line.substr(0, space), bytes);
     size_t rank = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rank);
-    if (!bytes || error != std::errc() || end != number.data() + number.size()) {
+    if (!decoded || error != std::errc() || end != number.data() + number.size()) {
       fail(ErrorCode::invalid_data, "line {} of the rank file is not \"base64 rank\": {}",
            line_number, printable(line));
     }
@@ -46,7 +47,7 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
     }
     spec.tokens.resize(rank);
     spec.types.resize(rank, static_cast<int32_t>(TokenType::unused));
-    spec.tokens.push_back(to_gpt2_alphabet(*bytes));
+    spec.tokens.push_back(to_gpt2_alphabet(bytes));
     spec.types.push_back(static_cast<int32_t>(TokenType::normal));
   }
   for (const std::string& special : specials) {
