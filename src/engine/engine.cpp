@@ -62,12 +62,7 @@ std::vector<NamedChoice> scheduling_policies() { return choices(policies()); }
 
 std::vector<NamedChoice> length_predictors() { return choices(predictors()); }
 
-std::vector<NamedChoice> batching_choices() {
-  std::vector<NamedChoice> choices;
-  for (const BatchingMode& mode : batching_modes())
-    choices.push_back({std::string(mode.name), std::string(mode.summary)});
-  return choices;
-}
+std::vector<NamedChoice> batching_choices() { return choices(batching_modes()); }
 
 Engine::Engine(std::unique_ptr<models::Model> model, ops::Backend& backend,
                std::shared_ptr<const text::Tokenizer> tokenizer, const CoreOptions& options)

@@ -4,31 +4,33 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <tuple>
 
 #include "base/error.h"
+#include "engine/scheduler/find_named.h"
 
 namespace hasten::engine {
+namespace {
 
-std::span<const BatchingMode> batching_modes() {
-  static constexpr std::array kModes = {
-      BatchingMode{Batching::continuous, "continuous",
-                   "requests join and leave in every step; most tokens per second"},
-      BatchingMode{Batching::static_batch, "static",
-                   "a batch of those that wait, and nobody joins until all of it have ended"},
-      BatchingMode{Batching::dynamic_batch, "dynamic",
-                   "likewise, but it waits for --preferred-batch requests or for --batch-wait-ms"}};
+constexpr BatchingMode kContinuous = {
+    Batching::continuous, "continuous",
+    "requests join and leave in every step; most tokens per second"};
+constexpr BatchingMode kStatic = {
+    Batching::static_batch, "static",
+    "a batch of those that wait, and nobody joins until all of it have ended"};
+constexpr BatchingMode kDynamic = {
+    Batching::dynamic_batch, "dynamic",
+    "likewise, but it waits for --preferred-batch requests or for --batch-wait-ms"};
+
+}  // namespace
+
+std::span<const BatchingMode* const> batching_modes() {
+  static constexpr std::array kModes = {&kContinuous, &kStatic, &kDynamic};
   return kModes;
 }
 
 Batching find_batching(std::string_view name) {
-  std::string known;
-  for (const BatchingMode& mode : batching_modes()) {
-    if (mode.name == name) return mode.batching;
-    known += (known.empty() ? "" : ", ") + std::string(mode.name);
-  }
-  fail_param("batching", "unknown batching '{}'; known: {}", name, known);
+  return find_named(batching_modes(), name, "batching", "batching").batching;
 }
 
 Batcher::Batcher(const BatcherOptions& options) : options_(options) {

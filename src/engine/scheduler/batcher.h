@@ -27,7 +27,7 @@ struct BatchingMode {
 };
 
 /// Those that there are, the default first.
-std::span<const BatchingMode> batching_modes();
+std::span<const BatchingMode* const> batching_modes();
 
 /// The mode of that name. Throws Error{invalid_argument} that lists the known ones.
 Batching find_batching(std::string_view name);

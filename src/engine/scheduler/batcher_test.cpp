@@ -71,8 +71,8 @@ TEST(Batcher, ADynamicBatchWaitsForEnoughOrLongEnough) {
 }
 
 TEST(Batching, UnknownNamesListTheKnownOnes) {
-  for (const BatchingMode& mode : batching_modes())
-    EXPECT_EQ(find_batching(mode.name), mode.batching);
+  for (const BatchingMode* mode : batching_modes())
+    EXPECT_EQ(find_batching(mode->name), mode->batching);
   try {
     find_batching("sometimes");
     FAIL();

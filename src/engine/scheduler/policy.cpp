@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 
-#include "base/error.h"
+#include "engine/scheduler/find_named.h"
 
 namespace hasten::engine {
 
@@ -18,12 +17,7 @@ std::span<const Policy* const> policies() {
 }
 
 const Policy& find_policy(std::string_view name) {
-  std::string known;
-  for (const Policy* policy : policies()) {
-    if (policy->name == name) return *policy;
-    known += (known.empty() ? "" : ", ") + std::string(policy->name);
-  }
-  fail_param("policy", "unknown policy '{}'; known: {}", name, known);
+  return find_named(policies(), name, "policy", "policy");
 }
 
 int64_t waited_us(const Sequence& sequence, const QueueView& view) {

@@ -6,9 +6,8 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <string>
 
-#include "base/error.h"
+#include "engine/scheduler/find_named.h"
 
 namespace hasten::engine {
 namespace {
@@ -35,12 +34,7 @@ std::span<const PredictorKind* const> predictors() {
 }
 
 const PredictorKind& find_predictor(std::string_view name) {
-  std::string known;
-  for (const PredictorKind* kind : predictors()) {
-    if (kind->name == name) return *kind;
-    known += (known.empty() ? "" : ", ") + std::string(kind->name);
-  }
-  fail_param("length_predictor", "unknown length predictor '{}'; known: {}", name, known);
+  return find_named(predictors(), name, "length_predictor", "length predictor");
 }
 
 int64_t tokens_of_log(double log_tokens) {

@@ -434,7 +434,7 @@ TEST(Scheduler, RandomLoadKeepsEveryInvariantAndEnds) {
     options.max_prompt_logits = draw(1, 9);
     options.policy = policies()[seed % policies().size()];
     options.aging_us = draw(1, 200'000);
-    options.batching = batching_modes()[seed % batching_modes().size()].batching;
+    options.batching = batching_modes()[seed % batching_modes().size()]->batching;
     options.preferred_batch = draw(0, options.max_batch);
     options.batch_wait_us = draw(0, 20'000);
     if (draw(0, 5) == 0) options.reserve_tokens = context;

@@ -85,7 +85,7 @@ class Traffic {
     options_.aging_us = draw(1, 50'000);
     options_.held_share = chance(4) ? 0 : static_cast<double>(draw(0, 4)) / 4;
     options_.batching =
-        batching_modes()[static_cast<size_t>(draw(0, std::ssize(batching_modes()) - 1))].batching;
+        batching_modes()[static_cast<size_t>(draw(0, std::ssize(batching_modes()) - 1))]->batching;
     options_.preferred_batch = draw(0, options_.max_batch);
     options_.batch_wait_us = draw(0, 20'000);
     context_ = draw(4, 48);
