@@ -2,8 +2,11 @@
 // Checks of keys, hosts and origins.
 #include "server/access.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/siphash.h"
 #include "server/ascii.h"
 
 namespace hasten::server {
@@ -20,6 +23,14 @@ std::string without_port(std::string_view host) {
 
 bool is_dotted_number(std::string_view host) {
   return host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+/// A tenant is its key and not the key's place among the others: what the disk has of a tenant must
+/// not be another one's after a restart with other keys.
+std::string tenant_of(std::string_view key) {
+  const Hash128 hash =
+      siphash(key, {.low = 0x6861'7374'656e'206bULL, .high = 0x6579'2d74'656e'616eULL});
+  return fmt::format("key {:016x}{:016x}", hash.high, hash.low);
 }
 
 }  // namespace
@@ -71,7 +82,7 @@ std::optional<std::string> Access::authenticate(std::string_view authorization) 
   const std::string_view token = authorization.substr(kBearer.size());
   std::optional<std::string> tenant;
   for (std::size_t i = 0; i < options_.api_keys.size(); ++i) {
-    if (equal_in_constant_time(token, options_.api_keys[i])) tenant = "key " + std::to_string(i);
+    if (equal_in_constant_time(token, options_.api_keys[i])) tenant = tenant_of(token);
   }
   return tenant;
 }

@@ -55,6 +55,20 @@ TEST_F(AccessTest, HoldsEveryRouteToItsPolicy) {
   EXPECT_EQ(reply.headers.at("www-authenticate"), "Bearer");
 }
 
+TEST_F(AccessTest, ATenantIsItsKeyAndNotItsPlace) {
+  const auto tenant = [](std::vector<std::string> keys, const std::string& key) {
+    server::ServerOptions options;
+    options.api_keys = std::move(keys);
+    const server::Access access(options);
+    return access.authenticate("Bearer " + key).value_or("nobody");
+  };
+  const std::string bob = tenant({"alice", "bob"}, "bob");
+  EXPECT_EQ(tenant({"bob"}, "bob"), bob);
+  EXPECT_NE(tenant({"alice", "bob"}, "alice"), bob);
+  EXPECT_EQ(bob.find("bob"), std::string::npos);
+  EXPECT_EQ(tenant({"alice"}, "bob"), "nobody");
+}
+
 TEST_F(AccessTest, RefusesKeysThatNobodyCanSend) {
   for (const char* key : {"", "two words", "line\n", "schl\xC3\xBCssel"}) {
     options_.api_keys = {"good", key};
