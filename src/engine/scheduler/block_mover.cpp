@@ -83,11 +83,11 @@ BlockMover::Outcome BlockMover::bring(Sequence& sequence, int64_t num_found, int
   const TierState state = fetch(end, ++round_);
   const int64_t num_adopted = adopt(sequence, end);
   if (sequence.loading_us < 0) sequence.loading_us = now_us;
-  const int64_t most =
-      step_time_.ready()
-          ? std::clamp(static_cast<int64_t>(step_time_.added_us(work_of(0, num_tokens))),
-                       kMinWaitUs, kMaxWaitUs)
-          : kUnknownWaitUs;
+  const int64_t most = step_time_.ready()
+                           ? std::clamp(static_cast<int64_t>(step_time_.added_us(
+                                            work_of(num_found, num_tokens - num_found))),
+                                        kMinWaitUs, kMaxWaitUs)
+                           : kUnknownWaitUs;
   const bool more = state == TierState::reading || (state == TierState::no_room && num_adopted > 0);
   if (more && now_us - sequence.loading_us < most) return Outcome::wait;
   return num_adopted > 0 ? Outcome::loaded : Outcome::nothing;
