@@ -77,21 +77,23 @@ double TenantService::least() const {
   return least;
 }
 
-/// Forgets the idle tenants that lose nothing by it, and makes room for one more among the others.
+/// Forgets the idle tenants that lose nothing by it, and of the others those with the least service
+/// that are too many.
 void TenantService::forget_idle() {
   const double floor = least();
-  int32_t poorest = -1;
-  size_t num_idle = 0;
+  idle_.clear();
   for (int32_t i = 0; i < static_cast<int32_t>(tenants_.size()); ++i) {
     if (!at(i).is_idle() || !is_known(i)) continue;
-    if (counter(i) <= floor) {
+    if (counter(i) <= floor)
       forget(i);
-      continue;
-    }
-    ++num_idle;
-    if (poorest < 0 || counter(i) < counter(poorest)) poorest = i;
+    else
+      idle_.push_back(i);
   }
-  if (num_idle > max_idle_) forget(poorest);
+  if (idle_.size() < max_idle_) return;
+  // Many at once, so that not every newcomer has to look for one.
+  const auto kept = idle_.end() - static_cast<std::ptrdiff_t>(max_idle_ / 2);
+  std::ranges::nth_element(idle_, kept, {}, [&](int32_t i) { return counter(i); });
+  std::for_each(idle_.begin(), kept, [&](int32_t i) { forget(i); });
 }
 
 void TenantService::forget(int32_t tenant) {

@@ -22,9 +22,10 @@ struct ServiceWeights {
 /// has waited is lifted to the smallest counter of those that wait when it comes again, so that
 /// nobody saves up service by asking for none.
 ///
-/// A tenant of which nothing waits or runs is forgotten once it would be lifted anyway. Beyond
-/// `max_idle` such tenants, the one that has had the least is, whose debt is the smallest: then
-/// names that are made up for each request neither fill memory nor slow the queue down. One thread.
+/// A tenant of which nothing waits or runs is forgotten once it would be lifted anyway. When a new
+/// one comes and there are `max_idle` others, all but half as many are, those that have had the
+/// least, whose debt is the smallest: then names that are made up for each request neither fill
+/// memory nor slow the queue down. One thread.
 class TenantService {
  public:
   explicit TenantService(const ServiceWeights& weights = {}, size_t max_idle = 1024)
@@ -70,6 +71,7 @@ class TenantService {
   std::vector<double> counters_;
   std::vector<int32_t> free_;                         // indices of nobody
   std::unordered_map<std::string, int32_t> indices_;  // by name
+  std::vector<int32_t> idle_;                         // while some are forgotten
   // The tenant that was the last to have something waiting, or -1, and then what its counter was.
   int32_t last_ = -1;
   double last_counter_ = 0;

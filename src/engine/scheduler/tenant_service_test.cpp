@@ -104,6 +104,20 @@ TEST(TenantService, RemembersABoundedNumberOfDebtors) {
   EXPECT_EQ(counter(service, service.join("t999")), 1999);
 }
 
+TEST(TenantService, ForgetsWhatManyThatLeftTogetherLeaveBehind) {
+  TenantService service({}, 8);
+  service.join("");  // waits at 0, so that whoever was served stands above the least
+  std::vector<int32_t> crowd;
+  for (int i = 0; i < 3000; ++i) crowd.push_back(service.join("t" + std::to_string(i)));
+  for (const int32_t tenant : crowd) {
+    service.admit(tenant);
+    service.charge(tenant, 100, 0);
+    service.leave(tenant, false);
+  }
+  service.join("newcomer");
+  EXPECT_LE(service.num_tenants(), 8 / 2 + 2);
+}
+
 TEST(TenantService, RefusesToCountBelowNothing) {
   TenantService service;
   const int32_t a = service.join("a");
