@@ -56,6 +56,8 @@ class Batcher {
   /// The time from which on `next` is not empty though nobody else comes; INT64_MAX: never.
   int64_t start_us() const;
 
+  /// In no order.
+  std::span<Sequence* const> held() const { return held_; }
   int64_t num_held() const { return static_cast<int64_t>(held_.size()); }
 
  private:

@@ -29,11 +29,13 @@ bool displaces(const Sequence& waiting, const Sequence& running, const QueueView
   return is_due(waiting, view) && !is_due(running, view);
 }
 
-/// Answers that have begun are brought to their end: their clients have a part of them.
+/// Answers that have begun are brought to their end: their clients have a part of them. While
+/// nothing runs, no estimate gives anything up: running costs nobody anything then, and is what
+/// teaches better if the estimate is wrong.
 bool hopeless(const Sequence& waiting, const QueueView& view) {
   if (waiting.deadline_us == kNoDeadline || waiting.num_cached >= 0) return false;
-  const double end_us =
-      static_cast<double>(view.now_us) + kCertain * least_remaining_us(waiting, view);
+  const double least_us = view.idle ? 0 : kCertain * least_remaining_us(waiting, view);
+  const double end_us = static_cast<double>(view.now_us) + least_us;
   return end_us > static_cast<double>(waiting.deadline_us);
 }
 

@@ -62,13 +62,43 @@ TEST(EdfPolicy, RefusesAtOnceWhatCannotBeMet) {
 
 TEST(EdfPolicy, RefusesWhatTheQueueMakesHopeless) {
   Line line(kEdfPolicy, one_at_a_time());
-  line.add({.length = 5, .deadline_step = 100});
-  line.steps(2);
-  for (int i = 0; i < 4; ++i) line.add({.length = 20, .deadline_step = 100 + i});
+  line.add({.length = 15, .deadline_step = 100});
+  line.steps(10);
+  for (int i = 0; i < 4; ++i) line.add({.length = 20, .deadline_step = 110 + i});
   // 80 steps ahead of it, where without them it would be in time.
-  line.add({.length = 20, .deadline_step = 90});
+  line.add({.length = 20, .deadline_step = 100});
   EXPECT_EQ(line.num_refused, 0);
-  line.add({.length = 20, .deadline_step = 105});
+  line.add({.length = 20, .deadline_step = 115});
+  EXPECT_EQ(line.num_refused, 1);
+}
+
+// A step with a short prompt takes what reading the weights takes: that is no time for each token.
+TEST(EdfPolicy, ShortPromptsTellNothingBadOfLongOnes) {
+  for (const bool busy : {false, true}) {
+    Line line(kEdfPolicy, {.block_size = 4, .step_tokens = 512, .max_batch = 8});
+    for (int i = 0; i < 50; ++i) {
+      line.add({.num_prompt = 4, .length = 3});
+      line.run();
+    }
+    if (busy) line.add({.num_prompt = 4, .length = 2000});
+    for (int i = 0; i < 50; ++i) {
+      line.step();
+      line.add({.num_prompt = 400, .length = 3, .deadline_step = line.now_us / kStepUs + 50});
+      for (int step = 0; step < 10; ++step) line.step();
+    }
+    EXPECT_EQ(line.num_refused, 0) << (busy ? "beside an answer" : "idle");
+  }
+}
+
+TEST(EdfPolicy, AnIdleMachineTriesWhateverItHasLearnt) {
+  Line line(kEdfPolicy, one_at_a_time());
+  line.add({.length = 50});
+  line.run();
+  const size_t tight = line.add({.length = 20, .deadline_step = line.now_us / kStepUs + 2});
+  EXPECT_EQ(line.num_refused, 0);
+  line.run();
+  EXPECT_EQ(line.num_generated(tight), 20);
+  line.add({.length = 20, .deadline_step = 1});  // that is over
   EXPECT_EQ(line.num_refused, 1);
 }
 
@@ -79,6 +109,26 @@ TEST(EdfPolicy, RefusesWhatHasWaitedTooLong) {
   line.run();
   EXPECT_EQ(line.num_refused, 1);
   EXPECT_EQ(line.finished_step[waits], -1);
+}
+
+TEST(EdfPolicy, GivesUpWhatABatchHeldBackForTooLong) {
+  SchedulerOptions options = four_at_a_time();
+  options.policy = &kEdfPolicy;
+  options.batching = Batching::dynamic_batch;
+  options.batch_wait_us = 100 * kStepUs;
+  Scheduler scheduler(options, std::vector<GroupBlocks>{{.num_blocks = 100}});
+  const std::vector<int32_t> prompt(8, 1);
+  Sequence sequence;
+  sequence.prompt = prompt;
+  sequence.max_generated = 1;
+  sequence.deadline_us = 10 * kStepUs;
+  scheduler.add(sequence);
+  EXPECT_TRUE(scheduler.hopeless(0).empty());
+  EXPECT_TRUE(scheduler.plan(0).empty());
+  EXPECT_EQ(scheduler.next_step_us(), 10 * kStepUs + 1);
+  ASSERT_EQ(scheduler.hopeless(scheduler.next_step_us()).size(), 1);
+  scheduler.remove(sequence);
+  EXPECT_EQ(scheduler.next_step_us(), INT64_MAX);
 }
 
 TEST(EdfPolicy, GivesUpNothingThatHasNoDeadline) {

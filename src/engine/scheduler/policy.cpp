@@ -40,13 +40,18 @@ double remaining_service(const Sequence& sequence, const QueueView& view) {
 }
 
 double least_remaining_us(const Sequence& sequence, const QueueView& view) {
+  if (view.step_time == nullptr) return 0;
   const int64_t length = std::max(sequence.min_generated, sequence.predicted_generated / 2);
   const int64_t to_generate =
       std::min(length, sequence.max_generated) - static_cast<int64_t>(sequence.generated.size());
-  const int64_t to_compute = sequence.num_tokens() - sequence.num_computed;
-  return view.speed.us_per_prompt_token * static_cast<double>(to_compute) +
+  StepWork rest;
+  rest.add(sequence.num_computed, sequence.num_tokens() - sequence.num_computed);
+  StepWork token;
+  token.add(sequence.num_tokens(), 1);
+  return view.step_time->predict_us(rest) +
          // The first token comes with the last of the prompt.
-         view.speed.us_per_token * static_cast<double>(std::max<int64_t>(0, to_generate - 1));
+         view.step_time->predict_us(token) *
+             static_cast<double>(std::max<int64_t>(0, to_generate - 1));
 }
 
 double aged_remaining_service(const Sequence& sequence, const QueueView& view) {

@@ -7,16 +7,11 @@
 #include <string_view>
 
 #include "engine/scheduler/programs.h"
+#include "engine/scheduler/step_time_model.h"
 #include "engine/scheduler/tenant_service.h"
 #include "engine/sequence/sequence.h"
 
 namespace hasten::engine {
-
-/// How fast sequences get on beside each other, as learnt; 0: not known yet.
-struct Speed {
-  double us_per_prompt_token = 0;  // of a step's time, where it computes prompts
-  double us_per_token = 0;         // between two tokens of an answer
-};
 
 /// What there is to know beside a sequence, when a policy is asked.
 struct QueueView {
@@ -25,14 +20,15 @@ struct QueueView {
   ServiceWeights weights{};
   std::span<const double> tenant_service = {};    // units that each has had, by their tenant_index
   std::span<const ProgramService> programs = {};  // by their program_index
-  Speed speed{};
+  const StepTimeModel* step_time = nullptr;       // null: not known yet
+  bool idle = true;                               // nothing runs
 };
 
 /// Who runs before whom. All functions are pure: they depend on nothing but their arguments, so
 /// that a run can be replayed and a simulator schedules like the engine.
 ///
-/// Nothing starves: under each policy, all sequences that arrive from some time on rank behind one
-/// that waits already.
+/// Nothing starves: under each policy, all sequences that arrive from some time on, of tenants that
+/// are known by then, rank behind one that waits already.
 struct Policy {
   std::string_view name;
   std::string_view summary;  // for users, one line
@@ -46,7 +42,7 @@ struct Policy {
   bool (*displaces)(const Sequence& waiting, const Sequence& running, const QueueView& view);
 
   /// Whether `waiting`, which has not run yet, cannot be of use any more and shall end. Null: all
-  /// can. Speed is learnt for such policies only.
+  /// can. Step times are learnt for such policies.
   bool (*hopeless)(const Sequence& waiting, const QueueView& view) = nullptr;
 
   /// Whether ranks go by QueueView::tenant_service, which is kept for such policies only. Admitting
@@ -77,8 +73,9 @@ int64_t waited_us(const Sequence& sequence, const QueueView& view);
 /// again and again, as lengths have heavy tails. At least one generated token.
 double remaining_service(const Sequence& sequence, const QueueView& view);
 
-/// How long a sequence still takes at the present speed once it runs, in microseconds: with the
-/// fewest tokens that it may generate, or half of those predicted, as predictions are that far off.
+/// How long a sequence still takes once it runs, in microseconds, as steps would be with nothing
+/// else in them: with the fewest tokens that it may generate, or half of those predicted, as
+/// predictions are that far off. 0: not known yet.
 double least_remaining_us(const Sequence& sequence, const QueueView& view);
 
 /// A rank by remaining service, where waiting for `aging_us` makes up for 256 units of it.

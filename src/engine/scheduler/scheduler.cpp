@@ -83,7 +83,13 @@ void Scheduler::start_batch() {
 
 int64_t Scheduler::next_step_us() const {
   if (!is_idle()) return 0;
-  return batcher_ ? batcher_->start_us() : INT64_MAX;
+  if (!batcher_) return INT64_MAX;
+  int64_t next_us = batcher_->start_us();
+  if (options_.policy->hopeless == nullptr) return next_us;
+  for (const Sequence* const sequence : batcher_->held())
+    if (sequence->deadline_us != kNoDeadline)
+      next_us = std::min(next_us, sequence->deadline_us + 1);  // it is given up then
+  return next_us;
 }
 
 void Scheduler::remove(const Sequence& sequence) {
@@ -152,23 +158,36 @@ void Scheduler::compact() {
   });
 }
 
+/// Brings up to date what policies that give up look at.
+void Scheduler::look(int64_t now_us) {
+  view_.now_us = now_us;
+  view_.idle = num_running_ == 0;
+  view_.step_time = step_time_.ready() ? &step_time_ : nullptr;
+}
+
 std::span<Sequence* const> Scheduler::hopeless(int64_t now_us) {
   hopeless_.clear();
   if (options_.policy->hopeless == nullptr) return hopeless_;
-  view_.now_us = now_us;
-  std::ranges::copy_if(waiting_, std::back_inserter(hopeless_), [&](const Sequence* sequence) {
+  look(now_us);
+  const auto is_hopeless = [&](const Sequence* sequence) {
     return options_.policy->hopeless(*sequence, view_);
-  });
+  };
+  std::ranges::copy_if(waiting_, std::back_inserter(hopeless_), is_hopeless);
+  if (batcher_) std::ranges::copy_if(batcher_->held(), std::back_inserter(hopeless_), is_hopeless);
   return hopeless_;
 }
 
 bool Scheduler::is_hopeless_behind_queue(const Sequence& sequence, int64_t now_us) {
   if (options_.policy->hopeless == nullptr) return false;
-  view_.now_us = now_us;
+  look(now_us);
   const Place own = place(sequence);
   double ahead_us = 0;
-  for (const Sequence* const other : waiting_)
-    if (place(*other) < own) ahead_us += least_remaining_us(*other, view_);
+  const auto count = [&](std::span<Sequence* const> others) {
+    for (const Sequence* const other : others)
+      if (place(*other) < own) ahead_us += least_remaining_us(*other, view_);
+  };
+  count(waiting_);
+  if (batcher_) count(batcher_->held());
   // As many as fit are served at a time, and some run already: this is the least.
   QueueView later = view_;
   later.now_us += static_cast<int64_t>(ahead_us / options_.max_batch);
@@ -208,12 +227,11 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
 
 void Scheduler::advance(int64_t step_us) {
   const bool has_programs = programs_.num_programs() > 0;
-  if ((options_.target_step_us > 0 || mover_ || has_programs) && step_us > 0) {
+  if (learns_step_time() && step_us > 0) {
     StepWork work;
     for (const PlannedSequence& planned : plan_.sequences) work.add(planned.begin, planned.count);
     step_time_.observe(work, step_us);
   }
-  if (options_.policy->hopeless != nullptr && step_us > 0) learn_speed(step_us);
   sources_.clear();
   for (const PlannedSequence& planned : plan_.sequences) {
     Sequence& sequence = *planned.sequence;
@@ -227,20 +245,9 @@ void Scheduler::advance(int64_t step_us) {
   }
 }
 
-/// Averages over the last steps that computed prompts, and over those in which answers got on.
-void Scheduler::learn_speed(int64_t step_us) {
-  constexpr double kRate = 1.0 / 16;
-  const auto learn = [](double& average, double value) {
-    average += (average == 0 ? 1 : kRate) * (value - average);
-  };
-  const auto us = static_cast<double>(step_us);
-  const auto reads = [](const PlannedSequence& planned) { return planned.count > 1; };
-  const auto goes_on = [](const PlannedSequence& planned) {
-    return planned.samples && planned.count == 1;
-  };
-  if (std::ranges::any_of(plan_.sequences, reads))
-    learn(view_.speed.us_per_prompt_token, us / static_cast<double>(plan_.num_tokens));
-  if (std::ranges::any_of(plan_.sequences, goes_on)) learn(view_.speed.us_per_token, us);
+bool Scheduler::learns_step_time() const {
+  return options_.target_step_us > 0 || mover_ || programs_.num_programs() > 0 ||
+         options_.policy->hopeless != nullptr;
 }
 
 void Scheduler::end_moves(bool done) {

@@ -115,8 +115,9 @@ class Scheduler {
   /// back; empty only before `next_step_us`, or when all that is queued waits for a lower tier.
   /// Valid until the next call. Every plan must be run or its sequences removed.
   const StepPlan& plan(int64_t now_us);
-  /// The plan's saves and loads were done, before anything else of it; or, with `done` false, not,
-  /// and then the plan is not to be run. To be called for each plan that has some.
+  /// The plan's saves and loads, if there are any, were done, before anything else of it; or, with
+  /// `done` false, not, and then the plan is not to be run. To be called for each plan where there
+  /// is a tier.
   void end_moves(bool done);
   /// Gives up so many blocks of each group that nobody has, which makes for saves. False: there
   /// was none.
@@ -125,8 +126,8 @@ class Scheduler {
   /// of the plan's sequences.
   void advance(int64_t step_us = 0);
 
-  /// The time from which on a plan holds something though nobody else comes: 0 but while a batch
-  /// waits for more sequences; INT64_MAX when nothing is queued.
+  /// The time from which on a plan holds something, or something is hopeless, though nobody else
+  /// comes: 0 but while a batch waits for more sequences; INT64_MAX when nothing is queued.
   int64_t next_step_us() const;
 
   int64_t num_running() const { return num_running_; }
@@ -212,7 +213,8 @@ class Scheduler {
   Place place(const Sequence& sequence) const;
   void rank_waiting();
   bool move_back();
-  void learn_speed(int64_t step_us);
+  bool learns_step_time() const;
+  void look(int64_t now_us);
   bool may_admit() const;
   int64_t may_begin_with(const Sequence& sequence) const;
   void look_up(const Sequence& sequence);
@@ -235,7 +237,7 @@ class Scheduler {
   const SchedulerOptions options_;
   std::deque<Group> groups_;         // a pool does not move
   std::optional<PrefixTree> tree_;   // none: there is no prefix cache
-  StepTimeModel step_time_;          // learnt only for a target, a tier or programs
+  StepTimeModel step_time_;          // learnt only where somebody asks
   std::optional<BlockMover> mover_;  // none: there is no tier
   const int64_t max_running_;        // sequences, as places in the batch and memory allow
   std::optional<Batcher> batcher_;   // none: nobody is held back
