@@ -178,7 +178,8 @@ class ServerLoad {
                            {"stream", true},
                            {"stream_options", json::Object{{"include_usage", true}}}};
     if (!options_.end_tokens) object["ignore_eos"] = true;
-    if (asked.priority != 0) object["priority"] = -asked.priority;  // there lower is more urgent
+    // There lower is more urgent.
+    if (asked.priority != 0) object["priority"] = -int64_t{asked.priority};
     if (asked.deadline_us > 0) object["deadline_ms"] = ceil_div(asked.deadline_us, 1000);
     if (!asked.program_id.empty()) object["program_id"] = asked.program_id;
     if (asked.program_calls_left >= 0) object["program_calls_left"] = asked.program_calls_left;

@@ -317,9 +317,8 @@ void Core::end_for_deadline(Job& job, int64_t now) {
 /// Brings blocks to where the plan wants them. What goes wrong becomes move_error_.
 void Core::move_blocks(const StepPlan& plan) {
   move_error_.clear();
-  if (plan.saves.empty() && plan.loads.empty()) return;
   try {
-    runner_->move_blocks(plan);
+    if (!plan.saves.empty() || !plan.loads.empty()) runner_->move_blocks(plan);
   } catch (const std::exception& error) {
     move_error_ = error.what();
   }

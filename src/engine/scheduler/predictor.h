@@ -19,7 +19,8 @@ class LengthPredictor {
 
   /// Sequence::generated.size() at the end, as expected; 0: nothing is known but max_generated.
   virtual int64_t predict(const Sequence& sequence) const = 0;
-  /// A sequence has ended by itself, with all that it generated.
+  /// A sequence has ended, with all that it generated: by itself, or at its limit, which is then
+  /// taken for its length. Not where it failed or nobody wanted it any more.
   virtual void learn(const Sequence& sequence) = 0;
 };
 

@@ -8,7 +8,9 @@ namespace hasten::engine {
 namespace {
 
 /// What a tenant has had; equal ranks, such as those of one tenant, go by order of arrival. None
-/// starves: counters only grow, and a tenant that comes later begins at the smallest of them.
+/// starves for another one, as counters only grow, and a tenant that comes again begins at the
+/// smallest of them. But for an endless stream of new tenants it would: each is entitled to as much
+/// as one that waits has had already.
 double rank(const Sequence& sequence, const QueueView& view) {
   const auto tenant = static_cast<size_t>(sequence.tenant_index);
   HASTEN_CHECK(tenant < view.tenant_service.size());
