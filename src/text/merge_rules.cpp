@@ -115,6 +115,7 @@ namespace {
 // which may be part of the longer.
 std::vector<int32_t> tokens_in_order(std::span<const int32_t> ranks, const Vocabulary& vocabulary) {
   std::vector<int32_t> ids;
+  ids.reserve(ranks.size());
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     if (vocabulary.is_first_ordinary(id)) ids.push_back(id);
   }
@@ -146,6 +147,23 @@ MergeSymbols::MergeSymbols(const Vocabulary& vocabulary, First first)
   }
 }
 
+void MergeSymbols::cut(std::string_view text, std::vector<int32_t>& symbols) const {
+  symbols.resize(text.size());
+  size_t size = 0;
+  if (first_ == First::byte) {
+    for (const char byte : text) {
+      symbols[size++] = vocabulary_.byte_token(static_cast<uint8_t>(byte));
+    }
+    return;
+  }
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = first_length(text.substr(at));
+    symbols[size++] = find(text.substr(at, length));
+    at += length;
+  }
+  symbols.resize(size);
+}
+
 int32_t MergeSymbols::find_part_only(std::string_view bytes) const {
   if (first_length(bytes) != bytes.size()) return -1;
   const auto found = parts_only_.find(bytes);
@@ -169,15 +187,7 @@ class RankMerger {
     if (first_.first_length(bytes) == bytes.size()) return;
     if (count_ == kBatch) finish();
     ids_[count_] = id;
-    std::vector<int32_t>& symbols = words_[count_++];
-    symbols.resize(bytes.size());
-    size_t size = 0;
-    for (size_t at = 0; at < bytes.size();) {
-      const size_t length = first_.first_length(bytes.substr(at));
-      symbols[size++] = first_.find(bytes.substr(at, length));
-      at += length;
-    }
-    symbols.resize(size);
+    first_.cut(bytes, words_[count_++]);
   }
 
   /// What has been taken is in the table.
@@ -186,7 +196,7 @@ class RankMerger {
     // Of all ranks below the batch's: what these come to does not change with it. Where the batch
     // begins with a rank that the table has, it is no such bound.
     if (rank_of(ids_[0]) > last_rank_) {
-      table_.merge_each(std::span(words_).first(count_), scratch_);
+      table_.merge_each_to_pair(std::span(words_).first(count_), scratch_);
     }
     for (size_t i = 0; i < count_; ++i) {
       if (is_pair(words_[i])) table_.prefetch(words_[i][0], words_[i][1]);

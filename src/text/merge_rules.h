@@ -35,6 +35,8 @@ class MergeSymbols {
   size_t first_length(std::string_view text) const {
     return first_ == First::byte ? 1 : decode_utf8(text).length;
   }
+  /// The symbols that merging of `text` begins with; -1 for what is none.
+  void cut(std::string_view text, std::vector<int32_t>& symbols) const;
   /// The symbol of these bytes, which are not empty, or -1.
   int32_t find(std::string_view bytes) const {
     if (first_ == First::byte && bytes.size() == 1) {

@@ -108,6 +108,7 @@ struct MergeTable::ShortWord {
 
   int32_t* symbols;
   size_t size;       // places
+  size_t num_left;   // symbols
   uint64_t present;  // a bit for each place that has a symbol, and one behind the last
   size_t num_joins;  // of those below, a multiple of kJoinsAtOnce
   // Of the symbols at place i and the next one: the rank above, i below, so that the least is the
@@ -136,6 +137,7 @@ void MergeTable::begin(std::vector<int32_t>& symbols, ShortWord& word) const {
   const size_t size = symbols.size();
   word.symbols = symbols.data();
   word.size = size;
+  word.num_left = size;
   word.present = (uint64_t{2} << size) - 1;
   word.num_joins = (size + kJoinsAtOnce - 1) / kJoinsAtOnce * kJoinsAtOnce;
   word.num_asked = 0;
@@ -155,8 +157,9 @@ void MergeTable::begin(std::vector<int32_t>& symbols, ShortWord& word) const {
   }
 }
 
-// False: nothing joins.
-bool MergeTable::join_lowest(ShortWord& word) const {
+// False: nothing joins, or `min_left` symbols are left.
+[[gnu::always_inline]] inline bool MergeTable::join_lowest(ShortWord& word, size_t min_left) const {
+  if (word.num_left <= min_left) return false;
   int32_t* const symbols = word.symbols;
   for (size_t k = 0; k < word.num_asked; ++k) {
     const ShortWord::Question& question = word.asked[k];
@@ -176,6 +179,7 @@ bool MergeTable::join_lowest(ShortWord& word) const {
   symbols[place] = word.merged[place];
   word.joins[joined] = key_of(kNoRank, joined);
   word.present &= ~(uint64_t{1} << joined);
+  if (--word.num_left <= min_left) return false;
   const size_t next = word.next(place);
   if (next < word.size) {
     ask(word, place, next);
@@ -196,12 +200,12 @@ void MergeTable::finish(const ShortWord& word, std::vector<int32_t>& symbols) {
 void MergeTable::merge_by_scan(std::vector<int32_t>& symbols) const {
   ShortWord word;
   begin(symbols, word);
-  while (join_lowest(word)) {
+  while (join_lowest(word, /*min_left=*/1)) {
   }
   finish(word, symbols);
 }
 
-void MergeTable::merge_each(std::span<std::vector<int32_t>> words, Scratch& scratch) const {
+void MergeTable::merge_each_to_pair(std::span<std::vector<int32_t>> words, Scratch& scratch) const {
   std::array<ShortWord, kAtOnce> work;
   std::array<size_t, kAtOnce> active;  // of work
   while (!words.empty()) {
@@ -220,7 +224,7 @@ void MergeTable::merge_each(std::span<std::vector<int32_t>> words, Scratch& scra
       size_t kept = 0;
       for (size_t i = 0; i < num_active; ++i) {
         ShortWord& word = work[active[i]];
-        if (join_lowest(word)) {
+        if (join_lowest(word, /*min_left=*/2)) {
           active[kept++] = active[i];
         } else {
           finish(word, some[active[i]]);

@@ -59,9 +59,10 @@ class MergeTable {
   /// Joins neighbours in `symbols` until no pair of the table is left. O(n log n). Throws
   /// Error{invalid_argument} for 2^31 - 1 symbols or more.
   void merge(std::vector<int32_t>& symbols, Scratch& scratch) const;
-  /// The same for each of `words`. Faster where they are short: what one waits for in memory, since
-  /// a table is larger than the caches, the others wait for at the same time.
-  void merge_each(std::span<std::vector<int32_t>> words, Scratch& scratch) const;
+  /// The same for each of `words`, until two symbols are left: a word that is to be added joins no
+  /// further. Faster where they are short: what one waits for in memory, since a table is larger
+  /// than the caches, the others wait for at the same time.
+  void merge_each_to_pair(std::span<std::vector<int32_t>> words, Scratch& scratch) const;
   /// Fetches the place of a pair, so that to add it need not wait.
   void prefetch(int32_t left, int32_t right) const { prefetch(hash(pair_of(left, right))); }
 
@@ -81,7 +82,11 @@ class MergeTable {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }
   void make_room(size_t num_pairs);
-  uint64_t hash(uint64_t pair) const { return mix64(pair ^ seed_); }
+  // Both ends serve: the slot is of the low bits, the place in the filter of the high ones.
+  uint64_t hash(uint64_t pair) const {
+    const uint64_t mixed = (pair ^ seed_) * 0x9E3779B97F4A7C15ULL;
+    return (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93ULL;
+  }
   size_t slot_of(uint64_t pair, uint64_t hash) const;
   void set_filter(uint64_t hash) {
     filter_[(hash >> 32) & (filter_.size() - 1)] |= uint64_t{1} << (hash >> 58);
@@ -96,7 +101,7 @@ class MergeTable {
   const Entry* join(Scratch::Candidate candidate, Scratch& scratch) const;
   void begin(std::vector<int32_t>& symbols, ShortWord& word) const;
   void ask(ShortWord& word, size_t place, size_t next) const;
-  bool join_lowest(ShortWord& word) const;
+  bool join_lowest(ShortWord& word, size_t min_left) const;
   static void finish(const ShortWord& word, std::vector<int32_t>& symbols);
   void merge_by_scan(std::vector<int32_t>& symbols) const;
   bool follows_its_parts(const Scratch::Join& join) const;
