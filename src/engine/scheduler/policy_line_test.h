@@ -29,6 +29,7 @@ struct Job {
   int64_t deadline_step = -1;  // -1: none
   std::string_view program = {};
   int32_t calls_left = -1;
+  bool shares = false;  // its prompt's cached blocks with others that do
 };
 
 /// Jobs under a policy; each step takes a millisecond of virtual time, whatever runs in it.
@@ -41,7 +42,8 @@ class Line {
   size_t add(const Job& job) {
     Sequence& sequence = *sequences_.emplace_back(std::make_unique<Sequence>());
     sequence.request_id = std::ssize(sequences_);
-    sequence.cache_domain.low = sequences_.size();  // the prompts are alike, but not shared
+    // The prompts are alike, but not shared.
+    if (!job.shares) sequence.cache_domain.low = sequences_.size();
     sequence.prompt = std::span(prompt_).first(static_cast<size_t>(job.num_prompt));
     sequence.max_generated = job.length;
     sequence.predicted_generated = job.predicted;

@@ -422,6 +422,58 @@ TEST(Scheduler, OfWhatIsRemovedTheLastStepIsNotOffered) {
   EXPECT_EQ(next.num_cached, 0);
 }
 
+/// A tier that has every block whose first token is at least 1000, ready to be taken.
+class ReadyTier final : public BlockTier {
+ public:
+  bool contains(const BlockName& name) override { return name.tokens.front() >= 1000; }
+  TierState fetch(const BlockName& name, int64_t /*round*/) override {
+    return contains(name) ? TierState::ready : TierState::absent;
+  }
+  std::span<const std::byte> take(const BlockName& /*name*/) override { return {}; }
+  std::span<std::byte> save(const BlockName& /*name*/) override { return {}; }
+  void end_step(bool /*saved*/) override {}
+  double load_us(int64_t /*bytes*/) override { return 0; }
+};
+
+/// The most urgent first; it displaces whatever is less so.
+const Policy kUrgency = {
+    .name = "urgency",
+    .summary = "",
+    .rank = [](const Sequence& sequence, const QueueView&) -> double { return -sequence.priority; },
+    .displaces = [](const Sequence& waiting, const Sequence& running,
+                    const QueueView&) { return waiting.priority > running.priority; }};
+
+TEST(Scheduler, NothingIsLoadedIntoABlockThatASiblingIsToBeCopiedFrom) {
+  ReadyTier tier;
+  SchedulerOptions options = small(64, 8);
+  options.policy = &kUrgency;
+  options.tier = &tier;
+  World world(options, {{.num_blocks = 10}});
+  const std::vector<int32_t> shared = range(0, 6);
+  const std::vector<int32_t> other = range(100, 13);
+  const std::vector<int32_t> large = range(1000, 16);
+  const std::vector<int32_t> last = range(2000, 5);
+  const auto add = [&](std::span<const int32_t> tokens, int64_t request_id, int32_t choice,
+                       int32_t priority) {
+    world.add(tokens, request_id, 10, choice).priority = priority;
+  };
+  add(shared, 1, 0, -3);
+  add(other, 2, 0, -2);
+  ASSERT_TRUE(world.step());
+  // In one plan: the sibling begins with a copy of the first one's last block; then both that run
+  // give their blocks back to a large request, which has three on the tier and takes the one that
+  // was given back last; then the one given back before that is the next to be loaded into.
+  add(shared, 1, 1, 2);
+  add(large, 3, 0, 1);
+  add(last, 4, 0, 0);
+  const StepPlan& plan = world.scheduler.plan(world.now_us += 1000);
+  EXPECT_EQ(plan.num_preemptions, 2);
+  ASSERT_EQ(plan.copies.size(), 1U);
+  ASSERT_EQ(plan.loads.size(), 4U);
+  for (const BlockLoad& load : plan.loads) EXPECT_NE(load.block, plan.copies[0].from);
+  world.scheduler.end_moves(true);
+}
+
 TEST(Scheduler, RandomLoadKeepsEveryInvariantAndEnds) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "engine/scheduler/policy.h"
 #include "engine/scheduler/policy_line_test.h"
@@ -108,6 +109,40 @@ TEST(VtcPolicy, AdmittingMovesATenantBackInTheSameStep) {
   EXPECT_EQ(line.finished_step[few[1]], 1);
   EXPECT_EQ(line.finished_step[many[2]], -1);
   EXPECT_EQ(line.finished_step[few[2]], -1);
+}
+
+TEST(VtcPolicy, CachedTokensAreNotCharged) {
+  SchedulerOptions options = eight_at_a_time();
+  options.max_batch = 1;
+  Line line(kVtcPolicy, options, kNumBlocks);
+  std::vector<size_t> cached, anew;
+  for (int i = 0; i < 3; ++i)
+    cached.push_back(line.add({.num_prompt = 41, .tenant = "cached", .shares = true}));
+  for (int i = 0; i < 4; ++i) anew.push_back(line.add({.num_prompt = 20, .tenant = "anew"}));
+  line.run();
+  // Of the same prompt, the first costs 41 + 2, and those that find all but one token 1 + 2; the
+  // others cost 20 + 2 each: 43 against 44 after three, 46 against 66 after five.
+  const auto& at = line.finished_step;
+  EXPECT_EQ((std::vector{at[cached[0]], at[cached[1]], at[cached[2]]}),
+            (std::vector<int64_t>{1, 4, 6}));
+  EXPECT_EQ((std::vector{at[anew[0]], at[anew[1]], at[anew[2]], at[anew[3]]}),
+            (std::vector<int64_t>{2, 3, 5, 7}));
+}
+
+TEST(VtcPolicy, WhatIsComputedAnewAfterAPreemptionIsNotCharged) {
+  SchedulerOptions options = eight_at_a_time();
+  options.prefix_cache = false;
+  Line line(kVtcPolicy, options, 6);  // blocks for one of the first two to its end, not for both
+  line.add({.num_prompt = 8, .length = 16, .tenant = "first"});
+  const size_t preempted = line.add({.num_prompt = 8, .length = 16, .tenant = "second"});
+  // These need nearly all blocks, and wait until both have ended.
+  const size_t earlier = line.add({.num_prompt = 20, .tenant = "second"});
+  const size_t later = line.add({.num_prompt = 20, .tenant = "first"});
+  line.run();
+  EXPECT_GT(line.preemptions, 0);
+  EXPECT_LT(line.finished_step[preempted], line.finished_step[earlier]);
+  // Both tenants have had the same, so that the order of arrival decides.
+  EXPECT_LT(line.finished_step[earlier], line.finished_step[later]);
 }
 
 }  // namespace
