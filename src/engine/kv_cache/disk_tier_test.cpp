@@ -126,6 +126,19 @@ TEST_F(DiskTierTest, AnEqualKeyOfOtherTokensIsAMiss) {
   EXPECT_EQ(tier->fetch(other, 1), TierState::absent);
 }
 
+TEST_F(DiskTierTest, AnEqualKeyOfOtherTokensIsAMissBesideTheStagedBlock) {
+  const auto tier = open();
+  save_all(*tier, 0, 1);
+  BlockName other = name(0);
+  const std::vector<int32_t> tokens = {0, 0, 7, 8};
+  other.tokens = tokens;
+  EXPECT_EQ(tier->fetch(name(0), 1), TierState::reading);
+  EXPECT_EQ(tier->fetch(other, 1), TierState::absent) << "while it is read";
+  EXPECT_EQ(read(*tier, 0), TierState::ready);
+  EXPECT_EQ(tier->fetch(other, 1), TierState::absent);
+  EXPECT_TRUE(load(*tier, 0)) << "which stays what it was";
+}
+
 TEST_F(DiskTierTest, WhatWasUsedLongestAgoMakesRoom) {
   const auto tier = open("a model", 4);
   save_all(*tier, 0, 4);
@@ -183,21 +196,58 @@ TEST_F(DiskTierTest, ADamagedBlockIsAMissOnce) {
   EXPECT_TRUE(load(*tier, 1));
 }
 
+/// As long as it lives, no file grows beyond so many bytes, whatever asks for that.
+class FileLimit {
+ public:
+  explicit FileLimit(size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    struct rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+  ~FileLimit() {
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*handler_)(int);
+  struct rlimit before_ {};
+};
+
+TEST_F(DiskTierTest, AWriteThatFailsEndsTheWritingOnly) {
+  const auto tier = open();
+  save_all(*tier, 0, 2);
+  {
+    const FileLimit limit(0);
+    EXPECT_TRUE(save(*tier, 2));
+    EXPECT_TRUE(tier->await_writes(10'000'000));
+  }
+  EXPECT_FALSE(tier->contains(name(2)));
+  EXPECT_FALSE(save(*tier, 3)) << "nothing more is written";
+  EXPECT_TRUE(load(*tier, 0));
+  EXPECT_TRUE(load(*tier, 1));
+}
+
 TEST_F(DiskTierTest, ADiskWithoutRoomEndsTheWritingOnly) {
   const auto tier = open();
   save_all(*tier, 0, 2);
-  // The file's limit stands for the disk's.
-  struct rlimit before {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, SIG_IGN);
-  struct rlimit none = before;
-  none.rlim_cur = 0;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
-  EXPECT_TRUE(save(*tier, 2));
-  EXPECT_TRUE(tier->await_writes(10'000'000));
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_FALSE(tier->contains(name(2)));
+  {
+    // The first block of the other group makes its file ask for all of its 100 slots. The limit of
+    // files stands for the disk's; a write without the room asked for would succeed.
+    const auto slot = static_cast<size_t>(BlockFile::slot_bytes(kTokens, kBytes));
+    const FileLimit limit(10 * slot);
+    EXPECT_TRUE(save(*tier, 2, 1));
+    EXPECT_TRUE(tier->await_writes(10'000'000));
+    if (std::filesystem::file_size(store_ / "blocks.1") > 10 * slot)
+      GTEST_SKIP() << "posix_fallocate goes beyond RLIMIT_FSIZE on the file system of " << store_;
+  }
+  EXPECT_FALSE(tier->contains(name(2, 1)));
   EXPECT_FALSE(save(*tier, 3)) << "nothing more is written";
+  EXPECT_FALSE(save(*tier, 3, 1));
+  EXPECT_EQ(tier->stats().num_blocks, 2);
   EXPECT_TRUE(load(*tier, 0));
   EXPECT_TRUE(load(*tier, 1));
 }
