@@ -27,8 +27,14 @@ class RandomTier final : public BlockTier {
     const auto at = blocks_.find(id(name));
     if (at == blocks_.end()) return TierState::absent;
     if (staged_.contains(id(name))) return TierState::ready;
-    if (chance(8)) return TierState::no_room;
-    if (!chance(3)) return TierState::reading;
+    if (chance(8)) {
+      ++num_not_yet;
+      return TierState::no_room;
+    }
+    if (!chance(3)) {
+      ++num_not_yet;
+      return TierState::reading;
+    }
     staged_.emplace(id(name), at->second);
     return TierState::ready;
   }
@@ -61,6 +67,7 @@ class RandomTier final : public BlockTier {
   }
 
   int64_t num_taken = 0;
+  int64_t num_not_yet = 0;  // answers that contents are there, but not ready
 
  private:
   using Id = std::tuple<uint64_t, uint64_t, int32_t>;
