@@ -48,8 +48,8 @@ struct TierStats {
 /// the log; what cannot be read is not there.
 class DiskTier final : public BlockTier {
  public:
-  /// Finds the blocks that are there. Throws as StoreDirectory, and Error{invalid_argument} when
-  /// not even one block of each group fits.
+  /// Finds the blocks that are there, and removes the files of groups that it has not got. Throws
+  /// as StoreDirectory, and Error{invalid_argument} when not even one block of each group fits.
   explicit DiskTier(const DiskTierOptions& options);
   /// Writes what is still to be written.
   ~DiskTier() override;

@@ -115,6 +115,33 @@ TEST_F(DiskTierTest, AnotherModelsBlocksAreNotThere) {
   EXPECT_EQ(open("a model")->stats().num_blocks, 5);
 }
 
+TEST_F(DiskTierTest, FilesOfMoreGroupsThanThereAreGo) {
+  { save_all(*open(), 0, 5); }
+  const std::vector<std::string> foreign = {"blocks", "blocks.", "blocks.3x", "blocks.-1",
+                                            "other.7"};
+  for (const std::string& file : foreign) std::ofstream(store_ / file) << "somebody's";
+  for (const char* file : {"blocks.2", "blocks.17"}) {  // with a gap, as a kill may leave them
+    std::ofstream(store_ / file) << "of a model with more groups";
+  }
+  std::ofstream(folder_.path() / "target") << "somebody's";
+  std::filesystem::create_symlink(folder_.path() / "target", store_ / "blocks.3");
+  EXPECT_EQ(open()->stats().num_blocks, 5);
+  for (const char* file : {"blocks.2", "blocks.3", "blocks.17"})
+    EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(store_ / file))) << file;
+  for (const std::string& file : foreign)
+    EXPECT_TRUE(std::filesystem::exists(store_ / file)) << file;
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "target"));
+  std::filesystem::create_directory(store_ / "blocks.2");
+  EXPECT_THROW(open(), Error) << "it would not be bounded";
+}
+
+TEST_F(DiskTierTest, AFolderThatIsInUseIsLeftAlone) {
+  const auto tier = open();
+  std::ofstream(store_ / "blocks.2") << "of a model with more groups";
+  EXPECT_THROW(open(), Error);
+  EXPECT_TRUE(std::filesystem::exists(store_ / "blocks.2"));
+}
+
 TEST_F(DiskTierTest, AnEqualKeyOfOtherTokensIsAMiss) {
   const auto tier = open();
   save_all(*tier, 0, 1);

@@ -12,7 +12,9 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -65,6 +67,20 @@ FileDescriptor StoreDirectory::open_file(const std::string& name) const {
          "folder",
          (path_ / name).string());
   return file;
+}
+
+int64_t StoreDirectory::remove_files(
+    const std::function<bool(std::string_view)>& is_unwanted) const {
+  std::vector<std::string> names;
+  std::error_code code;
+  for (std::filesystem::directory_iterator at(path_, code), end; !code && at != end;
+       at.increment(code))
+    if (std::string name = at->path().filename(); is_unwanted(name))
+      names.push_back(std::move(name));
+  if (code) fail(ErrorCode::io, "cannot list the folder {}: {}", path_.string(), code.message());
+  for (const std::string& name : names)
+    if (::unlinkat(folder_.get(), name.c_str(), 0) != 0) fail_io("remove", path_ / name);
+  return std::ssize(names);
 }
 
 void StoreDirectory::lock() {

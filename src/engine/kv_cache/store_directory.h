@@ -2,8 +2,11 @@
 // StoreDirectory: a folder of ours alone, whose files one process at a time keeps blocks in.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/file_descriptor.h"
 #include "base/siphash.h"
@@ -24,6 +27,9 @@ class StoreDirectory {
   /// Opens or makes a file to read and write, readable for this user alone. Throws Error{io}, and
   /// Error{invalid_data} for what is no plain file of this user under that name alone.
   FileDescriptor open_file(const std::string& name) const;
+  /// Removes the files whose names are wanted no more; links, not what they lead to. Returns how
+  /// many there were. Throws Error{io}.
+  int64_t remove_files(const std::function<bool(std::string_view)>& is_unwanted) const;
   const std::filesystem::path& path() const { return path_; }
 
  private:
