@@ -42,6 +42,7 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
     }
   };
   std::vector<SimulatedPause> pauses;
+  pauses.reserve(requests.size());
   workload::Programs programs(workload.trace);
   for (const workload::TraceRequest& request : requests)
     pauses.push_back({.after = request.follows, .pause_us = request.pause_us});
