@@ -35,8 +35,9 @@ struct StepCostFit {
 };
 
 /// Least squares of the relative error over measured steps; costs are not negative. The tenth of
-/// the steps that fits worst is left out, because a shared machine interrupts some; the others take
-/// as long together as they were measured to. Throws Error{invalid_argument} for fewer than 16
+/// the steps that fits worst is left out, because a shared machine interrupts some; then all costs
+/// are scaled so that the steps take as long together as was measured, those left out included,
+/// each with at most eight times its prediction. Throws Error{invalid_argument} for fewer than 16
 /// steps.
 StepCostFit fit_step_costs(std::span<const StepRecord> steps);
 

@@ -134,14 +134,19 @@ StepCosts fit_bend(std::span<const StepRecord> steps) {
   return best;
 }
 
-/// Where times spread, relative errors are least for what is below the mean; but a queue is as long
-/// as the sum of the steps before it.
+/// What takes longer than so many times its prediction counts as that: the interruptions of a shared
+/// machine are part of it, a pause of seconds is not.
+constexpr double kMostInterrupted = 8;
+
+/// Where times spread, relative errors are least for what is below the mean, and what was left out
+/// is above it; but a queue is as long as the sum of the steps before it.
 void scale_to_total(StepCosts& costs, std::span<const StepRecord> steps) {
   double measured = 0;
   double predicted = 0;
   for (const StepRecord& step : steps) {
-    measured += static_cast<double>(step.duration_us);
-    predicted += predict_step_us(costs, step);
+    const double us = predict_step_us(costs, step);
+    measured += std::min(static_cast<double>(step.duration_us), kMostInterrupted * us);
+    predicted += us;
   }
   const double factor = measured / predicted;
   for (double* const cost : {&costs.base_us, &costs.us_per_token, &costs.us_per_sequence,
@@ -170,7 +175,7 @@ StepCostFit fit_costs(std::span<const StepRecord> steps) {
   std::ranges::sort(kept, {}, distance);
   kept.resize(kept.size() - kept.size() / 10);
   StepCostFit fit{.costs = fit_bend(kept)};
-  scale_to_total(fit.costs, kept);
+  scale_to_total(fit.costs, steps);
   for (const StepRecord& step : steps) fit.mean_error += relative_error(fit.costs, step);
   fit.mean_error /= static_cast<double>(steps.size());
   return fit;

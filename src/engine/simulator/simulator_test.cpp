@@ -327,7 +327,7 @@ std::vector<StepRecord> random_steps(const StepCosts& costs, double noise) {
     step.key_products = step.key_reads + chunk * (1 + random() % 2000);
     const double factor = 1 + noise * (static_cast<double>(random() % 2001) / 1000 - 1);
     step.duration_us = static_cast<int64_t>(predict_step_us(costs, step) * factor);
-    if (noise > 0 && i % 25 == 0) step.duration_us *= 20;  // somebody else had the machine
+    if (noise > 0 && i % 200 == 0) step.duration_us *= 100;  // somebody else had the machine
     steps.push_back(step);
   }
   return steps;
