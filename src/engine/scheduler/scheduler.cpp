@@ -15,7 +15,7 @@ namespace {
 
 // What a prompt gets even where the step is full, or where others are to have the most of it: few
 // enough not to be felt.
-constexpr int64_t kLeastPrefill = 16;
+constexpr int64_t kLeastPrefill = 8;
 
 // So many prompts at a time that do not end in a step: each holds blocks that are of use only when
 // it has ended, but with few of them a short prompt would wait behind long ones.

@@ -204,13 +204,13 @@ TEST(Scheduler, AShortPromptDoesNotWaitForLongOnes) {
   const Sequence& second = world.add(2, 900, 1);
   ASSERT_TRUE(world.step());
   // The second one gets a few tokens, and the first what it left of the other half.
-  EXPECT_EQ(second.num_computed, 16);
-  EXPECT_EQ(first.num_computed, 48);
+  EXPECT_EQ(second.num_computed, 8);
+  EXPECT_EQ(first.num_computed, 56);
   const Sequence& third = world.add(3, 14, 1);
   ASSERT_TRUE(world.step());
   EXPECT_EQ(third.generated.size(), 1U);
-  EXPECT_EQ(second.num_computed, 32);
-  EXPECT_EQ(first.num_computed, 82);
+  EXPECT_EQ(second.num_computed, 16);
+  EXPECT_EQ(first.num_computed, 98);
 }
 
 TEST(Scheduler, LongPromptsHoldBlocksByFewAtATime) {
@@ -218,7 +218,7 @@ TEST(Scheduler, LongPromptsHoldBlocksByFewAtATime) {
   for (int64_t id = 1; id <= 6; ++id) world.add(id, 600, 1);
   ASSERT_TRUE(world.step());
   EXPECT_EQ(world.scheduler.num_running(), 4);
-  EXPECT_EQ(world.sequences[0]->num_computed, 128 - 3 * 16);
+  EXPECT_EQ(world.sequences[0]->num_computed, 128 - 3 * 8);
   int steps = 1;
   while (world.step()) ++steps;
   EXPECT_EQ(steps, (6 * 600 + 127) / 128);  // no token of a budget was left unused
