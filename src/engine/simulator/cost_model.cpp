@@ -134,8 +134,8 @@ StepCosts fit_bend(std::span<const StepRecord> steps) {
   return best;
 }
 
-/// What takes longer than so many times its prediction counts as that: the interruptions of a shared
-/// machine are part of it, a pause of seconds is not.
+/// What takes longer than so many times its prediction counts as that: the interruptions of a
+/// shared machine are part of it, a pause of seconds is not.
 constexpr double kMostInterrupted = 8;
 
 /// Where times spread, relative errors are least for what is below the mean, and what was left out
