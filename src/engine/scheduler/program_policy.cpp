@@ -11,10 +11,6 @@ namespace {
 /// units are an answer of 32 tokens by the default weights: a sentence.
 constexpr double kQuantum = 64;
 
-/// A place changes hands two levels apart: the one that waits is expected to need half as much or
-/// less. Below that, computing the displaced one's tokens anew eats what is won.
-constexpr double kLevelsApart = 2;
-
 /// The service that the program of a sequence is expected to need still. Where its client says how
 /// many calls are to come, each like those before. Otherwise as much again as it has had: so it is
 /// where lengths have heavy tails (that of Pareto's distribution is in proportion), and the least
