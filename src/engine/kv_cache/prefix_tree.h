@@ -95,8 +95,8 @@ class PrefixTree {
   /// How many free blocks of a group fewer a sequence takes that begins with a match: its blocks
   /// that others have as well, less the one to be copied from.
   int64_t num_saved(const PrefixMatch& found, size_t group) const;
-  /// How many blocks of a group that a sequence takes with a match nobody else has, but for whom
-  /// they are held.
+  /// How many of a group's free blocks that are held (BlockHold) a sequence takes up that begins
+  /// with a match.
   int64_t num_held(const PrefixMatch& found, size_t group) const;
   /// References to all blocks of a match, so that they are not free meanwhile.
   [[nodiscard]] std::vector<BlockRef> hold(const PrefixMatch& found);

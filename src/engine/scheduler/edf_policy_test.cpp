@@ -127,6 +127,9 @@ TEST(EdfPolicy, GivesUpWhatABatchHeldBackForTooLong) {
   EXPECT_TRUE(scheduler.plan(0).empty());
   EXPECT_EQ(scheduler.next_step_us(), 10 * kStepUs + 1);
   ASSERT_EQ(scheduler.hopeless(scheduler.next_step_us()).size(), 1);
+  // Whoever keeps it all the same, as a sibling of it has begun, waits for its batch.
+  EXPECT_TRUE(scheduler.plan(10 * kStepUs + 1).empty());
+  EXPECT_EQ(scheduler.next_step_us(), 100 * kStepUs);
   scheduler.remove(sequence);
   EXPECT_EQ(scheduler.next_step_us(), INT64_MAX);
 }

@@ -86,9 +86,10 @@ int64_t Scheduler::next_step_us() const {
   if (!batcher_) return INT64_MAX;
   int64_t next_us = batcher_->start_us();
   if (options_.policy->hopeless == nullptr) return next_us;
+  // What is late is given up then; what is so already and still here will not be.
   for (const Sequence* const sequence : batcher_->held())
-    if (sequence->deadline_us != kNoDeadline)
-      next_us = std::min(next_us, sequence->deadline_us + 1);  // it is given up then
+    if (sequence->deadline_us != kNoDeadline && sequence->deadline_us >= view_.now_us)
+      next_us = std::min(next_us, sequence->deadline_us + 1);
   return next_us;
 }
 

@@ -289,9 +289,11 @@ void Scheduler::start(Sequence& sequence) {
     if (sequence.num_cached < 0)
       tenants_->charge(sequence.tenant_index, sequence.num_prompt() - sequence.num_computed, 0);
   }
-  if (sequence.program_index >= 0) programs_.hold(sequence.program_index, {}, 0);
-  if (sequence.program_index >= 0 && sequence.num_cached < 0)
-    programs_.charge(sequence.program_index, sequence.num_prompt() - sequence.num_computed, 0);
+  if (sequence.program_index >= 0) {
+    programs_.hold(sequence.program_index, {}, 0);
+    if (sequence.num_cached < 0)
+      programs_.charge(sequence.program_index, sequence.num_prompt() - sequence.num_computed, 0);
+  }
   count_hits(sequence);
   // A step without a token of it would leave its copies for later, when what they copy may be gone.
   started.count = chunk(sequence, sequence.num_computed);
