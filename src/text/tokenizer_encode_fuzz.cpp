@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any text through each kind of tokenizer: every byte comes back, control tokens stay out of
 // literal ranges, and streaming gives the text of decoding at once.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -67,7 +68,7 @@ void check_literal(const Tokenizer& tokenizer, const std::vector<int32_t>& token
   for (const int32_t token : tokens) {
     const int64_t end = begin + std::ssize(tokenizer.token_bytes(token));
     for (const TextRange& range : literal) {
-      const bool overlaps = begin < range.end && range.begin < end;
+      const bool overlaps = std::max(begin, range.begin) < std::min(end, range.end);
       HASTEN_CHECK(!tokenizer.is_special(token) || !overlaps);
     }
     begin = end;
