@@ -38,7 +38,7 @@ PrefixCursor::~PrefixCursor() {
 }
 
 PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
-    : block_size_(block_size), block_(static_cast<size_t>(block_size)) {
+    : block_size_(block_size), straddling_(static_cast<size_t>(block_size)) {
   size_t num_nodes = 0;
   bool all_windows = true;
   for (const PrefixGroup& group : groups) {
@@ -51,7 +51,7 @@ PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
   }
   if (all_windows) num_nodes *= kNodesPerWindowBlock;
   nodes_.resize(num_nodes);
-  tokens_.resize(num_nodes * block_.size());
+  tokens_.resize(num_nodes * straddling_.size());
   blocks_.resize(num_nodes * groups_.size(), -1);
   for (size_t i = num_nodes; i-- > 0;) free_nodes_.push_back(static_cast<int32_t>(i));
   domains_.resize(num_nodes);
@@ -175,7 +175,11 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
 
 void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
                         std::span<BlockTable> tables, int64_t num_blocks) {
+  constexpr int64_t kAhead = 6;
+  for (int64_t i = cursor.depth_ + 1; i < std::min(cursor.depth_ + kAhead, num_blocks); ++i)
+    fetch(i, tables);
   while (cursor.tree_ != nullptr && cursor.depth_ < num_blocks) {
+    if (cursor.depth_ + kAhead < num_blocks) fetch(cursor.depth_ + kAhead, tables);
     const Key key = {.parent = cursor.node_, .domain = sequence.cache_domain};
     read(sequence, cursor.depth_ * block_size_, block_size_);
     int32_t node = find(key);
@@ -196,7 +200,10 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
         pool.keep(own, node);
       }
     }
-    cursor = PrefixCursor(*this, node, cursor.depth_ + 1);
+    ++at(node).num_cursors;
+    if (cursor.node_ >= 0) --at(cursor.node_).num_cursors;  // it has a child: it stays
+    cursor.node_ = node;
+    ++cursor.depth_;
   }
 }
 
@@ -221,18 +228,26 @@ BlockName PrefixTree::next(const Sequence& sequence, PrefixWalk& walk) {
 /// hash of so many bits, keyed with the one before it and in the end with the domain, which is
 /// secret: nobody can make two that are equal.
 Hash128 PrefixTree::name(const Hash128& parent) const {
-  const auto bytes = std::as_bytes(std::span(block_));
+  const auto bytes = std::as_bytes(block_);
   return siphash({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, parent);
 }
 
-/// Reads tokens into block_.
+/// Makes block_ some tokens of a sequence: valid until it changes, or the next call.
 std::span<const int32_t> PrefixTree::read(const Sequence& sequence, int64_t begin, int64_t count) {
-  count = std::max<int64_t>(0, count);
-  const int64_t of_prompt = std::clamp<int64_t>(sequence.num_prompt() - begin, 0, count);
-  if (of_prompt > 0) std::copy_n(sequence.prompt.begin() + begin, of_prompt, block_.begin());
-  for (int64_t i = of_prompt; i < count; ++i)
-    block_[static_cast<size_t>(i)] = sequence.token(begin + i);
-  return std::span(block_).first(static_cast<size_t>(count));
+  const auto size = static_cast<size_t>(std::max<int64_t>(0, count));
+  const int64_t behind = begin - sequence.num_prompt();  // of the prompt's end
+  if (behind >= 0) {
+    block_ = std::span(sequence.generated).subspan(static_cast<size_t>(behind), size);
+  } else if (behind + count <= 0) {
+    block_ = sequence.prompt.subspan(static_cast<size_t>(begin), size);
+  } else {
+    const auto generated =
+        std::ranges::copy(sequence.prompt.last(static_cast<size_t>(-behind)), straddling_.begin())
+            .out;
+    std::copy_n(sequence.generated.begin(), behind + count, generated);
+    block_ = std::span(straddling_).first(size);
+  }
+  return block_;
 }
 
 /// The hash of a block of tokens below a parent. The domain, which is secret, is in it, so that
@@ -314,9 +329,10 @@ int32_t PrefixTree::add(const Key& key) {
   }
   const int32_t id = free_nodes_.back();
   free_nodes_.pop_back();
+  fetch_next_free();
   int32_t& head = first_child(key.parent, key.domain);
   at(id) = {.parent = key.parent, .next_sibling = head, .first_token = block_.front()};
-  std::ranges::copy(block_, tokens_.begin() + static_cast<std::ptrdiff_t>(id) * block_size_);
+  std::memcpy(&tokens_[static_cast<size_t>(id * block_size_)], block_.data(), block_.size_bytes());
   if (key.parent < 0) domain(id) = key.domain;
   if (key.parent < 0 || head >= 0) enter(key, id);
   if (head >= 0) {
@@ -378,6 +394,25 @@ void PrefixTree::fetch_next_evicted(size_t group) const {
   __builtin_prefetch(&nodes_[static_cast<size_t>(node)]);
   __builtin_prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()]);
   __builtin_prefetch(tokens(node).data(), 1);  // the next new node will be in its place
+}
+
+/// Begins to bring what the next nodes will be written over into the caches.
+void PrefixTree::fetch_next_free() const {
+  constexpr size_t kAhead = 4;
+  if (free_nodes_.size() < kAhead) return;
+  const int32_t node = free_nodes_[free_nodes_.size() - kAhead];
+  __builtin_prefetch(&at(node), 1);
+  __builtin_prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()], 1);
+  __builtin_prefetch(tokens(node).data(), 1);
+}
+
+/// Begins to bring what `extend` will look at of a block of each table into the caches.
+void PrefixTree::fetch(int64_t index, std::span<const BlockTable> tables) const {
+  const auto entry = static_cast<size_t>(index);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto ids = tables[g].ids();
+    if (entry < ids.size() && ids[entry] >= 0) groups_[g].pool->fetch(ids[entry]);
+  }
 }
 
 /// The first block that the token behind `num_tokens` others sees.

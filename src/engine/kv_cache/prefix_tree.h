@@ -199,6 +199,8 @@ class PrefixTree {
   void enter(const Key& key, int32_t node);
   void erase(int32_t node);
   void fetch_next_evicted(size_t group) const;
+  void fetch_next_free() const;
+  void fetch(int64_t index, std::span<const BlockTable> tables) const;
 
   int64_t first_block(const Group& group, int64_t num_tokens) const;
   bool has_all_blocks(int32_t node) const;
@@ -211,7 +213,8 @@ class PrefixTree {
     return blocks_[static_cast<size_t>(node) * groups_.size() + group];
   }
   std::span<const int32_t> tokens(int32_t node) const {
-    return std::span(tokens_).subspan(static_cast<size_t>(node) * block_.size(), block_.size());
+    const auto size = static_cast<size_t>(block_size_);
+    return {tokens_.data() + static_cast<size_t>(node) * size, size};
   }
   /// The domain of a node without a parent; the others have that of their parent.
   Hash128& domain(int32_t node) { return domains_[static_cast<size_t>(node)]; }
@@ -223,13 +226,14 @@ class PrefixTree {
   const int64_t block_size_;
   std::vector<Group> groups_;
   HugeVector<Node> nodes_;
-  HugeVector<int32_t> tokens_;      // [nodes, block_size]
-  HugeVector<int32_t> blocks_;      // [nodes, groups]; -1: the group has none
-  HugeVector<int32_t> free_nodes_;  // ids
-  HugeVector<Hash128> domains_;     // by node
-  HugeVector<Slot> slots_;          // by tag
-  HugeVector<int32_t> tops_;        // first node without a parent, by domain; -1: none
-  std::vector<int32_t> block_;      // the tokens just read
+  HugeVector<int32_t> tokens_;       // [nodes, block_size]
+  HugeVector<int32_t> blocks_;       // [nodes, groups]; -1: the group has none
+  HugeVector<int32_t> free_nodes_;   // ids
+  HugeVector<Hash128> domains_;      // by node
+  HugeVector<Slot> slots_;           // by tag
+  HugeVector<int32_t> tops_;         // first node without a parent, by domain; -1: none
+  std::span<const int32_t> block_;   // the tokens just read, in their sequence or in straddling_
+  std::vector<int32_t> straddling_;  // those of a block that begins in a prompt and ends behind it
   LoseListener on_lose_;
   HugeVector<Named> names_;  // by node, if anybody listens
 };
