@@ -115,13 +115,16 @@ class PrefixTree {
   /// table has none, the tree gets none.
   void extend(PrefixCursor& cursor, const Sequence& sequence, std::span<BlockTable> tables,
               int64_t num_blocks);
-  /// Whether there is something to take in; then begins to bring what that looks at into the
-  /// caches. Worth a call where much else is done before `extend`.
-  bool prepare(const PrefixCursor& cursor, const Sequence& sequence) const {
-    if (cursor.tree_ == nullptr || (cursor.depth_ + 1) * block_size_ > sequence.num_computed)
-      return false;
-    if (cursor.node_ >= 0) __builtin_prefetch(&nodes_[static_cast<size_t>(cursor.node_)]);
-    return true;
+  /// With how many computed tokens of a sequence there is something to take in; INT64_MAX: never.
+  int64_t next_extension(const PrefixCursor& cursor) const {
+    return cursor.tree_ == nullptr ? INT64_MAX : (cursor.depth_ + 1) * block_size_;
+  }
+  /// Begins to bring what `extend` will look at into the caches. `ids` are those of a table of the
+  /// group.
+  void fetch(const PrefixCursor& cursor, size_t group, std::span<const int32_t> ids) const {
+    if (cursor.node_ >= 0) __builtin_prefetch(&nodes_[static_cast<size_t>(cursor.node_)], 1);
+    const auto entry = static_cast<size_t>(cursor.depth_);
+    if (entry < ids.size() && ids[entry] >= 0) groups_[group].pool->fetch(ids[entry]);
   }
 
   /// From now on nodes have names, and whoever listens is told of each block that the tree loses,

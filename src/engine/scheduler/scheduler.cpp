@@ -113,6 +113,7 @@ void Scheduler::finish(const Sequence& sequence) {
   if (sequence.queued_us < 0) {
     Running& running = slots_[static_cast<size_t>(sequence.slot)];
     take_in(running);
+    uncount_kv(running);
     running.finished = true;
     hold_for_program(running);
     if (tenants_) tenants_->leave(sequence.tenant_index, false);
@@ -140,23 +141,12 @@ void Scheduler::dequeue(const Sequence& sequence) {
 /// Gives back what a sequence holds. Its slot is taken anew only when running_ is compact again.
 void Scheduler::vacate(Running& running) {
   --(running.finished ? num_finished_ : num_running_);
+  uncount_kv(running);
   running.cursor = {};
   for (BlockTable& table : running.tables) table.clear();
-  running.copies.clear();
   running.sequence->slot = -1;
   running.sequence = nullptr;
   running.count = 0;
-  some_left_ = true;
-}
-
-/// Takes those that have left out of running_, and makes their slots free.
-void Scheduler::compact() {
-  if (!some_left_) return;
-  some_left_ = false;
-  std::erase_if(running_, [&](const Running* running) {
-    if (running->sequence == nullptr) free_slots_.push_back(running->slot);
-    return running->sequence == nullptr;
-  });
 }
 
 /// Brings up to date what policies that give up look at.
@@ -200,15 +190,11 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
   if (tenants_) view_.tenant_service = tenants_->counters();
   view_.programs = programs_.services();
   programs_.expire(now_us);
-  compact();
   sources_.clear();
-  plan_.sequences.clear();
-  plan_.block_tables.clear();
   plan_.copies.clear();
   plan_.saves.clear();
   plan_.loads.clear();
-  plan_.num_tokens = plan_.num_logits = plan_.num_preemptions = 0;
-  plan_.kv_tokens_allocated = plan_.kv_tokens_used = 0;
+  plan_.num_preemptions = 0;
   tokens_left_ = options_.step_tokens;
   work_ = {};
   decoding_ = false;
@@ -227,23 +213,27 @@ const StepPlan& Scheduler::plan(int64_t now_us) {
 }
 
 void Scheduler::advance(int64_t step_us) {
-  const bool has_programs = programs_.num_programs() > 0;
-  if (learns_step_time() && step_us > 0) {
-    StepWork work;
-    for (const PlannedSequence& planned : plan_.sequences) work.add(planned.begin, planned.count);
-    step_time_.observe(work, step_us);
-  }
+  constexpr size_t kAhead = 8;
+  if (learns_step_time() && step_us > 0) step_time_.observe(work_, step_us);
+  const bool charges = tenants_ || programs_.num_programs() > 0;
   sources_.clear();
-  for (const PlannedSequence& planned : plan_.sequences) {
+  for (size_t i = 0; i < plan_.sequences.size(); ++i) {
+    if (i + kAhead < plan_.sequences.size())
+      __builtin_prefetch(&plan_.sequences[i + kAhead].sequence->num_computed, 1);
+    const PlannedSequence& planned = plan_.sequences[i];
     Sequence& sequence = *planned.sequence;
     sequence.num_computed = planned.end();
-    if (tenants_ && planned.samples) tenants_->charge(sequence.tenant_index, 0, 1);
-    if (has_programs && planned.samples && sequence.program_index >= 0)
-      programs_.charge(sequence.program_index, 0, 1);
+    if (charges && planned.samples) charge_token(sequence);
     if (sequence.scoring())
       sequence.num_scored =
           std::max(sequence.num_scored, std::min(planned.end(), sequence.num_prompt() - 1));
   }
+}
+
+/// A token was generated.
+void Scheduler::charge_token(const Sequence& sequence) {
+  if (tenants_) tenants_->charge(sequence.tenant_index, 0, 1);
+  if (sequence.program_index >= 0) programs_.charge(sequence.program_index, 0, 1);
 }
 
 bool Scheduler::learns_step_time() const {
@@ -276,56 +266,102 @@ int64_t Scheduler::num_free_blocks() const {
 
 /// Offers what a sequence has computed to others.
 void Scheduler::take_in(Running& running) {
-  if (tree_) tree_->extend(running.cursor, *running.sequence, running.tables);
+  if (!tree_) return;
+  tree_->extend(running.cursor, *running.sequence, running.tables);
+  running.take_in_at = tree_->next_extension(running.cursor);
+}
+
+/// Offers the full blocks of those that are due.
+void Scheduler::take_in_full_blocks() {
+  constexpr size_t kFar = 8;
+  constexpr size_t kNear = 4;
+  const auto ids = [&](const Running& running, size_t g) {
+    return block_ids_[static_cast<size_t>(running.slot) * groups_.size() + g];
+  };
+  for (size_t i = 0; i < due_.size(); ++i) {
+    if (i + kFar < due_.size()) {
+      const Running& far = *due_[i + kFar];
+      __builtin_prefetch(&far.tables);
+      for (size_t g = 0; g < groups_.size(); ++g)
+        __builtin_prefetch(ids(far, g).data() + far.take_in_at / options_.block_size - 1);
+    }
+    if (i + kNear < due_.size()) {
+      const Running& near = *due_[i + kNear];
+      __builtin_prefetch(near.tables.data());
+      for (size_t g = 0; g < groups_.size(); ++g) tree_->fetch(near.cursor, g, ids(near, g));
+    }
+    take_in(*due_[i]);
+  }
 }
 
 /// Of thousands of sequences, those that come next have left the caches since the last step.
-void Scheduler::fetch_ahead(size_t index) const {
-  constexpr size_t kFar = 12;
-  constexpr size_t kNear = 6;
-  if (index + kFar < running_.size()) {
-    const auto* const at = reinterpret_cast<const char*>(running_[index + kFar]);
-    __builtin_prefetch(at);
-    __builtin_prefetch(at + 64);
-  }
-  if (index + kNear >= running_.size()) return;
-  const Running& near = *running_[index + kNear];
-  if (near.sequence == nullptr) return;
-  __builtin_prefetch(&near.sequence->prompt);
-  __builtin_prefetch(&near.sequence->slot);
-  __builtin_prefetch(near.tables.data());
+inline void Scheduler::fetch_ahead(std::span<Running* const> coming) {
+  constexpr size_t kFar = 32;
+  constexpr size_t kNear = 16;
+  if (coming.size() <= kFar) return;
+  __builtin_prefetch(coming[kFar]);
+  const Sequence* const sequence = coming[kNear]->sequence;
+  if (sequence == nullptr) return;
+  __builtin_prefetch(&sequence->prompt);
+  __builtin_prefetch(&sequence->slot);
 }
 
-/// Gives every sequence that decodes its token, then the others chunks in order of admission.
+/// Gives every sequence that decodes its token, then the others chunks in order of admission; takes
+/// those that have left out of running_, and makes their slots free.
 void Scheduler::share_budget() {
   prefills_.clear();
   growing_.clear();
+  scoring_.clear();
   due_.clear();
-  for (size_t i = 0; i < running_.size(); ++i) {
-    fetch_ahead(i);
+  const bool takes_in = tree_.has_value();
+  const bool has_windows = has_windows_;
+  const size_t num_listed = running_.size();
+  // In registers, as all running sequences go through here.
+  int64_t tokens_left = tokens_left_;
+  StepWork work;
+  size_t num_kept = 0;
+  for (size_t i = 0; i < num_listed; ++i) {
+    fetch_ahead(std::span(running_).subspan(i));
     Running* const running = running_[i];
-    if (tree_ && tree_->prepare(running->cursor, *running->sequence)) due_.push_back(running);
+    if (running->sequence == nullptr) {
+      free_slots_.push_back(running->slot);
+      continue;
+    }
+    running_[num_kept++] = running;
     running->count = 0;
     if (running->finished) continue;
     const Sequence& sequence = *running->sequence;
-    if (!decodes(sequence)) {
+    const bool has_one_left = decodes(sequence);
+    const int64_t begin = sequence.num_computed;
+    running->begin = begin;
+    running->decodes = has_one_left && !sequence.scoring();
+    if (takes_in && begin >= running->take_in_at) due_.push_back(running);
+    if (!has_one_left) {
       prefills_.push_back(running);
       continue;
     }
     // As `chunk` and `spend` would have it: of thousands, nearly all are such.
     decoding_ = true;
-    if (sequence.scoring()) {
-      running->count = chunk(sequence, sequence.num_computed);
-      spend(sequence, running->count);
-    } else if (tokens_left_ > 0) {
-      running->count = 1;
-      --tokens_left_;
-      work_.add(sequence.num_computed, 1);
+    if (!running->decodes) {
+      scoring_.push_back(running);
+      continue;
     }
-    if (has_windows_ || sequence.num_computed + running->count > running->num_secured)
-      growing_.push_back(running);
+    if (tokens_left > 0) {
+      running->count = 1;
+      --tokens_left;
+      work.add(begin, 1);
+    }
+    if (has_windows || begin + running->count > running->num_secured) growing_.push_back(running);
   }
-  for (Running* const running : due_) take_in(*running);
+  running_.resize(num_kept);
+  tokens_left_ = tokens_left;
+  work_ = work;
+  for (Running* const running : scoring_) {
+    running->count = chunk(*running->sequence, running->begin);
+    spend(*running->sequence, running->count);
+    growing_.push_back(running);
+  }
+  take_in_full_blocks();
   num_competing_ = num_running_;
   contended_ = prefills_.size() > 1 || (!waiting_.empty() && may_admit());
   for (Running* const running : prefills_) {
@@ -406,7 +442,11 @@ int64_t Scheduler::first_logit(const Sequence& sequence, int64_t end) const {
 
 /// Makes the planned tokens of every running sequence have blocks, by preemption where needed.
 void Scheduler::secure_blocks() {
+  constexpr size_t kFar = 8;
+  constexpr size_t kNear = 4;
   for (size_t i = 0; i < growing_.size();) {
+    if (i + kFar < growing_.size()) __builtin_prefetch(&growing_[i + kFar]->tables);
+    if (i + kNear < growing_.size()) __builtin_prefetch(growing_[i + kNear]->tables.data());
     Running& running = *growing_[i];
     if (running.sequence == nullptr || grow(running)) {
       ++i;
@@ -446,6 +486,7 @@ bool Scheduler::grow(Running& running) {
     grown = grown && running.tables[g].extend(begin + running.count);
   }
   if (grown) running.num_secured = std::ssize(running.tables.front().ids()) * options_.block_size;
+  count_kv(running);
   return grown;
 }
 
@@ -489,48 +530,71 @@ int64_t Scheduler::reserved_blocks(const Group& group) const {
                      options_.block_size);
 }
 
-/// Adds the memory of a running sequence to the plan's account of it.
-void Scheduler::count_kv(const Running& running) {
-  const int64_t end = running.sequence->num_computed + running.count;
+/// Notes which blocks a running sequence has by now, and brings the account of memory up to date.
+void Scheduler::count_kv(Running& running) {
+  uncount_kv(running);
   for (size_t g = 0; g < groups_.size(); ++g) {
     const BlockTable& table = running.tables[g];
+    block_ids_[static_cast<size_t>(running.slot) * groups_.size() + g] = table.ids();
     const int64_t held = table.num_held();
-    plan_.kv_tokens_used += end - (std::ssize(table.ids()) - held) * options_.block_size;
-    plan_.kv_tokens_allocated +=
-        options_.block_size *
-        (options_.reserve_tokens == 0 ? held : std::max(held, reserved_blocks(groups_[g])));
+    running.kv.num_dropped += std::ssize(table.ids()) - held;
+    running.kv.num_charged +=
+        options_.reserve_tokens == 0 ? held : std::max(held, reserved_blocks(groups_[g]));
   }
+  kv_.num_charged += running.kv.num_charged;
+  kv_.num_dropped += running.kv.num_dropped;
+}
+
+/// Takes a sequence that runs no more out of that account.
+void Scheduler::uncount_kv(Running& running) {
+  kv_.num_charged -= running.kv.num_charged;
+  kv_.num_dropped -= running.kv.num_dropped;
+  running.kv = {};
 }
 
 /// Writes the plan down.
 void Scheduler::emit() {
+  constexpr size_t kAhead = 16;
   if (mover_) {
     plan_.saves = mover_->saves();
     plan_.loads = mover_->loads();
   }
+  const size_t num_groups = groups_.size();
+  plan_.sequences.resize(running_.size());
+  plan_.block_tables.resize(running_.size() * num_groups);
+  PlannedSequence* next = plan_.sequences.data();
+  std::span<const int32_t>* next_table = plan_.block_tables.data();
+  size_t next_copy = 0;  // they are in order of admission, too
+  int64_t num_logits = 0;
+  int64_t num_kept = 0;  // tokens whose keys and values are in the cache after this step
   for (size_t i = 0; i < running_.size(); ++i) {
-    Running& running = *running_[i];
-    if (running.sequence != nullptr && !running.finished) count_kv(running);
-    if (running.count == 0) continue;  // the budget did not reach it, or it has left
-    for (BlockCopy& copy : running.copies) {
-      copy.sequence = static_cast<int32_t>(plan_.sequences.size());
-      plan_.copies.push_back(copy);
+    if (i + kAhead < running_.size()) __builtin_prefetch(running_[i + kAhead]);
+    const Running& running = *running_[i];
+    if (running.count == 0) {  // the budget did not reach it, or it has left
+      if (running.sequence != nullptr && !running.finished) num_kept += running.begin;
+      continue;
     }
-    running.copies.clear();
-    Sequence& sequence = *running.sequence;
-    const int64_t end = sequence.num_computed + running.count;
-    const int64_t num_logits = end - first_logit(sequence, end);
-    plan_.num_tokens += running.count;
-    plan_.num_logits += num_logits;
-    PlannedSequence& planned = plan_.sequences.emplace_back();
-    planned.sequence = &sequence;
-    planned.begin = sequence.num_computed;
-    planned.count = running.count;
-    planned.num_logits = num_logits;
-    planned.samples = end == sequence.num_tokens();
-    for (size_t g = 0; g < groups_.size(); ++g)
-      plan_.block_tables.push_back(running.tables[g].ids());
+    for (; next_copy < plan_.copies.size(); ++next_copy) {
+      if (plan_.copies[next_copy].sequence != running.slot) break;
+      plan_.copies[next_copy].sequence = static_cast<int32_t>(next - plan_.sequences.data());
+    }
+    const int64_t end = running.begin + running.count;
+    num_kept += end;
+    *next = {.sequence = running.sequence,
+             .begin = running.begin,
+             .count = running.count,
+             .num_logits = running.decodes ? 1 : end - first_logit(*running.sequence, end),
+             .samples = running.decodes || end == running.sequence->num_tokens()};
+    num_logits += next++->num_logits;
+    const auto* const tables = &block_ids_[static_cast<size_t>(running.slot) * num_groups];
+    for (size_t g = 0; g < num_groups; ++g) *next_table++ = tables[g];
   }
+  plan_.sequences.resize(static_cast<size_t>(next - plan_.sequences.data()));
+  plan_.block_tables.resize(plan_.sequences.size() * num_groups);
+  plan_.num_tokens = work_.tokens;
+  plan_.num_logits = num_logits;
+  plan_.kv_tokens_allocated = kv_.num_charged * options_.block_size;
+  plan_.kv_tokens_used = num_kept * plan_.num_groups - kv_.num_dropped * options_.block_size;
 }
 
 }  // namespace hasten::engine

@@ -143,17 +143,26 @@ class Scheduler {
   }
 
  private:
-  struct Running {
+  /// Of sequences, in blocks of all groups.
+  struct KvBlocks {
+    int64_t num_charged = 0;  // held or reserved
+    int64_t num_dropped = 0;  // that have left the window
+  };
+  /// What a step looks at of each sequence, of thousands perhaps, is on the first cache line.
+  struct alignas(64) Running {
     Sequence* sequence = nullptr;    // null: has left
+    int64_t begin = 0;               // its sequence's num_computed before this step
     int64_t count = 0;               // tokens in this step
     int64_t num_secured = 0;         // leading tokens for which it has blocks
-    PrefixCursor cursor;             // up to where its blocks are in the tree
+    int64_t take_in_at = 0;          // computed tokens with which the tree gets its next block
     size_t num_generated = 0;        // of its sequence, when it was admitted
+    int32_t slot = 0;                // its index in slots_
     bool finished = false;           // runs no more; its blocks are for its siblings
     bool leaving = false;            // is about to be displaced
-    int32_t slot = 0;                // its index in slots_
+    bool decodes = false;            // it has one token to compute, for that one's logits
+    KvBlocks kv;                     // of it, as in kv_
+    PrefixCursor cursor;             // up to where its blocks are in the tree
     std::vector<BlockTable> tables;  // one per group
-    std::vector<BlockCopy> copies;   // that its first step shall make
     bool runs() const { return !finished && !leaving; }
   };
   /// What the cache has of a sequence that is to be admitted.
@@ -184,12 +193,14 @@ class Scheduler {
   int64_t reserved_blocks(const Group& group) const;
   bool is_idle() const { return waiting_.empty() && num_running_ == 0; }
   void start_batch();
-  void count_kv(const Running& running);
-  void compact();
+  void count_kv(Running& running);
+  void uncount_kv(Running& running);
   void take_in(Running& running);
   void hold_for_program(const Running& running);
   int64_t num_reserved(size_t g) const;
-  void fetch_ahead(size_t index) const;
+  static void fetch_ahead(std::span<Running* const> coming);
+  void take_in_full_blocks();
+  void charge_token(const Sequence& sequence);
   void share_budget();
   void secure_blocks();
   void admit();
@@ -219,6 +230,7 @@ class Scheduler {
   int64_t may_begin_with(const Sequence& sequence) const;
   void look_up(const Sequence& sequence);
   bool awaits_blocks(Sequence& sequence);
+  bool is_to_copy(const Running& running) const;
   const Running* prompt_source(const Sequence& sequence) const;
   bool pays_to_wait(const Sequence& sequence) const;
   bool has_room(const Sequence& sequence);
@@ -243,16 +255,18 @@ class Scheduler {
   std::optional<Batcher> batcher_;   // none: nobody is held back
   std::deque<Running> slots_;        // by Sequence::slot of those that run; they do not move
   std::vector<int32_t> free_slots_;
-  std::vector<Running*> running_;      // in order of admission; some may have left
-  std::vector<Running*> due_;          // of this step: those with a full block to take in
-  std::vector<Running*> prefills_;     // of this step: those that compute a prompt, or anew
-  std::vector<Running*> growing_;      // of this step: those whose blocks may not suffice
-  std::vector<Sequence*> waiting_;     // by Sequence::slot
+  std::vector<std::span<const int32_t>> block_ids_;  // [slots_, groups]: of their tables
+  std::vector<Running*> running_;                    // in order of admission; some may have left
+  std::vector<Running*> due_;       // of this step: those with a full block to take in
+  std::vector<Running*> scoring_;   // of this step: those with one token left that score a prompt
+  std::vector<Running*> prefills_;  // of this step: those that compute a prompt, or anew
+  std::vector<Running*> growing_;   // of this step: those whose blocks may not suffice
+  std::vector<Sequence*> waiting_;  // by Sequence::slot
   std::vector<Candidate> candidates_;  // for this step: a heap, the first in place at its front
   std::vector<Displaced> displaced_;   // by whom is to be admitted, the last in place first
   int64_t num_running_ = 0;
   int64_t num_finished_ = 0;
-  bool some_left_ = false;         // of running_
+  KvBlocks kv_;                    // of all that run
   bool has_windows_ = false;       // some group has
   int64_t num_competing_ = 0;      // that run and are not about to leave, while admitting
   Found found_;                    // of the one to be admitted next

@@ -100,7 +100,7 @@ const Scheduler::Running* Scheduler::prompt_source(const Sequence& sequence) con
   for (const Running* const at : running_) {
     const Running& running = *at;
     if (running.sequence == nullptr || running.sequence->request_id != sequence.request_id ||
-        running.sequence->num_computed < end || !running.copies.empty())
+        running.sequence->num_computed < end || is_to_copy(running))
       continue;
     bool complete = true;
     for (size_t g = 0; g < groups_.size(); ++g) {
@@ -111,6 +111,12 @@ const Scheduler::Running* Scheduler::prompt_source(const Sequence& sequence) con
     if (complete) return &running;
   }
   return nullptr;
+}
+
+/// Whether a sequence that was admitted in this step waits for the copy of a block.
+bool Scheduler::is_to_copy(const Running& running) const {
+  return std::ranges::any_of(plan_.copies,
+                             [&](const BlockCopy& copy) { return copy.sequence == running.slot; });
 }
 
 /// Whether a running sequence is about to compute at least half of what `sequence` would have to,
@@ -267,12 +273,13 @@ void Scheduler::start(Sequence& sequence) {
   started.sequence = &sequence;
   started.num_generated = sequence.generated.size();
   sequence.slot = started.slot;
+  const size_t num_copies = plan_.copies.size();
   if (const Running* sibling = found_.sibling) {
     sequence.num_computed = sequence.num_prompt() - 1;
     for (size_t g = 0; g < groups_.size(); ++g) {
       const auto copy = started.tables[g].share_prefix(sibling->tables[g], sequence.num_computed);
       if (!copy) continue;
-      started.copies.push_back(
+      plan_.copies.push_back(
           {.group = static_cast<int32_t>(g), .from = copy->first, .to = copy->second});
       // The sibling may yet be displaced in this step, and its block be loaded into.
       sources_.push_back(sibling->tables[g].share(sequence.num_computed / options_.block_size));
@@ -281,8 +288,11 @@ void Scheduler::start(Sequence& sequence) {
       started.cursor = tree_->begin(sibling->cursor, sequence.num_computed / options_.block_size);
   } else if (tree_) {
     sequence.num_computed = found_.prefix.num_tokens;
-    started.cursor = tree_->begin(found_.prefix, started.tables, started.copies, sources_);
+    started.cursor = tree_->begin(found_.prefix, started.tables, plan_.copies, sources_);
   }
+  for (size_t i = num_copies; i < plan_.copies.size(); ++i)
+    plan_.copies[i].sequence = started.slot;  // until it is known where it stands in the plan
+  if (tree_) started.take_in_at = tree_->next_extension(started.cursor);
   if (tenants_) {
     tenants_->admit(sequence.tenant_index);
     // What was preempted is computed anew at the expense of all.
@@ -296,6 +306,8 @@ void Scheduler::start(Sequence& sequence) {
   }
   count_hits(sequence);
   // A step without a token of it would leave its copies for later, when what they copy may be gone.
+  started.begin = sequence.num_computed;
+  started.decodes = false;
   started.count = chunk(sequence, sequence.num_computed);
   HASTEN_CHECK(started.count > 0);
   spend(sequence, started.count);
@@ -312,6 +324,7 @@ Scheduler::Running& Scheduler::new_running() {
     Running& added = slots_.emplace_back();
     added.slot = free_slots_.back();
     for (Group& group : groups_) added.tables.emplace_back(group.pool, options_.block_size);
+    block_ids_.resize(slots_.size() * groups_.size());
   }
   Running& running = slots_[static_cast<size_t>(free_slots_.back())];
   free_slots_.pop_back();
