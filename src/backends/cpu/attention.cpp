@@ -17,11 +17,14 @@ namespace {
 // Query rows (tokens times heads of a group) that share one pass over the keys: with their outputs
 // they fit in L2 beside a tile.
 constexpr int64_t kPieceRows = 64;
-// Where spans are dealt to threads, only pieces of so few rows: partial results stay small.
-constexpr int64_t kPartialRows = 16;
+// A thread's share of a step is cut into so many parts at least, so that threads end together.
+constexpr int64_t kPartsPerThread = 4;
+// From so many rows of partial results on, threads share the merging, too, at the cost of one more
+// wait for each other.
+constexpr int64_t kMinSharedRows = 512;
 // Up to so many rows, a tile is read where it lies; more share one that is brought to floats.
 constexpr int64_t kCachedRows = 12;
-// Partial results of all spans; where they need more, one thread does all spans of a piece.
+// Partial results of spans; where they need more, one thread does all spans of a piece.
 constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
 
 /// Bytes of a softmax state and its parts in order: max, sum, output.
@@ -131,10 +134,9 @@ Attention::ThreadMemory Attention::thread_memory(const Shape& shape, int32_t thr
   return memory;
 }
 
-SoftmaxState Attention::partial_state(const Shape& shape, int64_t index) {
-  return state_at(
-      partials_.get_array<float>(0) + index * state_floats(kPartialRows, shape.padded_dim),
-      kPartialRows);
+SoftmaxState Attention::partial_state(const Shape& shape, const SpanOfPiece& span) {
+  const Piece& piece = pieces_[static_cast<size_t>(span.piece)];
+  return state_at(partials_.get_array<float>(0) + span.partial, shape.num_rows(piece));
 }
 
 void Attention::reserve(const ops::StepLimits& limits) {
@@ -146,12 +148,13 @@ void Attention::reserve(const ops::StepLimits& limits) {
                                       std::max<int64_t>(1, limits.max_heads)));
   work_.reserve(pieces_.capacity());
   sequences_.reserve(static_cast<size_t>(limits.max_sequences));
-  // list_spans deals spans for fewer than 4 pieces per thread.
-  const int64_t num_partials = 4 * threads * (ceil_div(limits.max_context, kSpanKeys) + 1);
-  partial_capacity_bytes_ =
-      std::min(kMaxPartialBytes, num_partials * state_floats(kPartialRows, dim) * 4);
+  // No more pieces than that are each worth more than such a part.
+  const int64_t num_parts = kPartsPerThread * threads;
+  const int64_t num_partials = num_parts * (ceil_div(limits.max_context, kSpanKeys) + 1);
+  partial_capacity_bytes_ = std::min(kMaxPartialBytes, num_partials * state_floats(rows, dim) * 4);
   partials_.reserve(partial_capacity_bytes_);
   spans_.reserve(static_cast<size_t>(num_partials));
+  cut_pieces_.reserve(static_cast<size_t>(num_parts));
 }
 
 /// Lists the sequences of the step. Those of one token come first, so that such as begin with the
@@ -237,24 +240,42 @@ void Attention::list_pieces(const Shape& shape, int64_t sequence) {
   }
 }
 
-/// Whether there are too few pieces for the threads and enough keys to share; if so, lists the
-/// spans.
-bool Attention::list_spans(const Shape& shape) {
+/// Has the spans of pieces that one thread would be at for long, while others have nothing left to
+/// do, dealt to all of them.
+void Attention::cut_large_pieces(const Shape& shape) {
   spans_.clear();
-  const auto num_pieces = static_cast<int64_t>(pieces_.size());
-  const int32_t threads = workers_.num_threads();
-  if (threads == 1 || num_pieces >= 4 * threads) return false;
-  for (int64_t i = 0; i < num_pieces; ++i) {
-    const Piece& piece = pieces_[static_cast<size_t>(i)];
-    if (shape.num_rows(piece) > kPartialRows) return false;
-    const int64_t end = ceil_div(shape.end_key(piece), kSpanKeys);
-    for (int64_t span = shape.first_key(piece) / kSpanKeys; span < end; ++span) {
-      spans_.push_back({.piece = i, .span = span, .partial = static_cast<int64_t>(spans_.size())});
-    }
+  cut_pieces_.clear();
+  if (workers_.num_threads() == 1) return;
+  const auto cost = [&](const Work& work) {
+    const Piece& piece = pieces_[static_cast<size_t>(work.first_piece)];
+    return work.num_pieces * shape.num_rows(piece) *
+           (shape.end_key(piece) - shape.first_key(piece));
+  };
+  int64_t total = 0;
+  for (const Work& work : work_) total += cost(work);
+  int64_t num_floats = 0;
+  std::erase_if(work_, [&](const Work& work) {
+    return work.num_pieces == 1 && cost(work) * kPartsPerThread * workers_.num_threads() > total &&
+           list_spans(shape, work.first_piece, num_floats);
+  });
+}
+
+/// Lists the spans of a piece. False, and nothing is listed, when there is only one, or no room for
+/// what they bring; `num_floats` of that is taken.
+bool Attention::list_spans(const Shape& shape, int64_t piece_index, int64_t& num_floats) {
+  const Piece& piece = pieces_[static_cast<size_t>(piece_index)];
+  const int64_t begin = shape.first_key(piece) / kSpanKeys;
+  const int64_t end = ceil_div(shape.end_key(piece), kSpanKeys);
+  const int64_t floats = state_floats(shape.num_rows(piece), shape.padded_dim);
+  if (end - begin == 1 || (num_floats + (end - begin) * floats) * 4 > partial_capacity_bytes_)
+    return false;
+  cut_pieces_.push_back(
+      {.first_span = spans_.size(), .num_spans = static_cast<size_t>(end - begin)});
+  for (int64_t span = begin; span < end; ++span) {
+    spans_.push_back({.piece = piece_index, .span = span, .partial = num_floats});
+    num_floats += floats;
   }
-  const auto num_spans = static_cast<int64_t>(spans_.size());
-  return num_spans > num_pieces &&
-         num_spans * state_floats(kPartialRows, shape.padded_dim) * 4 <= partial_capacity_bytes_;
+  return true;
 }
 
 /// Copies the piece's queries, scaled, and rotated if the keys are.
@@ -419,6 +440,26 @@ void Attention::finish(const Shape& shape, const Piece& piece, const SoftmaxStat
   }
 }
 
+void Attention::attend(const Shape& shape, const SpanOfPiece& span, const ThreadMemory& memory) {
+  const Piece& piece = pieces_[static_cast<size_t>(span.piece)];
+  start(shape, piece, memory);
+  attend_span(shape, std::span(&piece, 1), span.span, memory, partial_state(shape, span));
+}
+
+/// Writes the outputs of a piece all of whose spans have been attended to.
+void Attention::merge(const Shape& shape, const CutPiece& cut, const ThreadMemory& memory) {
+  const auto spans = std::span(spans_).subspan(cut.first_span, cut.num_spans);
+  const Piece& piece = pieces_[static_cast<size_t>(spans.front().piece)];
+  clear(memory.total, shape.num_rows(piece), shape.padded_dim);
+  for (const SpanOfPiece& span : spans) {
+    kernels_.merge_softmax({.total = memory.total,
+                            .part = partial_state(shape, span),
+                            .rows = shape.num_rows(piece),
+                            .padded_dim = shape.padded_dim});
+  }
+  finish(shape, piece, memory.total);
+}
+
 void Attention::attend(const Shape& shape, const Work& work, const ThreadMemory& memory) {
   const auto pieces = std::span(pieces_).subspan(static_cast<size_t>(work.first_piece),
                                                  static_cast<size_t>(work.num_pieces));
@@ -460,36 +501,27 @@ void Attention::run(const ops::AttentionParams& params) {
                      ThreadMemory::num_floats(shape.max_rows, shape.padded_dim) * 4);
   list_pieces(shape);
 
-  if (!list_spans(shape)) {
-    workers_.for_each(std::ssize(work_), 1, [&](int64_t index, int64_t, int32_t thread) {
-      attend(shape, work_[static_cast<size_t>(index)], thread_memory(shape, thread));
-    });
-    return;
-  }
+  cut_large_pieces(shape);
 
-  workers_.for_each(static_cast<int64_t>(spans_.size()), 1,
-                    [&](int64_t index, int64_t, int32_t thread) {
-                      const SpanOfPiece& item = spans_[static_cast<size_t>(index)];
-                      const Piece& piece = pieces_[static_cast<size_t>(item.piece)];
-                      const ThreadMemory memory = thread_memory(shape, thread);
-                      start(shape, piece, memory);
-                      attend_span(shape, std::span(&piece, 1), item.span, memory,
-                                  partial_state(shape, item.partial));
-                    });
-  // The spans of a piece follow each other in the list, in order.
-  const ThreadMemory memory = thread_memory(shape, 0);
-  for (size_t i = 0; i < spans_.size();) {
-    const int64_t piece_index = spans_[i].piece;
-    const Piece& piece = pieces_[static_cast<size_t>(piece_index)];
-    clear(memory.total, shape.num_rows(piece), shape.padded_dim);
-    for (; i < spans_.size() && spans_[i].piece == piece_index; ++i) {
-      kernels_.merge_softmax({.total = memory.total,
-                              .part = partial_state(shape, spans_[i].partial),
-                              .rows = shape.num_rows(piece),
-                              .padded_dim = shape.padded_dim});
-    }
-    finish(shape, piece, memory.total);
-  }
+  const auto num_spans = static_cast<int64_t>(spans_.size());
+  workers_.for_each(num_spans + std::ssize(work_), 1, [&](int64_t index, int64_t, int32_t thread) {
+    const ThreadMemory memory = thread_memory(shape, thread);
+    if (index < num_spans)
+      attend(shape, spans_[static_cast<size_t>(index)], memory);
+    else
+      attend(shape, work_[static_cast<size_t>(index - num_spans)], memory);
+  });
+  int64_t num_rows = 0;  // of partial results
+  for (const SpanOfPiece& span : spans_)
+    num_rows += shape.num_rows(pieces_[static_cast<size_t>(span.piece)]);
+  const auto merge_piece = [&](int64_t index, int64_t, int32_t thread) {
+    merge(shape, cut_pieces_[static_cast<size_t>(index)], thread_memory(shape, thread));
+  };
+  const int64_t num_cut = std::ssize(cut_pieces_);
+  if (num_rows >= kMinSharedRows)
+    workers_.for_each(num_cut, 1, merge_piece);
+  else
+    for (int64_t i = 0; i < num_cut; ++i) merge_piece(i, i + 1, 0);
 }
 
 }  // namespace hasten::cpu

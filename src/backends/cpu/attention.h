@@ -41,11 +41,16 @@ class Attention {
     int64_t num_tokens = 0;
     int64_t kv_head = 0;
   };
-  /// One span of a piece's keys, when spans are dealt to threads.
+  /// One span of the keys of a piece that is too large for one thread.
   struct SpanOfPiece {
     int64_t piece = 0;
     int64_t span = 0;
-    int64_t partial = 0;  // index into partials_
+    int64_t partial = 0;  // where in partials_ its result goes, in floats
+  };
+  /// All of those of a piece.
+  struct CutPiece {
+    size_t first_span = 0;  // in spans_
+    size_t num_spans = 0;
   };
   /// What one thread does: a piece; or several, of one token each, of sequences that have the spans
   /// before `shared_end` in common.
@@ -61,13 +66,16 @@ class Attention {
   int64_t num_sharing(const Shape& shape, size_t first, int64_t& num_spans) const;
   void list_pieces(const Shape& shape);
   void list_pieces(const Shape& shape, int64_t sequence);
-  bool list_spans(const Shape& shape);
+  void cut_large_pieces(const Shape& shape);
+  bool list_spans(const Shape& shape, int64_t piece_index, int64_t& num_floats);
   ThreadMemory thread_memory(const Shape& shape, int32_t thread);
-  SoftmaxState partial_state(const Shape& shape, int64_t index);
+  SoftmaxState partial_state(const Shape& shape, const SpanOfPiece& span);
   void start(const Shape& shape, const Piece& piece, const ThreadMemory& memory);
   void attend_span(const Shape& shape, std::span<const Piece> pieces, int64_t span,
                    const ThreadMemory& memory, const SoftmaxState& state);
+  void attend(const Shape& shape, const SpanOfPiece& span, const ThreadMemory& memory);
   void attend(const Shape& shape, const Work& work, const ThreadMemory& memory);
+  void merge(const Shape& shape, const CutPiece& cut, const ThreadMemory& memory);
   void attend_spans(const Shape& shape, std::span<const Piece> pieces, int64_t begin, int64_t end,
                     const ThreadMemory& memory);
   void load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
@@ -83,6 +91,7 @@ class Attention {
   std::vector<Piece> pieces_;
   std::vector<Work> work_;
   std::vector<SpanOfPiece> spans_;
+  std::vector<CutPiece> cut_pieces_;
   Scratch thread_memory_;
   Scratch partials_;
   int64_t partial_capacity_bytes_ = 0;
