@@ -50,6 +50,17 @@ TEST(AnswerRecovery, MarksBehindACallGoOnce) {
                 "{0 f}[0 {}]```c```");
 }
 
+// GigaChat's mark of a call begins with what may end the one before it.
+TEST(AnswerRecovery, WhatMayOpenTheNextCallEndsNone) {
+  const std::string open = "<|message_sep|>\n\nfunction call<|role_sep|>";
+  const std::string f = R"({"name": "f", "arguments": {}})",
+                    g = R"({"name": "g", "arguments": {}})";
+  const AnswerFormat gigachat = calls(ToolCallFormat::gigachat);
+  expect_parsed(gigachat, open + f + open + g, "{0 f}[0 {}]{1 g}[1 {}]");
+  expect_parsed(gigachat, open + f + "<|message_sep|>\n\nfunc", "{0 f}[0 {}]func");
+  expect_parsed(gigachat, open + f + "<|message_sep|>", "{0 f}[0 {}]");
+}
+
 TEST(AnswerRecovery, SeparatorsWithoutACallAreText) {
   const std::string f = R"({"name": "f", "parameters": {}})";
   for (const char* text : {"; bye", ", bye", ";", "; {\"a\": 1}"}) {

@@ -322,6 +322,7 @@ class AnswerParser final : public ChatParser {
       }
       may = may || may_become(0, opener);
     }
+    if (may) return false;  // such a mark may begin with a filler
     for (size_t i = 0; i < syntax_.fillers.size(); ++i) {
       const std::string_view filler = syntax_.fillers[i];
       if ((seen_fillers_ >> i & 1) != 0) continue;
