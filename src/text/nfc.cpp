@@ -227,13 +227,36 @@ std::string to_nfc(std::string_view text) {
   return to_normalization_form(text, NormalizationForm::nfc);
 }
 
-std::string to_normalization_form(std::string_view text, NormalizationForm form) {
+std::string to_normalization_form(std::string_view text, NormalizationForm form, size_t max_bytes) {
+  // What is put in order together: 32 KiB, and the rest of a run of marks.
+  constexpr size_t kAtOnce = 4096;
   const bool compatible = form == NormalizationForm::nfkc || form == NormalizationForm::nfkd;
   const bool composed = form == NormalizationForm::nfc || form == NormalizationForm::nfkc;
   Decomposer decomposer(compatible);
+  std::string out;
+  out.reserve(text.size());
   std::vector<Ordered> characters;
-  characters.reserve(text.size());
+  const auto put = [&] {
+    order_marks(characters);
+    if (composed) compose_all(characters);
+    for (const Ordered character : characters) {
+      if (character.code_point >= 0) {
+        append_utf8(out, static_cast<uint32_t>(character.code_point));
+      } else {
+        out.push_back(static_cast<char>(-1 - character.code_point));
+      }
+    }
+    characters.clear();
+  };
+  // Whether nothing before it can change with it or with what follows.
+  const auto begins_anew = [&](const Ordered& character) {
+    return character.combining_class == 0 &&
+           (!composed || character.code_point < 0 ||
+            !char_properties(static_cast<uint32_t>(character.code_point)).nfc_unstable);
+  };
+  std::vector<Ordered> behind;
   for (size_t i = 0; i < text.size();) {
+    const size_t before = characters.size();
     const Utf8Char next = decode_utf8(text.substr(i));
     if (next.valid) {
       decomposer.append(next.code_point, characters);
@@ -243,19 +266,14 @@ std::string to_normalization_form(std::string_view text, NormalizationForm form)
       }
     }
     i += next.length;
+    if (before < kAtOnce || !begins_anew(characters[before])) continue;
+    behind.assign(characters.begin() + static_cast<ptrdiff_t>(before), characters.end());
+    characters.resize(before);
+    put();
+    if (out.size() > max_bytes) return out;
+    characters.swap(behind);
   }
-  order_marks(characters);
-  if (composed) compose_all(characters);
-
-  std::string out;
-  out.reserve(text.size());
-  for (const Ordered character : characters) {
-    if (character.code_point >= 0) {
-      append_utf8(out, static_cast<uint32_t>(character.code_point));
-    } else {
-      out.push_back(static_cast<char>(-1 - character.code_point));
-    }
-  }
+  put();
   return out;
 }
 

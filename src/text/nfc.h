@@ -2,6 +2,8 @@
 // The Unicode Normalization Forms, which the tokenizers of some models ask for.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,7 +21,8 @@ namespace hasten::text {
 
 enum class NormalizationForm { nfc, nfd, nfkc, nfkd };
 
-/// `text` in any form, as to_nfc.
-[[nodiscard]] std::string to_normalization_form(std::string_view text, NormalizationForm form);
+/// `text` in any form, as to_nfc. Where that is longer than `max_bytes`, it may lack its end.
+[[nodiscard]] std::string to_normalization_form(std::string_view text, NormalizationForm form,
+                                                size_t max_bytes = SIZE_MAX);
 
 }  // namespace hasten::text

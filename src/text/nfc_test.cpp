@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -60,6 +62,38 @@ TEST(NormalizationForms, DecomposeAndCompose) {
   EXPECT_FALSE(is_nfkc_stable("\u00bd"));
   EXPECT_FALSE(is_nfkc_stable("e\u0301"));
   EXPECT_EQ(form("a\xff\u00bd", nfkd), "a\xff\u0031\u2044\u0032");
+}
+
+// A long text is put in order in stretches, which begin where nothing reaches across.
+TEST(NormalizationForms, LongTextsAreThoseOfTheirParts) {
+  const std::string characters[] = {
+      "e",      "\u0301", "\u0323", "\u1e9b", "\u1100\u1161", "\uac00\u11a8", "\u0bc6\u0bbe",
+      "\u1100", "\u1161", "\u11a8", "\u0958", "\u3131\u314f", "\ufdfa",       "\xff",
+      "\u0345"};
+  std::mt19937 random(3);
+  using enum NormalizationForm;
+  for (const NormalizationForm form : {nfc, nfd, nfkc, nfkd}) {
+    std::string text, expected;
+    while (text.size() < 200'000) {
+      std::string part = "1";  // composes with nothing
+      for (size_t i = random() % 40; i > 0; --i)
+        part += characters[random() % std::size(characters)];
+      text += part;
+      expected += to_normalization_form(part, form);
+    }
+    EXPECT_EQ(to_normalization_form(text, form), expected);
+  }
+}
+
+TEST(NormalizationForms, StopsBehindWhatIsWanted) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "\ufdfa";  // 33 bytes each
+  const std::string whole = to_normalization_form(text, NormalizationForm::nfkd);
+  EXPECT_EQ(whole.size(), 3'300'000U);
+  const std::string begun = to_normalization_form(text, NormalizationForm::nfkd, 5000);
+  EXPECT_GT(begun.size(), 5000U);
+  EXPECT_LT(begun.size(), 50'000U);
+  EXPECT_TRUE(whole.starts_with(begun));
 }
 
 }  // namespace

@@ -214,7 +214,10 @@ class PreTokenizerChain::Descent {
     if (steps_[level].expression) {
       steps_[level].expression->find_all(text, work.scratch, work.matches);
     } else {
-      find_literal(text, spec.pattern, work.matches);
+      find_literal(text, spec.pattern, [&](const Match& match) {
+        work.matches.push_back(match);
+        return true;
+      });
     }
     PieceAppender(spec, work.pieces).append(piece.begin, piece.end, work.matches);
     for (const Match& part : work.pieces) cut(level + 1, part);

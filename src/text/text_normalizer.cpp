@@ -10,6 +10,7 @@
 #include "text/literal_matches.h"
 #include "text/nfc.h"
 #include "text/precompiled_charsmap.h"
+#include "text/regex/linear_search.h"
 #include "text/regex/regex.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -55,10 +56,11 @@ std::string filter(std::string_view text, const Keep& keep) {
   });
 }
 
-std::string normalize_form(std::string_view text, NormalizationForm form) {
+std::string normalize_form(std::string_view text, NormalizationForm form, size_t max_bytes) {
   if (is_ascii(text)) return std::string(text);
+  if (form == NormalizationForm::nfc && is_nfc_stable(text)) return std::string(text);
   if (form == NormalizationForm::nfkc && is_nfkc_stable(text)) return std::string(text);
-  return to_normalization_form(text, form);
+  return to_normalization_form(text, form, max_bytes);
 }
 
 std::string lowercase(std::string_view text) {
@@ -120,7 +122,7 @@ std::optional<uint32_t> cleaned(uint32_t c) {
   return properties.white_space ? ' ' : c;
 }
 
-std::string bert(std::string_view text, const NormalizerStep& step) {
+std::string bert(std::string_view text, const NormalizerStep& step, size_t max_bytes) {
   std::string out = map_characters(text, [&](uint32_t c, std::string& to) {
     const std::optional<uint32_t> kept = step.clean_text ? cleaned(c) : c;
     if (!kept) return;
@@ -129,7 +131,7 @@ std::string bert(std::string_view text, const NormalizerStep& step) {
     append_utf8(to, *kept);
     if (parted) to.push_back(' ');
   });
-  if (step.strip_accents) out = normalize_form(out, NormalizationForm::nfd);
+  if (step.strip_accents) out = normalize_form(out, NormalizationForm::nfd, max_bytes);
   if (!step.strip_accents && !step.lowercase) return out;
   return map_characters(out, [&](uint32_t c, std::string& to) {
     if (step.strip_accents && c >= 0x80 && char_properties(c).category == Category::mn) return;
@@ -141,10 +143,11 @@ std::string bert(std::string_view text, const NormalizerStep& step) {
   });
 }
 
-std::string map_precompiled(std::string_view text, const PrecompiledCharsMap& map) {
+std::string map_precompiled(std::string_view text, const PrecompiledCharsMap& map,
+                            size_t max_bytes) {
   std::string out;
   out.reserve(text.size());
-  while (!text.empty()) {
+  while (!text.empty() && out.size() <= max_bytes) {
     const PrecompiledCharsMap::Mapping mapping = map.find(text);
     const size_t length = mapping.length > 0 ? mapping.length : decode_utf8(text).length;
     out.append(mapping.length > 0 ? mapping.to : text.substr(0, length));
@@ -161,35 +164,41 @@ struct TextNormalizer::Step {
   std::optional<PrecompiledCharsMap> map = {};
 
   std::string replace(std::string_view text, size_t max_bytes) const {
-    std::vector<regex::Match> matches;
-    if (expression) {
-      expression->find_all(text, matches);
-    } else {
-      find_literal(text, rule.pattern, matches);
-    }
-    if (matches.size() > max_bytes / std::max<size_t>(rule.content.size(), 1)) {
-      fail(ErrorCode::invalid_argument,
-           "the tokenizer's normalizer would make more than {} bytes of a text", max_bytes);
-    }
+    constexpr size_t kMatchesAtATime = 512;
     std::string out;
     size_t at = 0;
-    for (const regex::Match& match : matches) {
+    const auto take = [&](const regex::Match& match) {
       out.append(text.substr(at, match.begin - at)).append(rule.content);
       at = match.end;
+      return out.size() <= max_bytes;
+    };
+    if (!expression) {
+      find_literal(text, rule.pattern, take);
+      return out.append(text.substr(at));
+    }
+    std::vector<regex::Match> matches;
+    regex::Scratch scratch;
+    bool goes_on = true;
+    for (regex::Progress progress; goes_on && !progress.done;) {
+      matches.clear();
+      expression->find_more(text, kMatchesAtATime, scratch, progress, matches);
+      goes_on = std::all_of(matches.begin(), matches.end(), take);
     }
     return out.append(text.substr(at));
   }
 
+  // Where that is more than `max_bytes`, it may lack its end. Steps that do not ask for those make
+  // no more than three bytes of one, and a prefix.
   std::string apply(std::string_view text, size_t max_bytes) const {
     switch (rule.kind) {
       case Kind::nfc:
-        return is_nfc_stable(text) ? std::string(text) : to_nfc(text);
+        return normalize_form(text, NormalizationForm::nfc, max_bytes);
       case Kind::nfd:
-        return normalize_form(text, NormalizationForm::nfd);
+        return normalize_form(text, NormalizationForm::nfd, max_bytes);
       case Kind::nfkc:
-        return normalize_form(text, NormalizationForm::nfkc);
+        return normalize_form(text, NormalizationForm::nfkc, max_bytes);
       case Kind::nfkd:
-        return normalize_form(text, NormalizationForm::nfkd);
+        return normalize_form(text, NormalizationForm::nfkd, max_bytes);
       case Kind::lowercase:
         return lowercase(text);
       case Kind::strip_accents:
@@ -203,9 +212,9 @@ struct TextNormalizer::Step {
       case Kind::nmt:
         return nmt(text);
       case Kind::bert:
-        return bert(text, rule);
+        return bert(text, rule, max_bytes);
       case Kind::precompiled:
-        return map_precompiled(text, *map);
+        return map_precompiled(text, *map, max_bytes);
       case Kind::byte_level:
         return to_gpt2_alphabet(text);
     }
@@ -254,8 +263,8 @@ std::string TextNormalizer::apply(std::string_view text, Growth& growth) const {
     longest = std::max(longest, out.size());
     if (longest > growth.left_) {
       fail(ErrorCode::invalid_argument,
-           "the tokenizer's normalizer makes more than {} bytes of a text: {} of the {} bytes of a "
-           "stretch, with {} left for it",
+           "the tokenizer's normalizer makes more than {} bytes of a text: at least {} of the {} "
+           "bytes of a stretch, with {} left for it",
            growth.limit_, longest, text.size(), growth.left_);
     }
   }

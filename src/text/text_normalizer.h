@@ -40,9 +40,9 @@ class TextNormalizer {
     size_t left_;
   };
 
-  /// Malformed bytes stay as they are, except where a step names U+FFFD. Time is near-linear in the
-  /// text and in what becomes of it. Throws Error{invalid_argument} if that is more than `growth`
-  /// has left, which only hostile steps do.
+  /// Malformed bytes stay as they are, except where a step names U+FFFD. Time and memory are
+  /// near-linear in the text and in what becomes of it. Throws Error{invalid_argument} if that is
+  /// more than `growth` has left, which only hostile steps do.
   [[nodiscard]] std::string apply(std::string_view text, Growth& growth) const;
 
  private:

@@ -96,5 +96,31 @@ TEST(TextNormalizer, BoundsWhatATextBecomes) {
                Error);
 }
 
+// No step goes on far beyond the limit before somebody looks: 64,000 bytes of each would be 4 GiB.
+TEST(TextNormalizer, StopsWhereALimitIsPassed) {
+  const std::string text(65'536, 'a');
+  const size_t limit = text.size() * TextNormalizer::kMaxGrowth;
+  const NormalizerStep longer{
+      .kind = Kind::replace, .pattern = "a", .content = std::string(250, 'b')};
+  const std::string charsmap = testing::tiny_charsmap({{"b", std::string(256, 'c')}});
+  const NormalizerStep steps[] = {
+      {.kind = Kind::precompiled, .content = charsmap},
+      {.kind = Kind::replace, .pattern = "b", .content = std::string(256, 'c')},
+      {.kind = Kind::replace,
+       .pattern = "b+?",
+       .literal = false,
+       .content = std::string(256, 'c')}};
+  for (const NormalizerStep& step : steps) {
+    try {
+      (void)normalized({longer, step}, text);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      const std::string_view what = error.what();
+      const std::string_view least = what.substr(what.find("at least ") + 9);
+      EXPECT_LT(std::stoul(std::string(least)), 3 * limit) << what;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hasten::text
