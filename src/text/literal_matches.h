@@ -5,9 +5,21 @@
 #include <cstddef>
 #include <string_view>
 
+#include "base/error.h"
 #include "text/regex/match.h"
 
 namespace hasten::text {
+
+// Published patterns have a few characters. Each place of a text may be compared with all of them.
+inline constexpr size_t kMaxLiteralBytes = 1024;
+
+/// Throws Error{unsupported} for a pattern that would take too long to look for.
+inline void check_literal(std::string_view wanted) {
+  if (wanted.size() > kMaxLiteralBytes) {
+    fail(ErrorCode::unsupported, "the tokenizer has a literal pattern of {} bytes; the limit is {}",
+         wanted.size(), kMaxLiteralBytes);
+  }
+}
 
 /// take(match) for all occurrences of `wanted` from the front on, none of which overlap, until it
 /// answers false. An empty one is nowhere.

@@ -279,7 +279,10 @@ PreTokenizerChain::PreTokenizerChain(const PreTokenizerSteps& steps) {
     if (alphabet && in_alphabet_) continue;
     in_alphabet_ = in_alphabet_ || alphabet;
     steps_.push_back({.spec = step, .expression = std::nullopt});
-    if (step.kind == PreTokenizerStep::Kind::split && !step.literal) {
+    if (step.kind != PreTokenizerStep::Kind::split) continue;
+    if (step.literal) {
+      check_literal(step.pattern);
+    } else {
       steps_.back().expression.emplace(step.pattern, step.dialect);
     }
   }

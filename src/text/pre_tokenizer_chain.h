@@ -20,7 +20,7 @@ namespace hasten::text {
 class PreTokenizerChain {
  public:
   /// Throws Error{unsupported, invalid_data} for an expression that cannot be compiled, and
-  /// Error{unsupported} for more steps than a published chain could have.
+  /// Error{unsupported} for more steps, or a longer literal, than a published chain could have.
   explicit PreTokenizerChain(const PreTokenizerSteps& steps);
   PreTokenizerChain(PreTokenizerChain&&) noexcept;
   PreTokenizerChain& operator=(PreTokenizerChain&&) noexcept;

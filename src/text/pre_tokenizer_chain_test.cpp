@@ -196,6 +196,8 @@ TEST(PreTokenizerChain, BoundsWhatAFileCanAskFor) {
   EXPECT_EQ(code(PreTokenizerSteps(33, {.pattern = "a"})), ErrorCode::unsupported);
   EXPECT_EQ(code(PreTokenizerSteps(5, {.kind = PreTokenizerStep::Kind::add_prefix_space})),
             ErrorCode::unsupported);
+  EXPECT_EQ(code(char_delimiter_steps(std::string(1025, 'a'))), ErrorCode::unsupported);
+  EXPECT_EQ(code(char_delimiter_steps(std::string(1024, 'a'))), ErrorCode::internal);
   EXPECT_EQ(code(metaspace_steps("12345", PrependScheme::always, false)), ErrorCode::unsupported);
   EXPECT_EQ(code(metaspace_steps("\u2581", PrependScheme::always, false)), ErrorCode::internal);
 }

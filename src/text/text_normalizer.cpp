@@ -230,6 +230,7 @@ TextNormalizer::TextNormalizer(const NormalizerSteps& steps) {
   }
   for (const NormalizerStep& rule : steps) {
     Step step{.rule = rule};
+    if (rule.kind == Kind::replace && rule.literal) check_literal(rule.pattern);
     if (rule.kind == Kind::replace && !rule.literal) step.expression.emplace(rule.pattern);
     if (rule.kind == Kind::precompiled) step.map.emplace(rule.content);
     steps_.push_back(std::move(step));

@@ -15,7 +15,8 @@ namespace hasten::text {
 /// Compiled steps, one after the other. Const after construction: any thread.
 class TextNormalizer {
  public:
-  /// Throws Error{unsupported, invalid_data} for an expression or a character map that is no good.
+  /// Throws Error{unsupported, invalid_data} for an expression or a character map that is no good,
+  /// and Error{unsupported} for more steps, or a longer literal, than a published file has.
   explicit TextNormalizer(const NormalizerSteps& steps);
   TextNormalizer(TextNormalizer&&) noexcept;
   TextNormalizer& operator=(TextNormalizer&&) noexcept;

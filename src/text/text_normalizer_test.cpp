@@ -122,5 +122,12 @@ TEST(TextNormalizer, StopsWhereALimitIsPassed) {
   }
 }
 
+TEST(TextNormalizer, RefusesLiteralsThatTakeTooLongToLookFor) {
+  NormalizerStep step{.kind = Kind::replace, .pattern = std::string(1024, 'a'), .content = "b"};
+  EXPECT_EQ(normalized({step}, std::string(1025, 'a')), "ba");
+  step.pattern.push_back('b');
+  EXPECT_THROW((void)TextNormalizer({step}), Error);
+}
+
 }  // namespace
 }  // namespace hasten::text
