@@ -73,6 +73,23 @@ std::string apply(const DecoderStep& step, std::string text) {
   return text;
 }
 
+// Each token goes through all steps, and what one makes of it is looked at behind the step.
+void check_bounds(const DecoderSteps& steps) {
+  constexpr size_t kMaxSteps = 64;          // published files have up to 6
+  constexpr size_t kMaxContentBytes = 256;  // a character in published files
+  if (steps.size() > kMaxSteps) {
+    fail(ErrorCode::unsupported, "the tokenizer has {} decoders; the limit is {}", steps.size(),
+         kMaxSteps);
+  }
+  for (const DecoderStep& step : steps) {
+    if (step.kind == Kind::replace && step.content.size() > kMaxContentBytes) {
+      fail(ErrorCode::unsupported,
+           "the tokenizer's decoder replaces by {} bytes in one place; the limit is {}",
+           step.content.size(), kMaxContentBytes);
+    }
+  }
+}
+
 // Whether a step behind `fuse` is one that token by token is the same.
 bool is_local(const DecoderStep& step) {
   const bool one_byte = step.kind == Kind::replace && step.pattern.size() == 1;
@@ -83,6 +100,7 @@ bool is_local(const DecoderStep& step) {
 
 TokenTexts::TokenTexts(const DecoderSteps& steps, const TokenizerSpec& spec,
                        const Vocabulary& vocabulary) {
+  check_bounds(steps);
   const auto fuse = std::find_if(steps.begin(), steps.end(),
                                  [](const DecoderStep& step) { return step.kind == Kind::fuse; });
   DecoderSteps local(steps.begin(), fuse);

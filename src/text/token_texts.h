@@ -16,7 +16,8 @@ namespace hasten::text {
 /// Const after construction: any thread.
 class TokenTexts {
  public:
-  /// Throws Error{unsupported} for steps that a token alone cannot tell.
+  /// Throws Error{unsupported} for steps that a token alone cannot tell, and for more or longer
+  /// ones than a published file has.
   TokenTexts(const DecoderSteps& steps, const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
   std::string_view bytes(int32_t id) const {

@@ -237,6 +237,22 @@ TEST(Decoders, CtcDropsRepeats) {
   EXPECT_EQ(streamed, "_ab b _a");
 }
 
+TEST(Decoders, BoundsWhatAFileCanAskFor) {
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::word_level;
+  spec.tokens = {"a", "aa"};
+  const DecoderStep step{
+      .kind = DecoderStep::Kind::replace, .pattern = "a", .content = std::string(256, 'b')};
+  spec.decoders = {step};
+  EXPECT_EQ(make_tokenizer(spec)->token_bytes(1).size(), 512U);
+  spec.decoders->front().content.push_back('b');
+  EXPECT_THROW((void)make_tokenizer(spec), Error);
+  spec.decoders = DecoderSteps(64, {.kind = DecoderStep::Kind::byte_fallback});
+  EXPECT_EQ(make_tokenizer(spec)->token_bytes(1), "aa");
+  spec.decoders->push_back({.kind = DecoderStep::Kind::byte_fallback});
+  EXPECT_THROW((void)make_tokenizer(spec), Error);
+}
+
 TEST(TokenizerJsonModels, RefusesByName) {
   const auto refuse = [](std::string_view model, std::string_view others, std::string_view words) {
     try {
