@@ -29,8 +29,9 @@ constexpr std::string_view kEndNames[] = {
 // Names that open a turn. With kEndNames, what would let a user forge a role: control tokens
 // whatever type their file gives them.
 constexpr std::string_view kTurnNames[] = {
-    "<|im_start|>", "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>",
-    "<|user|>",     "<|assistant|>",       "<|system|>",        "<|turn>",
+    "<|im_start|>",       "<|start_header_id|>",     "<|end_header_id|>", "<start_of_turn>",
+    "<|user|>",           "<|assistant|>",           "<|system|>",        "<|turn>",
+    "<\uFF5CUser\uFF5C>", "<\uFF5CAssistant\uFF5C>",
 };
 
 // All of them are in brackets, which few tokens of a vocabulary are.

@@ -135,6 +135,23 @@ TEST(SpecialTokens, TurnMarkersAreControlWhateverTheFileSays) {
   EXPECT_FALSE(tokenizer->is_end_of_generation(261));
 }
 
+// DeepSeek R1's distilled models add them as tokens that are not special.
+TEST(SpecialTokens, DeepSeekTurnsAreControlWhateverTheFileSays) {
+  TokenizerSpec spec = tiny_bpe_spec();
+  const std::string user = "<｜User｜>", assistant = "<｜Assistant｜>";
+  for (const std::string& name : {user, assistant}) {
+    spec.tokens.push_back(name);
+    spec.types.push_back(static_cast<int32_t>(TokenType::user_defined));
+  }
+  const auto tokenizer = make_tokenizer(spec);
+  const std::string text = user + assistant;
+  EXPECT_EQ(tokenizer->encode(text, {.parse_special = true}), (Ids{264, 265}));
+  const std::vector<TextRange> outside{{0, std::ssize(text)}};
+  for (const int32_t id : tokenizer->encode(text, {.parse_special = true, .literal = outside})) {
+    EXPECT_LT(id, 264);
+  }
+}
+
 TEST(Encode, AddsBosAndEos) {
   TokenizerSpec spec = tiny_bpe_spec();
   spec.bos = 261;
