@@ -64,12 +64,14 @@ std::vector<std::vector<int32_t>> encode_all(const Tokenizer& tokenizer,
                                              std::span<const std::string_view> texts,
                                              const EncodeOptions& options, int num_threads) {
   if (!options.literal.empty()) {
-    fail(ErrorCode::invalid_argument, "literal ranges are those of one text; {} are given",
-         texts.size());
+    fail(ErrorCode::invalid_argument,
+         "{} literal ranges for {} texts: they are those of one text, which is encoded by itself",
+         options.literal.size(), texts.size());
   }
   const int threads = threads_of(num_threads);
   std::vector<std::vector<int32_t>> tokens(texts.size());
-  std::vector<size_t> whole;  // texts that are one job
+  std::vector<size_t> whole;     // texts that are one job
+  std::exception_ptr long_text;  // what the first long one threw, behind those of `whole`
   for (size_t i = 0; i < texts.size(); ++i) {
     if (threads == 1 || texts[i].size() < kLongText) {
       whole.push_back(i);
@@ -77,12 +79,18 @@ std::vector<std::vector<int32_t>> encode_all(const Tokenizer& tokenizer,
     }
     const size_t num_parts =
         std::min(static_cast<size_t>(threads), texts[i].size() / (kLongText / 2));
-    PartedText parted(tokenizer, texts[i], options, num_parts);
-    run_jobs(parted.num_jobs(), threads, [&](size_t job) { parted.do_job(job); });
-    tokens[i] = parted.take_tokens();
+    try {
+      PartedText parted(tokenizer, texts[i], options, num_parts);
+      run_jobs(parted.num_jobs(), threads, [&](size_t job) { parted.do_job(job); });
+      tokens[i] = parted.take_tokens();
+    } catch (...) {
+      long_text = std::current_exception();
+      break;
+    }
   }
   run_jobs(whole.size(), threads,
            [&](size_t job) { tokens[whole[job]] = tokenizer.encode(texts[whole[job]], options); });
+  if (long_text) std::rethrow_exception(long_text);
   return tokens;
 }
 

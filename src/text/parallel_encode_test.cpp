@@ -257,13 +257,23 @@ TEST(EncodeAll, Refuses) {
   EXPECT_THROW(encode_all(*tokenizer, texts, {.literal = range}), Error);
   EXPECT_THROW(encode_all(*tokenizer, texts, {}, 257), Error);
   EXPECT_THROW(encode_all(*tokenizer, texts, {}, -1), Error);
-  // What one text throws comes out: U+FDFA a hundred times over is more than a normalizer may make.
+  // What one text throws comes out: a thousandfold is more than a normalizer may make.
   TokenizerSpec spec = testing::tiny_bpe_spec();
   spec.normalizers = {
       {.kind = NormalizerStep::Kind::replace, .pattern = "a", .content = std::string(1000, 'b')}};
   const auto growing = make_tokenizer(spec);
   const std::string many(1000, 'a');
   EXPECT_THROW(encode_all(*growing, std::vector<std::string_view>{"x", many, "y"}, {}, 2), Error);
+  // Of several, the first; the limit in its error is that of its length.
+  const std::string long_text(size_t{1} << 20, 'a');
+  try {
+    (void)encode_all(*growing, std::vector<std::string_view>{"x", many, long_text}, {}, 2);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string_view(error.what()).find("more than 256000 bytes"), std::string_view::npos)
+        << error.what();
+  }
+  EXPECT_THROW(encode_all(*growing, std::vector<std::string_view>{"x", long_text}, {}, 2), Error);
 }
 
 }  // namespace
