@@ -41,15 +41,17 @@ std::string random_word(std::mt19937& random, size_t max_length) {
   return word;
 }
 
-// Tokens in any order, many of which no merging reaches, some twice, some of equal rank.
+// Tokens in any order, many of which no merging reaches, some twice, some of equal rank; a few at
+// first, later many times as many as are prepared together.
 void compare_with_definition(TokenizerKind kind) {
   std::mt19937 random(5);
   for (int round = 0; round < 400; ++round) {
     TokenizerSpec spec;
     spec.kind = kind;
     spec.tokens = {"a", "b", "c"};
-    for (size_t i = 0, size = 1 + random() % 30; i < size; ++i) {
-      spec.tokens.push_back(random_word(random, 6));
+    const size_t max_tokens = round < 200 ? 30 : 200;
+    for (size_t i = 0, size = 1 + random() % max_tokens; i < size; ++i) {
+      spec.tokens.push_back(random_word(random, round % 4 == 0 ? 40 : 6));
     }
     std::shuffle(spec.tokens.begin(), spec.tokens.end(), random);
     const Vocabulary vocabulary(spec);
