@@ -19,6 +19,7 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
   spec.kind = TokenizerKind::bpe;
   spec.pre = std::move(pre);
   spec.merges_by_rank = true;
+  spec.ignore_merges = true;  // tiktoken looks for the whole word before it merges
   constexpr size_t kMinLineBytes = 7;  // "IQ== 0" and its end
   const auto num_lines = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), '\n')) + 1;
   const size_t num_tokens = std::min(num_lines, ranks.size() / kMinLineBytes + 1) + specials.size();

@@ -229,6 +229,16 @@ TEST(TekkenJson, ReadsAndRefuses) {
                ErrorCode::invalid_data, "default_num_special_tokens is 90000, of which 3");
 }
 
+// a, b, c, abc and d: no two tokens make abc.
+TEST(TiktokenRanks, AWordThatIsATokenIsThatToken) {
+  const std::string ranks = "YQ== 0\nYg== 1\nYw== 2\nYWJj 3\nZA== 4\n";
+  for (const char* pre : {"gpt-2", "gpt-4o", "qwen2", "kimi-k2", "chatglm-bpe", "llama-bpe"}) {
+    const auto tokenizer = make_tokenizer(parse_tiktoken_ranks(ranks, pre));
+    EXPECT_EQ(tokenizer->encode("abc", {.add_special = false}), (Ids{3})) << pre;
+    EXPECT_EQ(tokenizer->encode("abcd", {.add_special = false}), (Ids{0, 1, 2, 4})) << pre;
+  }
+}
+
 TEST(TiktokenRanks, ReadsAndRefuses) {
   // "a", "b", "ab", " "
   const std::string ranks = "YQ== 0\nYg== 1\r\nYWI= 2\nIA== 3\n";
