@@ -15,7 +15,7 @@ class Prober {
  public:
   explicit Prober(const ChatTemplate& chat) : chat_(chat) {}
 
-  /// Renders about a dozen conversations; a template that fails one cannot do what it asks for.
+  /// Renders about twenty conversations; a template that fails one cannot do what it asks for.
   Capabilities probe() const;
 
  private:
