@@ -19,12 +19,15 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
   spec.kind = TokenizerKind::bpe;
   spec.pre = std::move(pre);
   spec.merges_by_rank = true;
-  spec.ignore_merges = true;  // tiktoken looks for the whole word before it merges
+  spec.ignore_merges = true;           // tiktoken looks for the whole word before it merges
   constexpr size_t kMinLineBytes = 7;  // "IQ== 0" and its end
   const auto num_lines = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), '\n')) + 1;
   const size_t num_tokens = std::min(num_lines, ranks.size() / kMinLineBytes + 1) + specials.size();
   spec.tokens.reserve(num_tokens);
   spec.types.reserve(num_tokens);
+  // p50k_base leaves out the rank of its special token.
+  constexpr size_t kMaxLeftOut = 16;
+  size_t num_left_out = 0;
   std::string bytes;
   for (size_t line_number = 1; !ranks.empty(); ++line_number) {
     std::string_view line = ranks.substr(0, ranks.find('\n'));
@@ -40,12 +43,13 @@ TokenizerSpec parse_tiktoken_ranks(std::string_view ranks, std::string pre,
       fail(ErrorCode::invalid_data, "line {} of the rank file is not \"base64 rank\": {}",
            line_number, printable(line));
     }
-    // p50k_base leaves out the rank of its special token.
-    constexpr size_t kMaxGap = 16;
-    if (rank < spec.tokens.size() || rank - spec.tokens.size() > kMaxGap) {
-      fail(ErrorCode::invalid_data, "line {} of the rank file has rank {}; the next is {}",
-           line_number, rank, spec.tokens.size());
+    if (rank < spec.tokens.size() || rank - spec.tokens.size() > kMaxLeftOut - num_left_out) {
+      fail(
+          ErrorCode::invalid_data,
+          "line {} of the rank file has rank {}; the next is {}, and a file may leave out {} ranks",
+          line_number, rank, spec.tokens.size(), kMaxLeftOut);
     }
+    num_left_out += rank - spec.tokens.size();
     spec.tokens.resize(rank);
     spec.types.resize(rank, static_cast<int32_t>(TokenType::unused));
     spec.tokens.push_back(to_gpt2_alphabet(bytes));

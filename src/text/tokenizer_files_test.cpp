@@ -252,6 +252,8 @@ TEST(TiktokenRanks, ReadsAndRefuses) {
                  words);
   };
   refuse("YQ== 17\n", "rank 17");
+  EXPECT_EQ(parse_tiktoken_ranks("YQ== 15\nYg== 17\n", "gpt-2").tokens.size(), 18U);
+  refuse("YQ== 15\nYg== 17\nYw== 19\n", "line 3");
   refuse("YQ== 0\nYg== 0\n", "line 2");
   refuse("YQ= 0\n", "line 1");
   refuse("Y?== 0\n", "line 1");
