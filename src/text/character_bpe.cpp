@@ -3,10 +3,8 @@
 // words: what tokenizer.json's BPE is where it is neither byte-level nor SentencePiece's.
 #include <string>
 
-#include "base/error.h"
 #include "base/hash.h"
-#include "base/printable.h"
-#include "text/merge_table.h"
+#include "text/merge_rules.h"
 #include "text/unknown_fallback.h"
 #include "text/utf8.h"
 #include "text/wordwise_encoder.h"
@@ -23,10 +21,7 @@ MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
   std::string joined;
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const std::string_view merge = spec.merges[rank];
-    if (merge.size() > 2 * Vocabulary::kMaxTokenBytes || merge.find(' ', 1) >= merge.size() - 1) {
-      fail(ErrorCode::invalid_data, "merge {} is not two pieces with a space between them: {}",
-           rank, printable(merge));
-    }
+    check_merge(merge, rank);
     // Pieces may hold spaces themselves: the first cut that makes sense of the line is meant.
     for (size_t cut = merge.find(' ', 1); cut < merge.size() - 1; cut = merge.find(' ', cut + 1)) {
       const int32_t left = vocabulary.find_ordinary(merge.substr(0, cut));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "text/blanks.h"
+
 namespace hasten::text {
 namespace {
 
@@ -11,7 +13,6 @@ namespace {
 constexpr size_t kMaxWord = 64;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 bool is_word_char(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || c == 'E' || c == '+' || c == '-' || c == '.';
 }

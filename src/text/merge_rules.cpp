@@ -10,14 +10,14 @@
 
 namespace hasten::text {
 
-namespace {
-
 void check_merge(std::string_view merge, size_t rank) {
   if (merge.size() > 2 * Vocabulary::kMaxTokenBytes || merge.find(' ', 1) >= merge.size() - 1) {
     fail(ErrorCode::invalid_data, "merge {} is not two pieces with a space between them: {}", rank,
          printable(merge));
   }
 }
+
+namespace {
 
 // Pieces may hold spaces themselves: the first cut that makes sense of the line is meant.
 void add_merge(std::string_view merge, size_t rank, const Vocabulary& vocabulary,

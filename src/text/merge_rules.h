@@ -2,6 +2,7 @@
 // Where the merges of a vocabulary come from: a list, or the order of its tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -14,6 +15,10 @@
 #include "text/vocabulary.h"
 
 namespace hasten::text {
+
+/// Throws Error{invalid_data} unless `merge`, the listed one of this rank, is two pieces with a
+/// space between them.
+void check_merge(std::string_view merge, size_t rank);
 
 /// The listed merges, "left right" each, the first first. A merge that names a piece which the
 /// vocabulary does not have can never apply and is left out. Throws Error{invalid_data} for a line
