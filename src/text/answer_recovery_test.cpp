@@ -81,6 +81,18 @@ TEST(AnswerRecovery, BehindTheEndOfAListOnlyItsMarkOpensACall) {
                 "{0 f}[0 {}]{1 f}[1 {}]" + call);
 }
 
+// Another list begins as the first did, whatever ended that.
+TEST(AnswerRecovery, AnotherListIsLikeTheFirst) {
+  const std::string call = "<|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|>";
+  const std::string section =
+      "<|tool_calls_section_begin|>" + call + call + "<|tool_calls_section_end|>";
+  expect_parsed(calls(ToolCallFormat::kimi), section + "x" + section,
+                "{0 f}[0 {}]{1 f}[1 {}]x{2 f}[2 {}]{3 f}[3 {}]");
+  expect_parsed(calls(ToolCallFormat::pythonic),
+                "<|python_start|>f()<|python_end|>x<|python_start|>f()[g()]",
+                "{0 f}[0 {}]x{1 f}[1 {}]{2 g}[2 {}]");
+}
+
 TEST(AnswerRecovery, TextInAHeadThatIsCutOffIsContent) {
   const AnswerFormat format = calls(ToolCallFormat::harmony);
   const std::string last = "<|start|>assistant<|channel|>final<|message|>Hi";

@@ -133,7 +133,8 @@ TEST(ToolValues, FollowTheTypes) {
   // A string stays one.
   for (const char* text : {"42", "-1.5", "true", "null", "{\"a\": 1}", "[1]", "007", "", " x "})
     EXPECT_EQ(value(text, Types::string), json::serialize(json::Value(text)));
-  EXPECT_EQ(value("\"x\"", Types::string), R"("\"x\"")");
+  for (const int types : {+Types::string, Types::string | Types::integer, kAny})
+    EXPECT_EQ(value("\"x\"", types), R"("\"x\"")");
   // Others are JSON.
   EXPECT_EQ(value(" 42\n", Types::integer), "42");
   EXPECT_EQ(value("-1.5e3", kNumber), "-1.5e3");
@@ -156,7 +157,8 @@ TEST(ToolValues, FollowTheTypes) {
     EXPECT_EQ(value(text, Types::array | Types::object | Types::string),
               json::serialize(json::Value(text)));
   }
-  EXPECT_EQ(value("'x'", Types::array), R"("'x'")");
+  for (const int types : {+Types::array, +Types::integer})
+    EXPECT_EQ(value("'x'", types), R"("'x'")");
   EXPECT_EQ(value("['x'", Types::array), R"("['x'")");
   // JSON of a type that is not asked for: a string where one may stand.
   EXPECT_EQ(value("42", Types::string | Types::null), "\"42\"");
