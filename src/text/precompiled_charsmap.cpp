@@ -64,7 +64,13 @@ PrecompiledCharsMap::Mapping PrecompiledCharsMap::find(std::string_view text) co
     value = units_[at] & kValueBits;
   }
   if (length == 0 || value >= values_.size()) return {};
-  return {.length = length, .to = values_.data() + value};
+  const std::string_view to = values_.data() + value;
+  if (to.size() > kMaxGrowth * length) {
+    fail(ErrorCode::invalid_data,
+         "the tokenizer's character map makes {} bytes of {}; the limit is {} times as many",
+         to.size(), length, kMaxGrowth);
+  }
+  return {.length = length, .to = to};
 }
 
 }  // namespace hasten::text

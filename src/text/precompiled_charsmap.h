@@ -19,15 +19,19 @@ class PrecompiledCharsMap {
   /// Throws Error{invalid_data} for a map that is cut short or whose strings are too long.
   explicit PrecompiledCharsMap(std::string_view blob);
 
-  // Published maps stay below 20 and 40; together they bound the time and the size of a result.
+  // Published maps stay below 20 and 40; together they bound the time.
   static constexpr size_t kMaxKeyBytes = 64;
   static constexpr size_t kMaxValueBytes = 256;
+  // U+FDFA becomes 11 times its bytes, the most of NFKC and of published maps. Whatever a text
+  // holds, no more than that many times its bytes come of it.
+  static constexpr size_t kMaxGrowth = 32;
 
   struct Mapping {
     size_t length = 0;    // bytes of the text; 0: nothing is mapped here
     std::string_view to;  // lives as long as the map
   };
-  /// The longest mapped sequence at the front of `text`.
+  /// The longest mapped sequence at the front of `text`. Throws Error{invalid_data} if it becomes
+  /// more than kMaxGrowth times its bytes, as in no honest map.
   [[nodiscard]] Mapping find(std::string_view text) const;
 
  private:

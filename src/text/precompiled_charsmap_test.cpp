@@ -45,6 +45,27 @@ TEST(PrecompiledCharsMap, RefusesWhatIsNoMap) {
   EXPECT_EQ(PrecompiledCharsMap(whole.substr(0, whole.size() - 1)).find("a").to, "xyz");
 }
 
+// What a text becomes is bounded by what each of its sequences may become.
+TEST(PrecompiledCharsMap, BoundsWhatASequenceBecomes) {
+  const std::string most(PrecompiledCharsMap::kMaxGrowth, 'v');
+  const PrecompiledCharsMap map(tiny_charsmap({{"a", most},
+                                               {"b", most + "v"},
+                                               {"\xc3\x89", most + most},
+                                               {"\xc4\x80", most + most + "v"}}));
+  EXPECT_EQ(map.find("a").to, most);
+  EXPECT_EQ(map.find("\xc3\x89").to, most + most);
+  for (const auto& [text, words] :
+       {std::pair("b", "33 bytes of 1; the limit is 32"), std::pair("\xc4\x80", "65 bytes of 2")}) {
+    try {
+      (void)map.find(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_data);
+      EXPECT_NE(std::string_view(error.what()).find(words), std::string_view::npos) << error.what();
+    }
+  }
+}
+
 TEST(PrecompiledCharsMap, DamagedMapsStayInside) {
   std::mt19937_64 random(5);
   const std::string whole = tiny_charsmap({{"a", "xyz"}, {"\xc3\x89", "E"}});
@@ -61,7 +82,7 @@ TEST(PrecompiledCharsMap, DamagedMapsStayInside) {
       for (const char* text : {"aaaa", "É", "ab\xc3", "zzz"}) {
         const PrecompiledCharsMap::Mapping found = map.find(text);
         EXPECT_LE(found.length, std::string_view(text).size());
-        EXPECT_LE(found.to.size(), PrecompiledCharsMap::kMaxValueBytes);
+        EXPECT_LE(found.to.size(), PrecompiledCharsMap::kMaxGrowth * found.length);
       }
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_data);

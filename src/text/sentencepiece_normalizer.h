@@ -22,6 +22,7 @@ class SentencePieceNormalizer {
   SentencePieceNormalizer(const SentencePieceNormalizer&) = delete;
   SentencePieceNormalizer& operator=(const SentencePieceNormalizer&) = delete;
 
+  /// Throws Error{invalid_data} where the map makes too much of a sequence.
   [[nodiscard]] std::string apply(const Segment& segment) const;
 
  private:

@@ -249,10 +249,10 @@ bool TextNormalizer::leaves_alone(std::string_view text) const {
 
 TextNormalizer::Growth::Growth(size_t text_bytes) {
   // Short texts may grow by whole prefixes; the number of a byte has 31 bits.
-  constexpr size_t kMinLimit = 65536;
+  constexpr size_t kPrefixes = 65536;
   constexpr size_t kMaxLimit = INT32_MAX;
-  limit_ = text_bytes > kMaxLimit / kMaxGrowth ? kMaxLimit
-                                               : std::max(kMinLimit, text_bytes * kMaxGrowth);
+  limit_ = text_bytes > (kMaxLimit - kPrefixes) / kMaxGrowth ? kMaxLimit
+                                                             : text_bytes * kMaxGrowth + kPrefixes;
   left_ = limit_;
 }
 

@@ -26,11 +26,11 @@ class TextNormalizer {
   /// Whether apply certainly gives back the text itself. Cheap, and true of most text where
   /// composition is all that is asked for.
   [[nodiscard]] bool leaves_alone(std::string_view text) const;
-  // U+FDFA becomes 18 characters under NFKC; its 3 bytes 33.
-  static constexpr size_t kMaxGrowth = 256;
+  // U+FDFA becomes 18 characters under NFKC; its 3 bytes 33, and twice that in GPT-2's alphabet.
+  static constexpr size_t kMaxGrowth = 32;
 
-  /// What all stretches of one text may become together: kMaxGrowth times the text, or 64 KiB of a
-  /// short one, and 2 GiB at most. One thread.
+  /// What all stretches of one text may become together: kMaxGrowth times the text and 64 KiB, and
+  /// 2 GiB at most. One thread.
   class Growth {
    public:
     explicit Growth(size_t text_bytes);

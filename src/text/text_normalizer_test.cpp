@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "text/precompiled_charsmap.h"
 #include "text/tiny_charsmap.h"
 
 namespace hasten::text {
@@ -96,13 +97,28 @@ TEST(TextNormalizer, BoundsWhatATextBecomes) {
                Error);
 }
 
+// Of NFKC's characters U+FDFA becomes the most, and again as much in GPT-2's alphabet.
+TEST(TextNormalizer, LeavesRoomForWhatUnicodeMakesOfAText) {
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) text += "\uFDFA";
+  EXPECT_EQ(normalized({{.kind = Kind::nfkc}, {.kind = Kind::byte_level}}, text).size(),
+            22 * text.size());
+  EXPECT_THROW((void)normalized(
+                   {{.kind = Kind::nfkc},
+                    {.kind = Kind::byte_level},
+                    {.kind = Kind::replace, .pattern = "\u0120", .content = std::string(20, ' ')}},
+                   text),
+               Error);
+}
+
 // No step goes on far beyond the limit before somebody looks: 64,000 bytes of each would be 4 GiB.
 TEST(TextNormalizer, StopsWhereALimitIsPassed) {
   const std::string text(65'536, 'a');
   const size_t limit = text.size() * TextNormalizer::kMaxGrowth;
   const NormalizerStep longer{
-      .kind = Kind::replace, .pattern = "a", .content = std::string(250, 'b')};
-  const std::string charsmap = testing::tiny_charsmap({{"b", std::string(256, 'c')}});
+      .kind = Kind::replace, .pattern = "a", .content = std::string(30, 'b')};
+  const std::string charsmap =
+      testing::tiny_charsmap({{"b", std::string(PrecompiledCharsMap::kMaxGrowth, 'c')}});
   const NormalizerStep steps[] = {
       {.kind = Kind::precompiled, .content = charsmap},
       {.kind = Kind::replace, .pattern = "b", .content = std::string(256, 'c')},

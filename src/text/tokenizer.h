@@ -44,7 +44,8 @@ class Tokenizer {
 
   /// The tokens of `text`. Malformed UTF-8 goes through byte tokens and comes back from
   /// token_bytes as it was. Time is near-linear in the text. Throws Error{invalid_argument} for a
-  /// literal range outside the text.
+  /// literal range outside the text, and where normalizers make too much of it (a character map:
+  /// Error{invalid_data}).
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text,
                                             const EncodeOptions& options = {}) const;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/tiny_charsmap.h"
 #include "text/tiny_vocabularies.h"
 
 namespace hasten::text {
@@ -262,6 +263,18 @@ TEST(HostileSpec, GrowthIsBoundedForTheWholeText) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "x<tool>";
   EXPECT_THROW((void)tokenizer->encode(text), Error);
+}
+
+// Nor does a SentencePiece's map, whose text no step of a tokenizer.json has seen.
+TEST(HostileSpec, GrowthByACharacterMapIsBounded) {
+  TokenizerSpec spec = testing::tiny_spm_spec();
+  spec.precompiled_charsmap = testing::tiny_charsmap({{"x", std::string(256, 'a')}});
+  for (const TokenizerKind kind : {TokenizerKind::spm, TokenizerKind::unigram}) {
+    spec.kind = kind;
+    const auto tokenizer = make_tokenizer(spec);
+    EXPECT_EQ(code_of([&] { (void)tokenizer->encode("ax"); }), ErrorCode::invalid_data);
+    EXPECT_FALSE(tokenizer->encode("a").empty());
+  }
 }
 
 TEST(HostileSpec, IsRefusedByName) {
