@@ -103,6 +103,35 @@ TEST(AnswerRecovery, TextInAHeadThatIsCutOffIsContent) {
   expect_parsed(format, "<|channel|>analysis I think so.", "I think so.");
 }
 
+TEST(AnswerRecovery, WordsBeforeTheNameInTagsAreContent) {
+  const AnswerFormat qwen = calls(ToolCallFormat::qwen_tags);
+  const std::string f = "<function=f>\n</function>\n</tool_call>";
+  expect_parsed(qwen, "Well. <tool_call>\nI will look it up. " + f,
+                "Well. I will look it up. {0 f}[0 {}]");
+  expect_parsed(qwen, "<tool_call>\n" + f + "\n<tool_call>Once more:\n" + f,
+                "{0 f}[0 {}]Once more:\n{1 f}[1 {}]");
+  expect_parsed(qwen, "<tool_call>\n<tool_call>\n" + f, "<tool_call>\n{0 f}[0 {}]");
+  // Where no call comes of it, everything is.
+  for (const char* text :
+       {"<tool_call>I will look it up. <function=f>", "<tool_call>I will look it up. </tool_call>"})
+    expect_parsed(qwen, text, text);
+  const std::string g = "<invoke name=\"g\"></invoke></minimax:tool_call>";
+  expect_parsed(calls(ToolCallFormat::minimax), "<minimax:tool_call>\nI invoke g: " + g,
+                "I invoke g: {0 g}[0 {}]");
+  expect_parsed(calls(ToolCallFormat::minimax),
+                "<minimax:tool_call><invoke that name=\"g\"></invoke>", "<invoke that {0 g}[0 {}]");
+  const AnswerFormat dsml = calls(ToolCallFormat::dsml);
+  const std::string h = "<｜DSML｜invoke name=\"h\">\n</｜DSML｜invoke>";
+  for (const std::string list : {"<｜DSML｜tool_calls>", "<｜DSML｜function_calls>", "<｜DSML｜"})
+    expect_parsed(dsml, list + "\nLet me invoke tool_calls> " + h,
+                  "Let me invoke tool_calls> {0 h}[0 {}]");
+  expect_parsed(dsml, h + "\n" + h, "{0 h}[0 {}]{1 h}[1 {}]");
+  expect_parsed_hidden(dsml,
+                       "<⟦｜DSML｜⟧tool_calls>\nSo⟦｜DSML｜⟧: <⟦｜DSML｜⟧invoke name=\"h\">\n"
+                       "</⟦｜DSML｜⟧invoke>",
+                       "So: {0 h}[0 {}]");
+}
+
 TEST(AnswerRecovery, OfEqualKeysTheLastCounts) {
   expect_parsed(calls(ToolCallFormat::glm),
                 "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value><arg_key>b</arg_key>"

@@ -225,6 +225,7 @@ class TaggedCallReader final : public CallReader {
         if (!ends(syntax_.name_open)) return bounded();
         part_ = Part::name;
         if (syntax_.name_open.empty()) return name();
+        take_words();
         text_.clear();
         return Status::more;
       case Part::name:
@@ -268,6 +269,23 @@ class TaggedCallReader final : public CallReader {
   }
   std::string_view without_end(std::string_view end) const {
     return text_.text().substr(0, text_.size() - end.size());
+  }
+
+  /// The text before the name without the marks that belong there.
+  void take_words() {
+    MarkedText words = text_.take_front(text_.size() - syntax_.name_open.size());
+    const auto begin =
+        std::find_if(syntax_.begins.begin(), syntax_.begins.end(),
+                     [&](std::string_view mark) { return finder_.is_at(words, 0, mark); });
+    if (begin != syntax_.begins.end()) words.take_front(begin->size());
+    words.take_front(num_blanks(words.text()));
+    MarkedText said = words.take_front(trimmed(words.text()).size());
+    if (!syntax_.call_open.empty() && finder_.ends(said, syntax_.call_open)) {
+      said = said.take_front(said.size() - syntax_.call_open.size());
+    } else {
+      said.append(words);  // the blanks behind them
+    }
+    words_before_ = said.visible();
   }
 
   Status name() {

@@ -32,10 +32,13 @@ class CallReader {
   const std::string& name() const { return name_; }
   const std::string& id() const { return id_; }
   bool has_arguments() const { return has_arguments_; }
+  /// What the model said within the call's marks before the call: known with its name.
+  const std::string& words_before() const { return words_before_; }
   /// Text of the arguments that has come since the last call of this.
   std::string take_arguments() { return std::exchange(arguments_, {}); }
 
  protected:
+  std::string words_before_;
   std::string name_;
   std::string id_;
   std::string arguments_;
@@ -53,13 +56,15 @@ inline constexpr std::string_view kGemmaQuote = "<|\"|>";
 
 /// The marks of a call whose arguments stand one by one in tags.
 struct TagSyntax {
-  std::string_view name_open;   // what comes before is skipped
+  std::string_view name_open;   // words before it are no part of the call
   std::string_view name_close;  // empty: the name ends where a key or the call's end begins
   std::string_view key_open;
   std::string_view key_close;
   std::string_view value_open;  // empty: the value begins behind the key
   std::string_view value_close;
   std::string_view call_end;
+  std::span<const std::string_view> begins = {};  // one of them may stand first
+  std::string_view call_open = {};                // may stand right before name_open
 };
 
 // Marks within a call count as `finder`, which must outlive the reader, has it. One of `openers`

@@ -51,11 +51,24 @@ constexpr TagSyntax kFunctionTags = {"<function=",   ">",          "<parameter="
                                      "</parameter>", "</function>"};
 constexpr TagSyntax kGlmTags = {
     "", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>"};
-constexpr TagSyntax kDsmlTags = {
-    "name=\"",          "\">", "<｜DSML｜parameter name=\"", "\">", "", "</｜DSML｜parameter>",
-    "</｜DSML｜invoke>"};
-constexpr TagSyntax kMinimaxTags = {"name=\"", "\">",          "<parameter name=\"", "\">",
-                                    "",        "</parameter>", "</invoke>"};
+constexpr List<3> kDsmlBegins = {"tool_calls>", "function_calls>", "invoke"};
+constexpr TagSyntax kDsmlTags = {.name_open = "name=\"",
+                                 .name_close = "\">",
+                                 .key_open = "<｜DSML｜parameter name=\"",
+                                 .key_close = "\">",
+                                 .value_open = "",
+                                 .value_close = "</｜DSML｜parameter>",
+                                 .call_end = "</｜DSML｜invoke>",
+                                 .begins = kDsmlBegins,
+                                 .call_open = "<｜DSML｜invoke"};
+constexpr TagSyntax kMinimaxTags = {.name_open = "name=\"",
+                                    .name_close = "\">",
+                                    .key_open = "<parameter name=\"",
+                                    .key_close = "\">",
+                                    .value_open = "",
+                                    .value_close = "</parameter>",
+                                    .call_end = "</invoke>",
+                                    .call_open = "<invoke"};
 
 constexpr CallSyntax kNone = {};
 constexpr CallSyntax kHermes = {

@@ -240,6 +240,7 @@ class AnswerParser final : public ChatParser {
 
   void begin_call() {
     called_ = true;
+    emit(ChatEvent::Kind::content, reader_->words_before());
     ChatEvent& event = events_.emplace_back();
     event.kind = ChatEvent::Kind::tool_call;
     event.index = num_calls_;
