@@ -143,8 +143,8 @@ class KeyedCallReader final : public CallReader {
 class NamedCallReader final : public CallReader {
  public:
   NamedCallReader(const MarkFinder& finder, std::span<const std::string_view> openers,
-                  std::span<const std::string_view> noise, bool name_is_last)
-      : finder_(finder), openers_(openers), noise_(noise), name_is_last_(name_is_last) {}
+                  const HeadSyntax& syntax)
+      : finder_(finder), openers_(openers), syntax_(syntax) {}
 
   size_t num_unused() const override { return num_unused_; }
 
@@ -172,10 +172,10 @@ class NamedCallReader final : public CallReader {
   bool read_head() {
     std::string head;
     while (!head_.empty()) {
-      const auto found = std::find_if(noise_.begin(), noise_.end(), [&](std::string_view noise) {
-        return finder_.is_at(head_, 0, noise);
-      });
-      if (found == noise_.end()) {
+      const auto found =
+          std::find_if(syntax_.noise.begin(), syntax_.noise.end(),
+                       [&](std::string_view noise) { return finder_.is_at(head_, 0, noise); });
+      if (found == syntax_.noise.end()) {
         head += head_.take_front(1).text();
       } else {
         head_.take_front(found->size());
@@ -189,22 +189,24 @@ class NamedCallReader final : public CallReader {
       rest.remove_prefix(end);
     }
     if (words.empty() || words.size() > 2) return false;
-    name_ = name_is_last_ ? words.back() : words.front();
-    if (words.size() == 2 && !name_is_last_) id_ = words.back();
-    // functions.name:0 is an id that holds the name.
+    name_ = syntax_.name_is_last ? words.back() : words.front();
+    if (words.size() == 2 && !syntax_.name_is_last) id_ = words.back();
+    if (syntax_.id_holds_name) take_name_of_id();
+    return is_function_name(name_);
+  }
+
+  void take_name_of_id() {
     constexpr std::string_view kPrefix = "functions.";
     const size_t colon = name_.rfind(':');
     const bool numbered = colon != std::string::npos && colon + 1 < name_.size() &&
                           name_.find_first_not_of("0123456789", colon + 1) == std::string::npos;
     if (numbered) id_ = std::exchange(name_, name_.substr(0, colon));
     if (name_.starts_with(kPrefix)) name_.erase(0, kPrefix.size());
-    return is_function_name(name_);
   }
 
   const MarkFinder& finder_;
   const std::span<const std::string_view> openers_;
-  const std::span<const std::string_view> noise_;
-  const bool name_is_last_;
+  const HeadSyntax& syntax_;
   JsonScanner scanner_;
   MarkedText head_;
   size_t num_unused_ = 1;
@@ -462,9 +464,8 @@ std::unique_ptr<CallReader> make_keyed_call_reader() { return std::make_unique<K
 
 std::unique_ptr<CallReader> make_named_call_reader(const MarkFinder& finder,
                                                    std::span<const std::string_view> openers,
-                                                   std::span<const std::string_view> noise,
-                                                   bool name_is_last) {
-  return std::make_unique<NamedCallReader>(finder, openers, noise, name_is_last);
+                                                   const HeadSyntax& syntax) {
+  return std::make_unique<NamedCallReader>(finder, openers, syntax);
 }
 
 std::unique_ptr<CallReader> make_tagged_call_reader(const MarkFinder& finder,

@@ -67,6 +67,13 @@ struct TagSyntax {
   std::string_view call_open = {};                // may stand right before name_open
 };
 
+/// The head of a call whose arguments are an object behind its name.
+struct HeadSyntax {
+  std::span<const std::string_view> noise = {};  // stands around the name
+  bool name_is_last = false;                     // of two words; else the second is the id
+  bool id_holds_name = false;                    // functions.name:0, Kimi's ids
+};
+
 // Marks within a call count as `finder`, which must outlive the reader, has it. One of `openers`
 // where no value stands breaks the call: another begins.
 
@@ -74,12 +81,10 @@ struct TagSyntax {
 std::unique_ptr<CallReader> make_json_call_reader();
 /// {"name": {…}}, the name of the function.
 std::unique_ptr<CallReader> make_keyed_call_reader();
-/// A head with the name, then the arguments' object. `noise` stands around the name in the head;
-/// of several words in it the name is the first or the last, and the id the other.
+/// A head with the name, then the arguments' object. `syntax` must outlive it.
 std::unique_ptr<CallReader> make_named_call_reader(const MarkFinder& finder,
                                                    std::span<const std::string_view> openers,
-                                                   std::span<const std::string_view> noise,
-                                                   bool name_is_last);
+                                                   const HeadSyntax& syntax);
 /// Values are plain text: `tools` say of which type, unless string="true" or "false" behind the key
 /// does. Of values of one key the last counts. Both must outlive the reader.
 std::unique_ptr<CallReader> make_tagged_call_reader(const MarkFinder& finder,

@@ -95,25 +95,24 @@ constexpr CallSyntax kMistral = {.marker = "[TOOL_CALLS]",
                                  .reopens = kMistralOpen,
                                  .fillers = {},
                                  .allows_array = true,
-                                 .noise = kMistralNoise};
+                                 .head = {.noise = kMistralNoise}};
 constexpr CallSyntax kFunction = {.marker = "<function=",
                                   .reopens = kFunctionOpen,
                                   .fillers = kFunctionEnd,
                                   .is_json = false,
-                                  .noise = kFunctionNoise};
+                                  .head = {.noise = kFunctionNoise}};
 constexpr CallSyntax kDeepseek = {.marker = "<｜tool▁calls▁begin｜>",
                                   .reopens = kDeepseekOpen,
                                   .fillers = kDeepseekEnd,
                                   .num_call_ends = 2,
                                   .is_json = false,
-                                  .noise = kDeepseekNoise,
-                                  .name_is_last = true};
+                                  .head = {.noise = kDeepseekNoise, .name_is_last = true}};
 constexpr CallSyntax kKimi = {.marker = "<|tool_calls_section_begin|>",
                               .reopens = kKimiOpen,
                               .fillers = kKimiEnd,
                               .num_call_ends = 1,
                               .is_json = false,
-                              .noise = kKimiNoise};
+                              .head = {.noise = kKimiNoise, .id_holds_name = true}};
 constexpr CallSyntax kGranite = {
     .marker = "<|tool_call|>", .reopens = kComma, .fillers = kGraniteEnd, .allows_array = true};
 constexpr CallSyntax kNemotron = {
@@ -250,9 +249,8 @@ std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const Too
   if (syntax.is_gemma) return make_gemma_call_reader(finder, syntax.reopens);
   if (syntax.is_pythonic && first != '{') return make_pythonic_call_reader(tools);
   // Newer Mistral models write name[ARGS]{…} where older ones write a list of JSON.
-  const bool named = !syntax.is_json || (!syntax.noise.empty() && first != '{');
-  if (named)
-    return make_named_call_reader(finder, syntax.reopens, syntax.noise, syntax.name_is_last);
+  const bool named = !syntax.is_json || (!syntax.head.noise.empty() && first != '{');
+  if (named) return make_named_call_reader(finder, syntax.reopens, syntax.head);
   return syntax.name_is_key ? make_keyed_call_reader() : make_json_call_reader();
 }
 
@@ -267,7 +265,7 @@ std::vector<std::string_view> format_marks(const AnswerFormat& format) {
   if (!format.reads_calls) return marks;
   const CallSyntax& syntax = call_syntax(format.tool_calls);
   marks.push_back(syntax.marker);
-  for (const Words& words : {syntax.reopens, syntax.fillers, syntax.noise})
+  for (const Words& words : {syntax.reopens, syntax.fillers, syntax.head.noise})
     marks.insert(marks.end(), words.begin(), words.end());
   if (const TagSyntax* tags = syntax.tags) {
     marks.insert(marks.end(), {tags->name_open, tags->name_close, tags->key_open, tags->key_close,

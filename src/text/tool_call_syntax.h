@@ -28,8 +28,7 @@ struct CallSyntax {
   std::string_view opens_with = {};  // an answer that begins with one of these characters is a call
   bool is_json = true;
   bool name_is_key = false;  // {"name": {…}}, where JSON says the name otherwise
-  std::span<const std::string_view> noise = {};  // in the head of a named call
-  bool name_is_last = false;
+  HeadSyntax head = {};      // of a named call
   const TagSyntax* tags = nullptr;
   bool is_gemma = false;
   bool is_pythonic = false;  // unless an object of JSON stands in its place

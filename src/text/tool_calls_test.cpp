@@ -216,6 +216,16 @@ TEST(AnswerParser, Kimi) {
   EXPECT_EQ(events.at(0).id, "functions.f:0");
 }
 
+TEST(AnswerParser, OnlyKimisIdsHoldTheName) {
+  for (const std::string name : {"ns:1", "functions.f", "functions.f:0"}) {
+    const std::string call = "{0 " + name + "}[0 {}]";
+    expect_parsed(kMistral, "[TOOL_CALLS]" + name + "[ARGS]{}", call);
+    expect_parsed(calls(ToolCallFormat::function), "<function=" + name + ">{}</function>", call);
+    expect_parsed(calls(ToolCallFormat::deepseek),
+                  "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>" + name + "<｜tool▁sep｜>{}", call);
+  }
+}
+
 TEST(AnswerParser, Minimax) {
   expect_parsed(
       calls(ToolCallFormat::minimax),
