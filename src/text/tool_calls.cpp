@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -244,7 +245,10 @@ class AnswerParser final : public ChatParser {
     ChatEvent& event = events_.emplace_back();
     event.kind = ChatEvent::Kind::tool_call;
     event.index = num_calls_;
-    event.id = reader_->id().empty() ? make_call_id(id_seed_, num_calls_) : reader_->id();
+    // Results are matched with their calls by id: one that a call has already serves no other.
+    event.id = reader_->id();
+    for (int32_t i = num_calls_; event.id.empty() || !ids_.insert(event.id).second; ++i)
+      event.id = make_call_id(id_seed_, i);
     event.name = reader_->name();
     ++num_calls_;
   }
@@ -360,6 +364,7 @@ class AnswerParser final : public ChatParser {
   std::unique_ptr<CallReader> reader_;  // null: before the call's first character
   std::vector<ChatEvent> events_;
   int32_t num_calls_ = 0;
+  std::set<std::string> ids_;  // of calls
   bool called_ = false;        // the call being read has been announced
   bool in_array_ = false;      // of calls
   bool in_list_ = false;       // where a comma parts calls: an array, or a list without brackets

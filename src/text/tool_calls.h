@@ -79,6 +79,7 @@ bool ends_in_reasoning(std::string_view prompt);
 /// arrives: those of harmony are the call's message as it stands, which nothing checks to be JSON.
 /// Calls whose arguments are no JSON (pythonic, in tags, Gemma's) come whole at their end.
 /// What is not a well-formed call comes out as content, from where its call broke; nothing throws.
+/// A call's id is what the model gives it, unless another call of the answer has it.
 /// Words between the mark of a call in tags and its name are content too, before the call.
 /// A function's name is letters, digits and _-.:/$; anything else names none. Whether the function
 /// was offered is not asked: the client sees what its model called. Of a key that comes twice in

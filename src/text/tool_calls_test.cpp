@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "text/answer_parser_test.h"
+#include "text/tool_call_syntax.h"
 
 namespace hasten::text {
 namespace {
@@ -224,6 +225,31 @@ TEST(AnswerParser, OnlyKimisIdsHoldTheName) {
     expect_parsed(calls(ToolCallFormat::deepseek),
                   "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>" + name + "<｜tool▁sep｜>{}", call);
   }
+}
+
+TEST(AnswerParser, IdsWithinAnAnswerDiffer) {
+  const auto ids = [](const AnswerFormat& format, const std::string& text) {
+    const auto parser = make_answer_parser(format, nullptr, 1);
+    std::vector<std::string> found;
+    for (const ChatEvent& event : parser->push(text)) {
+      if (event.kind == ChatEvent::Kind::tool_call) found.push_back(event.id);
+    }
+    return found;
+  };
+  const auto call = [](const std::string& id) {
+    return R"(<tool_call>{"id": ")" + id + R"(", "name": "f", "arguments": {}}</tool_call>)";
+  };
+  using Ids = std::vector<std::string>;
+  const std::string made[] = {make_call_id(1, 0), make_call_id(1, 1), make_call_id(1, 2)};
+  EXPECT_EQ(ids(kHermes, call("a") + call("a") + call("b")), (Ids{"a", made[1], "b"}));
+  // What the model writes may be what would be made.
+  EXPECT_EQ(ids(kHermes, call(made[1]) + call("")), (Ids{made[1], made[2]}));
+  EXPECT_EQ(ids(kHermes, call("") + call(made[0]) + call(made[1])),
+            (Ids{made[0], made[1], made[2]}));
+  const std::string kimi =
+      "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>";
+  EXPECT_EQ(ids(calls(ToolCallFormat::kimi), "<|tool_calls_section_begin|>" + kimi + kimi),
+            (Ids{"functions.f:0", made[1]}));
 }
 
 TEST(AnswerParser, Minimax) {
