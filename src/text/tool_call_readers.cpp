@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -25,11 +26,15 @@ namespace {
 
 using Status = JsonScanner::Status;
 
-/// The arguments that a string of JSON stands for; the string itself if that is none.
-std::string arguments_in_string(const std::string& literal) {
-  std::string said = unquoted(literal);
-  if (trimmed(said).empty()) return "{}";
-  return is_other_json(trimmed(said)) ? said : literal;
+/// The object that arguments stand for which are a string of JSON; none for null and a string of
+/// blanks. Nothing where they are something else.
+std::optional<std::string> object_of(const std::string& value) {
+  if (value == "null") return "{}";
+  const std::string text = unquoted(value);
+  const std::string_view said = trimmed(text);
+  if (value[0] == '"' && said.empty()) return "{}";
+  if (!said.starts_with('{') || !is_other_json(said)) return std::nullopt;
+  return std::string(said);
 }
 
 class JsonCallReader final : public CallReader {
@@ -49,7 +54,7 @@ class JsonCallReader final : public CallReader {
       in_value_ = true;
       value_.clear();
     } else if (c == ',' || c == '}') {
-      end_value();
+      if (!end_value()) return Status::broken;
     } else {
       take(c);
     }
@@ -59,7 +64,7 @@ class JsonCallReader final : public CallReader {
  private:
   /// Whether the value being read, if it has begun, is handed out as it comes: arguments that are a
   /// string of JSON wait until they can be unquoted.
-  bool streams() const { return is_arguments() && !value_.empty() && value_[0] != '"'; }
+  bool streams() const { return is_arguments() && value_.starts_with('{'); }
   bool is_arguments() const { return key_ == "\"arguments\"" || key_ == "\"parameters\""; }
 
   void take(char c) {
@@ -78,21 +83,25 @@ class JsonCallReader final : public CallReader {
     }
   }
 
-  void end_value() {
+  /// False for arguments that are no object.
+  bool end_value() {
     const std::string value(trimmed(value_));
     if (key_ == "\"name\"" || key_ == "\"tool_name\"") {
       name_ = unquoted(value);
       if (!is_function_name(name_)) name_.clear();
     }
     if (key_ == "\"id\"" || key_ == "\"tool_call_id\"") id_ = unquoted(value);
-    if (is_arguments() && value.starts_with('"')) {
-      arguments_ += arguments_in_string(value);
+    if (is_arguments() && !streams()) {
+      const std::optional<std::string> object = object_of(value);
+      if (!object) return false;
+      arguments_ += *object;
       has_arguments_ = true;
     }
     key_.clear();
     value_.clear();
     blanks_.clear();
     in_value_ = false;
+    return true;
   }
 
   JsonScanner scanner_;

@@ -77,7 +77,8 @@ struct HeadSyntax {
 // Marks within a call count as `finder`, which must outlive the reader, has it. One of `openers`
 // where no value stands breaks the call: another begins.
 
-/// {"name": …, "arguments": {…}}, with the other names that models have for both.
+/// {"name": …, "arguments": {…}}, with the other names that models have for both. Arguments may be
+/// a string that holds an object's JSON.
 std::unique_ptr<CallReader> make_json_call_reader();
 /// {"name": {…}}, the name of the function.
 std::unique_ptr<CallReader> make_keyed_call_reader();

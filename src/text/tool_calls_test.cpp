@@ -33,8 +33,24 @@ TEST(AnswerParser, Hermes) {
                 "{0 f}[0 {\"a\": 1}]");
   expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": \"\"}</tool_call>",
                 "{0 f}[0 {}]");
-  expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": \"no \\\"json\"}</tool_call>",
-                "{0 f}[0 \"no \\\"json\"]");
+  expect_parsed(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>",
+                "{0 f}[0 {}]");
+}
+
+TEST(AnswerParser, ArgumentsAreAnObject) {
+  for (const char* arguments : {"5", "true", "[{}]", "[{\"a\": 1}]", R"("no \"json")", R"("5")",
+                                R"("[1]")", R"("{\"a\": 1")", R"("{} {}")", R"("\"{}\"")"}) {
+    const std::string value = arguments;
+    const std::string call = R"({"name": "f", "arguments": )" + value + "}";
+    expect_parsed(kHermes, "<tool_call>" + call + "</tool_call>",
+                  "<tool_call>" + call + "</tool_call>");
+    const std::string args_first = R"({"arguments": )" + value + R"( , "name": "f"})";
+    expect_parsed(kMistral, "[TOOL_CALLS][" + args_first + "]", "[TOOL_CALLS][" + args_first + "]");
+    const std::string bare = R"({"name": "Bob", "parameters": )" + value + "}";
+    expect_parsed(kLlama, bare, bare);
+  }
+  expect_parsed(kHermes, R"(<tool_call>{"name": "f", "arguments": " {\"a\": [1]} "}</tool_call>)",
+                R"({0 f}[0 {"a": [1]}])");
 }
 
 TEST(AnswerParser, BrokenCallsAreContent) {
