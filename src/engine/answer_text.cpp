@@ -17,7 +17,7 @@ AnswerText::AnswerText(const text::Tokenizer& tokenizer, bool show_special, cons
 bool AnswerText::append(int32_t token, bool may_stop, Chunk& chunk) {
   const bool is_special = tokenizer_.is_special(token);
   std::string text;
-  if (is_special) text = detokenizer_.flush();  // a character ends here, whole or not
+  if (is_special) text = detokenizer_.end_character();  // whole or not
   const size_t place = text.size();
   detokenizer_.append(token, text);
   if (is_special) {

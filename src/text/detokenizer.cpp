@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strips the artificial leading space and releases whole characters.
+// Strips the artificial spaces and releases whole characters.
 #include "text/detokenizer.h"
+
+#include <utility>
 
 namespace hasten::text {
 
@@ -18,6 +20,12 @@ void Detokenizer::append(int32_t id, std::string& out) {
     if (bytes.front() == ' ') bytes.remove_prefix(1);
     strip_space_ = false;
   }
+  if (bytes.empty()) return;
+  if (std::exchange(holds_space_, false)) assembler_.append(" ", out);
+  if (tokenizer_.strips_last_space() && bytes.back() == ' ') {
+    bytes.remove_suffix(1);
+    holds_space_ = true;
+  }
   assembler_.append(bytes, out);
 }
 
@@ -27,9 +35,17 @@ std::string Detokenizer::append(int32_t id) {
   return out;
 }
 
+std::string Detokenizer::end_character() {
+  std::string out;
+  assembler_.flush(out);
+  if (options_.show_special && std::exchange(holds_space_, false)) out.push_back(' ');
+  return out;
+}
+
 std::string Detokenizer::flush() {
   std::string out;
   assembler_.flush(out);
+  holds_space_ = false;
   return out;
 }
 

@@ -29,14 +29,19 @@ class Detokenizer {
   /// The same, appended to `out`.
   void append(int32_t id, std::string& out);
 
+  /// What is held back before a control token: U+FFFD for a character cut short, and before one
+  /// that is shown a space; or nothing.
+  [[nodiscard]] std::string end_character();
   /// What is held back at the end of the sequence: U+FFFD for a character cut short, or nothing.
+  /// A space that the tokenizer leaves out there goes.
   [[nodiscard]] std::string flush();
 
  private:
   const Tokenizer& tokenizer_;
   DetokenizerOptions options_;
-  bool strip_space_;   // the next byte is the first of the text
-  int32_t last_ = -1;  // token
+  bool strip_space_;          // the next byte is the first of the text
+  bool holds_space_ = false;  // which is not part of the text if nothing follows
+  int32_t last_ = -1;         // token
   Utf8Assembler assembler_;
 };
 

@@ -92,5 +92,43 @@ TEST(Detokenizer, StripsTheArtificialSpaceOnce) {
   EXPECT_EQ(continuation.append(word), " ab");
 }
 
+// What Strip with stop does to a text, and a decoder of words that end with a space.
+TEST(Detokenizer, LeavesTheLastSpaceAsDecodeDoes) {
+  TokenizerSpec spec = testing::tiny_bpe_spec();
+  spec.decoders = DecoderSteps{{.kind = DecoderStep::Kind::byte_level},
+                               {.kind = DecoderStep::Kind::fuse},
+                               {.kind = DecoderStep::Kind::strip, .content = " ", .stop = 1}};
+  const auto tokenizer = make_tokenizer(spec);
+  std::mt19937_64 random(6);
+  for (int i = 0; i < 5000; ++i) {
+    std::vector<int32_t> tokens;
+    for (size_t n = random() % 8; n > 0; --n) {
+      constexpr int32_t kTokens[] = {' ', ' ', ' ', 'a', 0xE2, 0x80, 260, 261};
+      tokens.push_back(kTokens[random() % std::size(kTokens)]);
+    }
+    for (const bool show_special : {false, true}) {
+      Detokenizer detokenizer(*tokenizer, {.show_special = show_special});
+      std::string streamed;
+      for (const int32_t token : tokens) detokenizer.append(token, streamed);
+      streamed += detokenizer.flush();
+      ASSERT_EQ(streamed, tokenizer->decode(tokens, show_special));
+      EXPECT_EQ(detokenizer.flush(), "");
+    }
+  }
+  // Where a control token stands behind a space, that is the last only if nothing follows.
+  Detokenizer detokenizer(*tokenizer);
+  EXPECT_EQ(detokenizer.append('a'), "a");
+  EXPECT_EQ(detokenizer.append(' '), "");
+  EXPECT_EQ(detokenizer.end_character(), "");
+  EXPECT_EQ(detokenizer.append(261), "");
+  EXPECT_EQ(detokenizer.append('b'), " b");
+  Detokenizer showing(*tokenizer, {.show_special = true});
+  EXPECT_EQ(showing.append(' '), "");
+  EXPECT_EQ(showing.append(0xE2), " ");
+  EXPECT_EQ(showing.append(' '), "");
+  EXPECT_EQ(showing.end_character(), "\uFFFD ");
+  EXPECT_EQ(showing.append(261), "<|im_start|>");
+}
+
 }  // namespace
 }  // namespace hasten::text

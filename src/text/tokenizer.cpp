@@ -217,7 +217,7 @@ std::string Tokenizer::decode(std::span<const int32_t> tokens, bool keep_special
     }
     bytes.append(piece);
   }
-  if (texts_ && texts_->strips_last_space() && bytes.ends_with(' ')) bytes.pop_back();
+  if (strips_last_space() && bytes.ends_with(' ')) bytes.pop_back();
   Utf8Assembler assembler;
   std::string text;
   text.reserve(bytes.size());
@@ -240,6 +240,8 @@ bool Tokenizer::is_end_of_generation(int32_t id) const {
   vocabulary_->check(id);
   return end_of_generation_[static_cast<size_t>(id)];
 }
+
+bool Tokenizer::strips_last_space() const { return texts_ && texts_->strips_last_space(); }
 
 bool Tokenizer::drops_repeats() const { return texts_ && texts_->drops_repeats(); }
 

@@ -50,8 +50,8 @@ class Tokenizer {
                                             const EncodeOptions& options = {}) const;
 
   /// The text of `tokens`: invalid UTF-8 becomes U+FFFD, the space that encode puts before a text
-  /// is taken away, control tokens are left out unless `keep_special`.
-  /// Throws Error{invalid_argument} for an id outside the vocabulary.
+  /// is taken away, and a last one where the file says so, control tokens are left out unless
+  /// `keep_special`. Throws Error{invalid_argument} for an id outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const int32_t> tokens,
                                    bool keep_special = false) const;
 
@@ -73,6 +73,8 @@ class Tokenizer {
   [[nodiscard]] bool adds_bos() const { return add_bos_; }
   /// Whether encode puts a space before a text, which decode takes away.
   [[nodiscard]] bool adds_space_prefix() const { return adds_space_prefix_; }
+  /// Whether a space behind the last token is not part of the text.
+  [[nodiscard]] bool strips_last_space() const;
   /// Whether a token says nothing right behind itself (CTC).
   [[nodiscard]] bool drops_repeats() const;
 
