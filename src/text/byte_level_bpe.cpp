@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "text/merge_rules.h"
 #include "text/pre_tokenizer_chain.h"
 #include "text/segment_encoder.h"
@@ -16,8 +17,19 @@
 namespace hasten::text {
 namespace {
 
+// tiktoken keeps the last rank of bytes that a file lists twice, others keep the first.
+void check_ranks(const Vocabulary& vocabulary) {
+  for (int32_t id = 0; vocabulary.has_duplicates() && id < vocabulary.size(); ++id) {
+    const std::string_view bytes = vocabulary.bytes(id);
+    if (!vocabulary.is_ordinary(id) || vocabulary.is_first_ordinary(id)) continue;
+    fail(ErrorCode::invalid_data, "the ranks of tokens {} and {} are of the same bytes: {}",
+         vocabulary.find_ordinary(bytes), id, printable(bytes));
+  }
+}
+
 MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   if (spec.merges_by_rank) {
+    check_ranks(vocabulary);
     std::vector<int32_t> ids(static_cast<size_t>(vocabulary.size()));
     std::iota(ids.begin(), ids.end(), 0);
     return merges_of_ranks(ids, vocabulary, MergeSymbols(vocabulary, MergeSymbols::First::byte));

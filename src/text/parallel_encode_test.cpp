@@ -44,7 +44,9 @@ TokenizerSpec byte_level_spec(std::string_view pre) {
   spec.pre = pre;
   spec.merges.clear();
   spec.merges_by_rank = true;
+  const std::set<std::string> tiny(spec.tokens.begin(), spec.tokens.end());
   for (const std::string& piece : pieces_of_random_text(6)) {
+    if (tiny.contains(to_gpt2_alphabet(piece))) continue;
     spec.tokens.push_back(to_gpt2_alphabet(piece));
     spec.types.push_back(static_cast<int32_t>(TokenType::normal));
   }

@@ -219,6 +219,8 @@ TEST(TekkenJson, ReadsAndRefuses) {
   };
   refuse("\"default_vocab_size\": 8", "\"default_vocab_size\": 10", "default_vocab_size is 10");
   refuse("YWI=", "YW!=", "rank 2");
+  expect_error([&] { return make_tokenizer(parse_tekken_json(changed(json, "YWI=", "Yg=="))); },
+               ErrorCode::invalid_data, "ranks of tokens 6 and 7 are of the same bytes: \"b\"");
   refuse("\"rank\": 2, \"token_str\"", "\"rank\": 3, \"token_str\"", "special_tokens");
   refuse("\"rank\": 1, \"token_bytes\"", "\"rank\": 2, \"token_bytes\"", "order of its ranks");
   refuse("\"pattern\"", "\"no pattern\"", "tekken.json: \"pattern\"");
@@ -255,6 +257,9 @@ TEST(TiktokenRanks, ReadsAndRefuses) {
   EXPECT_EQ(parse_tiktoken_ranks("YQ== 15\nYg== 17\n", "gpt-2").tokens.size(), 18U);
   refuse("YQ== 15\nYg== 17\nYw== 19\n", "line 3");
   refuse("YQ== 0\nYg== 0\n", "line 2");
+  expect_error(
+      [] { return make_tokenizer(parse_tiktoken_ranks("YQ== 0\nYg== 1\nYQ== 3\n", "gpt-2")); },
+      ErrorCode::invalid_data, "ranks of tokens 0 and 3 are of the same bytes: \"a\"");
   refuse("YQ= 0\n", "line 1");
   refuse("Y?== 0\n", "line 1");
   refuse("Y=== 0\n", "line 1");

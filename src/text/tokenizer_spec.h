@@ -63,7 +63,8 @@ struct TokenizerSpec {
   std::vector<float> scores;   // [vocab_size]; spm: the highest merges first; unigram: logarithms
   std::vector<int32_t> types;  // [vocab_size] TokenType numbers; empty: all are normal
   std::vector<std::string> merges;  // "left right"; the first merges first
-  bool merges_by_rank = false;  // no merges are listed: whatever joins to a token, lowest id first
+  // No merges are listed: whatever joins to a token, lowest id first. No two have the same bytes.
+  bool merges_by_rank = false;
   std::vector<AddedTokenRule> added_token_rules;
 
   int32_t bos = -1;  // ids; -1: none

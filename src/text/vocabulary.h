@@ -43,6 +43,8 @@ class Vocabulary {
   uint64_t seed() const { return seed_; }
   /// Whether merging can make this token.
   bool is_ordinary(int32_t id) const { return ordinary_[static_cast<size_t>(id)]; }
+  /// Whether two ordinary tokens have the same bytes.
+  bool has_duplicates() const { return has_duplicates_; }
   /// Whether merging can make it, and no token before it has the same bytes.
   bool is_first_ordinary(int32_t id) const {
     return is_ordinary(id) && (!has_duplicates_ || find_ordinary(bytes(id)) == id);
@@ -91,7 +93,7 @@ class Vocabulary {
   // file can aim its tokens at one slot.
   std::vector<Slot> slots_;
   uint64_t seed_ = 0;
-  bool has_duplicates_ = false;  // among the ordinary tokens
+  bool has_duplicates_ = false;
 };
 
 }  // namespace hasten::text
