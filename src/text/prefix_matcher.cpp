@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace hasten::text {
 
 PrefixMatcher::PrefixMatcher(std::vector<Name> names) : names_(std::move(names)) {
@@ -23,6 +25,11 @@ PrefixMatcher::PrefixMatcher(std::vector<Name> names) : names_(std::move(names))
     if (names_[i].text.size() > 1) {
       is_second_byte_[static_cast<uint8_t>(names_[i].text[1])] = true;
     }
+  }
+  if (num_bytes_ > kMaxNameBytes) {
+    fail(ErrorCode::unsupported,
+         "the names of the tokens that are looked for in texts have {} bytes; the limit is {}",
+         num_bytes_, kMaxNameBytes);
   }
   if (!names_.empty() && names_.front().text[0] == names_.back().text[0]) {
     only_first_byte_ = static_cast<uint8_t>(names_.front().text[0]);

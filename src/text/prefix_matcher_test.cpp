@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "base/error.h"
 #include "hasten_test/random_inputs.h"
 
 namespace hasten::text {
@@ -100,6 +101,25 @@ TEST(PrefixMatcher, LongNameThatDoesNotComeIsLinear) {
     ASSERT_EQ(search.longest(at).id, -1);
   }
   EXPECT_LE(search.num_compared(), 100'000U);
+}
+
+// The automaton takes more than 40 bytes for each of them.
+TEST(PrefixMatcher, BoundsTheBytesOfAllNames) {
+  Names names;
+  for (size_t i = 0; i < PrefixMatcher::kMaxNameBytes / 2048; ++i) {
+    names.push_back(std::to_string(1'000'000 + i) + std::string(2041, 'a'));
+  }
+  EXPECT_EQ(matcher_of(names).find(names[7]), 7);
+  names.emplace_back("b");
+  try {
+    (void)matcher_of(names);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string_view(error.what()).find("4194305 bytes; the limit is 4194304"),
+              std::string_view::npos)
+        << error.what();
+  }
 }
 
 TEST(PrefixMatcher, FindsBeginnings) {
