@@ -29,7 +29,9 @@ std::unordered_set<int32_t> normalized_ids(const TokenizerSpec& spec,
   return ids;
 }
 
-Names matched_as_written(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+// `spellings` keeps the names that are not the vocabulary's.
+Names matched_as_written(const TokenizerSpec& spec, const Vocabulary& vocabulary,
+                         std::deque<std::string>& spellings) {
   // SentencePiece matches its user-defined pieces after it has normalised the text; a
   // tokenizer.json, which lists merges or steps, before, and so what a model does not know.
   const bool sentencepiece = spec.kind == TokenizerKind::spm || spec.kind == TokenizerKind::unigram;
@@ -42,6 +44,11 @@ Names matched_as_written(const TokenizerSpec& spec, const Vocabulary& vocabulary
         (type == TokenType::user_defined && !normalized.contains(id) &&
          (all || !vocabulary.is_ordinary(id)))) {
       names.push_back({vocabulary.bytes(id), id});
+      // The vocabulary has spaces for U+2581, which before normalization is no space yet.
+      const std::string& written = spec.tokens[static_cast<size_t>(id)];
+      if (sentencepiece && all && written != names.back().text) {
+        names.back().text = spellings.emplace_back(written);
+      }
     }
   }
   return names;
@@ -133,7 +140,9 @@ bool ControlFilter::allows(size_t begin, size_t end) const {
 }
 
 AddedTokens::AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary)
-    : vocabulary_(vocabulary), names_(matched_as_written(spec, vocabulary)), patterns_(names_) {
+    : vocabulary_(vocabulary),
+      names_(matched_as_written(spec, vocabulary, spellings_)),
+      patterns_(names_) {
   take_rules(spec);
 }
 

@@ -65,7 +65,7 @@ class AddedTokens {
   void take_rules(const TokenizerSpec& spec);
 
   const Vocabulary& vocabulary_;
-  std::deque<std::string> spellings_;  // what patterns_ views, where that is not the vocabulary
+  std::deque<std::string> spellings_;  // what both view, where that is not the vocabulary
   PrefixMatcher names_;                // as they are written in the file
   PrefixMatcher patterns_;             // as they are written in the text
   std::unordered_map<int32_t, AddedTokenRule> rules_;

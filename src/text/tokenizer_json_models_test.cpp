@@ -196,6 +196,22 @@ TEST(AddedTokens, SeeThePrefixOfTheNormalizer) {
   EXPECT_EQ(tokenizer->decode(Ids{2, 2}), "a a");
 }
 
+// Gemma's runs of spaces are merged; its added tokens for them are matched before a space is
+// written as one, so only where the text has U+2581 itself.
+TEST(AddedTokens, WithASpaceSymbolAreNoSpaces) {
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(R"({
+      "added_tokens": [{"id": 1, "content": "▁▁", "normalized": false},
+                       {"id": 4, "content": "<a▁b>", "special": true, "normalized": false}],
+      "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+      "model": {"type": "BPE", "vocab": {"▁": 0, "▁▁": 1, "a": 2, "▁a": 3,
+                "<a▁b>": 4}, "merges": ["▁ a", "▁ ▁"]}})"));
+  EXPECT_EQ(tokenizer->encode("   a"), (Ids{1, 3}));
+  EXPECT_EQ(tokenizer->encode("  a"), (Ids{0, 3}));
+  EXPECT_EQ(tokenizer->encode("▁▁a"), (Ids{1, 2}));
+  EXPECT_EQ(tokenizer->encode("<a▁b>a", {.parse_special = true}), (Ids{4, 2}));
+  EXPECT_EQ(tokenizer->find("▁▁"), 1);
+}
+
 TEST(PostProcessors, PutTokensAround) {
   const auto roberta = load(kCharacters,
                             R"("pre_tokenizer": {"type": "Whitespace"},
