@@ -108,6 +108,18 @@ TEST(CharacterBpe, BytesAndWholeWords) {
   EXPECT_EQ(tokenizer->decode(Ids{1, 2, 3}), "aé");
 }
 
+// What is added as a token may be what merges make, too.
+TEST(CharacterBpe, MergesToAddedTokens) {
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(R"({
+      "added_tokens": [{"id": 1, "content": "▁▁", "normalized": false}],
+      "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+      "pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never", "split": false,
+                        "replacement": "▁"},
+      "model": {"type": "BPE", "vocab": {"▁": 0, "▁▁": 1, "a": 2}, "merges": ["▁ ▁"]}})"));
+  EXPECT_EQ(tokenizer->encode("   a"), (Ids{1, 0, 2}));
+  EXPECT_EQ(tokenizer->encode("▁▁a"), (Ids{1, 2}));
+}
+
 // CLIP: byte-level characters with the mark of the end of a word.
 TEST(CharacterBpe, InTheAlphabetOfGpt2) {
   const auto tokenizer = load(

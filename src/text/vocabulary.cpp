@@ -89,7 +89,8 @@ void Vocabulary::append(std::string_view piece, TokenType type) {
     if (byte_tokens_[*byte] < 0) byte_tokens_[*byte] = id;
   } else {
     const bool sentencepiece = kind_ == TokenizerKind::spm || kind_ == TokenizerKind::unigram;
-    ordinary = ordinary || (sentencepiece && type == TokenType::user_defined);
+    const bool in_merges = sentencepiece || kind_ == TokenizerKind::character_bpe;
+    ordinary = ordinary || (in_merges && type == TokenType::user_defined);
     const bool spelled = (ordinary || sentencepiece) && spelling_.append_bytes(piece, bytes_);
     ordinary = ordinary && spelled;
     if (!spelled) bytes_ += piece;
