@@ -40,7 +40,8 @@ Names matched_as_written(const TokenizerSpec& spec, const Vocabulary& vocabulary
   Names names;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const TokenType type = vocabulary.type(id);
-    if (type == TokenType::control || type == TokenType::unknown ||
+    const bool is_piece = type == TokenType::unknown && spec.lists_added_tokens;
+    if (type == TokenType::control || (type == TokenType::unknown && !is_piece) ||
         (type == TokenType::user_defined && !normalized.contains(id) &&
          (all || !vocabulary.is_ordinary(id)))) {
       names.push_back({vocabulary.bytes(id), id});

@@ -44,7 +44,8 @@ class AddedTokens {
     int32_t id = -1;
   };
 
-  /// Control, unknown and user-defined tokens, for a text as it is written. Borrows `vocabulary`.
+  /// Control, unknown and user-defined tokens, for a text as it is written; the unknown one only
+  /// where the file does not list what is added. Borrows `vocabulary`.
   /// Throws Error{invalid_data} for a rule with an id outside.
   AddedTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary);
   /// User-defined tokens that are matched in normalized text, their names written as `normalizer`,

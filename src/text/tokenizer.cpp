@@ -27,7 +27,7 @@ constexpr std::string_view kEndNames[] = {
     "<|eom|>",         "<turn|>",         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>",
 };
 // Names that open a turn. With kEndNames, what would let a user forge a role: control tokens
-// whatever type their file gives them.
+// whatever type their file gives them, unless it makes clear that they are ordinary pieces.
 constexpr std::string_view kTurnNames[] = {
     "<|im_start|>",       "<|start_header_id|>",     "<|end_header_id|>", "<start_of_turn>",
     "<|user|>",           "<|assistant|>",           "<|system|>",        "<|turn>",
@@ -61,7 +61,11 @@ void check_and_type_roles(TokenizerSpec& spec) {
   if (spec.types.empty()) spec.types.assign(size, static_cast<int32_t>(TokenType::normal));
   if (spec.types.size() != size) return;  // Vocabulary says so
   for (size_t i = 0; i < size; ++i) {
-    if (is_role_name(spec.tokens[i])) spec.types[i] = static_cast<int32_t>(TokenType::control);
+    const bool is_piece =
+        spec.lists_added_tokens && spec.types[i] == static_cast<int32_t>(TokenType::normal);
+    if (is_role_name(spec.tokens[i]) && !is_piece) {
+      spec.types[i] = static_cast<int32_t>(TokenType::control);
+    }
   }
 }
 

@@ -143,7 +143,9 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   in_file(kConfigName, [&] { read_tokenizer_config(beside.config(), spec); });
   spec.add_bos = spec.add_bos.value_or(false);
   spec.add_eos = spec.add_eos.value_or(false);
+  beside.type_special_tokens(spec);
   type_unknown_token(spec);
+  spec.lists_added_tokens = true;
   return spec;
 }
 

@@ -224,6 +224,37 @@ TEST(AddedTokens, WithASpaceSymbolAreNoSpaces) {
   EXPECT_EQ(tokenizer->find("▁▁"), 1);
 }
 
+// RoBERTa's vocabulary has GPT-2's <|endoftext|>, which is one of its own special tokens no more.
+TEST(AddedTokens, PiecesCalledLikeMarkersAreNoMarkers) {
+  const std::string json = R"({
+      "added_tokens": [{"id": 0, "content": "<|im_end|>", "special": false, "normalized": false}],
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+      "model": {"type": "BPE", "vocab": {"<|im_end|>": 0, "<|end|>": 1, "<": 2, "|": 3, "e": 4,
+                "n": 5, "d": 6, ">": 7, "nd": 8}, "merges": ["n d"]}})";
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(json));
+  EXPECT_EQ(tokenizer->encode("<|end|>", {.parse_special = true}), (Ids{2, 3, 4, 8, 3, 7}));
+  EXPECT_FALSE(tokenizer->is_special(1));
+  EXPECT_EQ(tokenizer->encode("<|im_end|>", {.parse_special = true}), Ids{0});
+  EXPECT_TRUE(tokenizer->is_special(0));
+  // Unless the config calls it special.
+  const auto declared = make_tokenizer(parse_tokenizer_json(json, R"({"eos_token": "<|end|>"})"));
+  EXPECT_EQ(declared->encode("<|end|>", {.parse_special = true}), Ids{1});
+  EXPECT_TRUE(declared->is_end_of_generation(1));
+}
+
+TEST(AddedTokens, TheUnknownOneIsAPieceUnlessItIsAdded) {
+  const std::string json = R"({"pre_tokenizer": {"type": "WhitespaceSplit"},
+      "model": {"type": "BPE", "unk_token": "<?>", "vocab": {"<?>": 0, "<": 1, "?": 2, ">": 3,
+                "?>": 4}, "merges": ["? >"]}})";
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(json));
+  EXPECT_EQ(tokenizer->encode("<?> x", {.parse_special = true}), (Ids{1, 4, 0}));
+  const auto declared = make_tokenizer(parse_tokenizer_json(json, R"({"unk_token": "<?>"})"));
+  EXPECT_EQ(declared->encode("<?> x", {.parse_special = true}), (Ids{0, 0}));
+  const auto unigram = make_tokenizer(parse_tokenizer_json(R"({"model": {"type": "Unigram",
+      "unk_id": 1, "vocab": [["a", -1], ["<?>", 0]]}})"));
+  EXPECT_EQ(unigram->encode("a<?>a<"), (Ids{0, 1, 0, 1}));
+}
+
 TEST(PostProcessors, PutTokensAround) {
   const auto roberta = load(kCharacters,
                             R"("pre_tokenizer": {"type": "Whitespace"},

@@ -91,6 +91,15 @@ void SideFiles::read_added_tokens(VocabularyReader& reader, TokenizerSpec& spec)
   });
 }
 
+void SideFiles::type_special_tokens(TokenizerSpec& spec) const {
+  for (size_t i = 0; i < spec.tokens.size(); ++i) {
+    if (spec.types[i] == static_cast<int32_t>(TokenType::normal) &&
+        specials_.contains(spec.tokens[i])) {
+      spec.types[i] = static_cast<int32_t>(TokenType::control);
+    }
+  }
+}
+
 void SideFiles::apply(TokenizerSpec& spec) const {
   VocabularyReader reader(spec, num_bytes_);
   read_added_tokens(reader, spec);
@@ -100,12 +109,7 @@ void SideFiles::apply(TokenizerSpec& spec) const {
   in_file(kMap, [&] { read_roles(special_tokens_map_.get_object(), spec); });
   in_file(kConfig, [&] { read_tokenizer_config(config(), spec); });
   type_unknown_token(spec);
-  for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    if (spec.types[i] == static_cast<int32_t>(TokenType::normal) &&
-        specials_.contains(spec.tokens[i])) {
-      spec.types[i] = static_cast<int32_t>(TokenType::control);
-    }
-  }
+  type_special_tokens(spec);
   // A tokenizer that is not "legacy" puts a space before the text only.
   if (spec.space_prefix == SpacePrefix::every) {
     if (!flag("legacy", true)) spec.space_prefix = SpacePrefix::first;

@@ -28,6 +28,8 @@ class SideFiles {
   [[nodiscard]] std::string_view tokenizer_class() const;
   /// A flag of tokenizer_config.json.
   [[nodiscard]] bool flag(const char* name, bool when_absent) const;
+  /// Makes the pieces control tokens that the files call special.
+  void type_special_tokens(TokenizerSpec& spec) const;
   /// Adds tokens and sets roles, flags and the types of special tokens.
   void apply(TokenizerSpec& spec) const;
 

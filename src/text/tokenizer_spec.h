@@ -66,6 +66,9 @@ struct TokenizerSpec {
   // No merges are listed: whatever joins to a token, lowest id first. No two have the same bytes.
   bool merges_by_rank = false;
   std::vector<AddedTokenRule> added_token_rules;
+  // Tokens of type normal are pieces even if they are called like the markers of turns: the file
+  // lists all that are matched by their names.
+  bool lists_added_tokens = false;
 
   int32_t bos = -1;  // ids; -1: none
   int32_t eos = -1;

@@ -72,6 +72,11 @@ Vocabulary::Vocabulary(const TokenizerSpec& spec) : kind_(spec.kind), spelling_(
         types_.back() == TokenType::user_defined) {
       ordinary_.back() = false;
     }
+    // A Unigram model of a tokenizer.json finds its unknown piece, too, where that is written out.
+    if (types_.back() == TokenType::unknown && kind_ == TokenizerKind::unigram &&
+        spec.lists_added_tokens) {
+      ordinary_.back() = true;
+    }
   }
   build_index();
 }
