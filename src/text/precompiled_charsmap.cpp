@@ -48,7 +48,7 @@ PrecompiledCharsMap::PrecompiledCharsMap(std::string_view blob) {
   }
 }
 
-PrecompiledCharsMap::Mapping PrecompiledCharsMap::find(std::string_view text) const {
+PrecompiledCharsMap::Mapping PrecompiledCharsMap::find(std::string_view text, bool shortest) const {
   size_t length = 0;
   uint32_t value = 0;
   uint32_t at = offset(units_[0]);
@@ -62,6 +62,7 @@ PrecompiledCharsMap::Mapping PrecompiledCharsMap::find(std::string_view text) co
     if (!has_value(unit) || at >= units_.size()) continue;
     length = i + 1;
     value = units_[at] & kValueBits;
+    if (shortest) break;
   }
   if (length == 0 || value >= values_.size()) return {};
   const std::string_view to = values_.data() + value;

@@ -32,9 +32,13 @@ class PrecompiledCharsMap {
   };
   /// The longest mapped sequence at the front of `text`. Throws Error{invalid_data} if it becomes
   /// more than kMaxGrowth times its bytes, as in no honest map.
-  [[nodiscard]] Mapping find(std::string_view text) const;
+  [[nodiscard]] Mapping find(std::string_view text) const { return find(text, false); }
+  /// The shortest one.
+  [[nodiscard]] Mapping find_shortest(std::string_view text) const { return find(text, true); }
 
  private:
+  Mapping find(std::string_view text, bool shortest) const;
+
   std::vector<uint32_t> units_;
   std::string values_;
 };

@@ -143,15 +143,56 @@ std::string bert(std::string_view text, const NormalizerStep& step, size_t max_b
   });
 }
 
+// Whether a character is one with that before it, to a reader (Grapheme_Cluster_Break Extend, ZWJ
+// and SpacingMark; the letters and joiners named here are no marks).
+bool extends_grapheme(uint32_t c) {
+  return is_mark(char_properties(c).category) || c == 0x200C || c == 0x200D || c == 0x0E33 ||
+         c == 0x0EB3 || c == 0xFF9E || c == 0xFF9F;
+}
+
+// Bytes of the character at the front of `text` as a reader sees it, marks included. Where none can
+// be mapped, as between conjoining jamos and in emoji, the rules of UAX 29 are left out.
+size_t grapheme_bytes(std::string_view text) {
+  const Utf8Char first = decode_utf8(text);
+  if (text.starts_with("\r\n")) return 2;
+  const Category category = char_properties(first.code_point).category;
+  const bool alone = category == Category::cc || category == Category::zl ||
+                     category == Category::zp ||
+                     (category == Category::cf && !extends_grapheme(first.code_point));
+  if (!first.valid || alone) return first.length;
+  size_t length = first.length;
+  while (length < text.size()) {
+    const Utf8Char next = decode_utf8(text.substr(length));
+    if (!next.valid || !extends_grapheme(next.code_point)) break;
+    length += next.length;
+  }
+  return length;
+}
+
+// As the reader of tokenizer.json that models are used with does it, not as SentencePiece: what a
+// reader sees as one character, if it is short, becomes what its shortest beginning is mapped to,
+// marks or not; in a longer one each character is on its own.
 std::string map_precompiled(std::string_view text, const PrecompiledCharsMap& map,
                             size_t max_bytes) {
+  constexpr size_t kLongestMappedWhole = 5;
   std::string out;
   out.reserve(text.size());
   while (!text.empty() && out.size() <= max_bytes) {
-    const PrecompiledCharsMap::Mapping mapping = map.find(text);
-    const size_t length = mapping.length > 0 ? mapping.length : decode_utf8(text).length;
-    out.append(mapping.length > 0 ? mapping.to : text.substr(0, length));
-    text.remove_prefix(length);
+    std::string_view grapheme = text.substr(0, grapheme_bytes(text));
+    text.remove_prefix(grapheme.size());
+    if (grapheme.size() <= kLongestMappedWhole) {
+      const PrecompiledCharsMap::Mapping whole = map.find_shortest(grapheme);
+      if (whole.length > 0) {
+        out.append(whole.to);
+        continue;
+      }
+    }
+    while (!grapheme.empty()) {
+      const std::string_view character = grapheme.substr(0, decode_utf8(grapheme).length);
+      const PrecompiledCharsMap::Mapping mapping = map.find_shortest(character);
+      out.append(mapping.length > 0 ? mapping.to : character);
+      grapheme.remove_prefix(character.size());
+    }
   }
   return out;
 }

@@ -81,6 +81,19 @@ TEST(TextNormalizer, MapsNmtAndBytes) {
       "xybxy\xff");
 }
 
+// Short characters with their marks are mapped by their beginning, long ones each by itself.
+TEST(TextNormalizer, MapsWhatAReaderSeesAsOneCharacter) {
+  const NormalizerSteps steps{
+      {.kind = Kind::precompiled,
+       .content = testing::tiny_charsmap({{"a", "xy"}, {"\r", "_"}, {"\t", " "}, {"½", "1/2"}})}};
+  EXPECT_EQ(normalized(steps, "a\u0301b\u0301"), "xyb\u0301");
+  EXPECT_EQ(normalized(steps, "a\u0301\u0302"), "xy");
+  EXPECT_EQ(normalized(steps, "a\u0301\u0302\u0303"), "xy\u0301\u0302\u0303");
+  EXPECT_EQ(normalized(steps, "\r\n\r\t\u0301"), "__ \u0301");
+  EXPECT_EQ(normalized(steps, "½\u093e½\u0e33½\u200d"), "1/21/21/2");
+  EXPECT_EQ(normalized(steps, "\u0301a\xcc"), "\u0301xy\xcc");
+}
+
 TEST(TextNormalizer, BoundsWhatATextBecomes) {
   NormalizerSteps doubling;
   for (int i = 0; i < 40; ++i) {
