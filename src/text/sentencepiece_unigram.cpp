@@ -57,7 +57,7 @@ class SentencePieceUnigram final : public WordwiseEncoder {
     }
     // A user-defined piece is worth more than anything else that could stand there. Sums are made
     // in double, kept in float and compared so, as SentencePiece does: it decides between ways that
-    // are equally good.
+    // are equally good. What reads a tokenizer.json keeps them in double.
     for (int32_t id = 0; id < vocabulary.size(); ++id) {
       const auto length = static_cast<float>(vocabulary.bytes(id).size());
       gains_.push_back(vocabulary.type(id) == TokenType::user_defined
@@ -105,14 +105,14 @@ class SentencePieceUnigram final : public WordwiseEncoder {
     std::vector<int32_t> ids;  // of the last piece of each: a token, unknown(length), kUnreached
     size_t origin = 0;
     // Of the whole way, to the places from `window` on: those before are not asked any more.
-    std::vector<float> scores;
+    std::vector<double> scores;
     size_t window = 0;
     std::vector<int32_t> way;   // of what is being settled, from its end
     std::array<Walk, 2> walks;  // the last two; views of the text
     size_t next_walk = 0;       // to be forgotten
 
     Lattice() : scores(kWindow) {}
-    void begin_at(size_t place, float score) {
+    void begin_at(size_t place, double score) {
       ids.assign(1, kUnreached);
       scores[0] = score;
       origin = window = place;
@@ -127,7 +127,7 @@ class SentencePieceUnigram final : public WordwiseEncoder {
       window = place;
     }
   };
-  static constexpr size_t kWindow = 4096;               // places: 16 KiB
+  static constexpr size_t kWindow = 4096;               // places: 32 KiB
   static_assert(kWindow > Vocabulary::kMaxTokenBytes);  // of which a piece reaches no more
 
   void encode_words(const PreTokenizerChain::Words& cut, size_t first, size_t last,
@@ -140,10 +140,10 @@ class SentencePieceUnigram final : public WordwiseEncoder {
   }
 
   // `id` and `score` of a way to a place, unless another is as good.
-  static void arrive(int32_t& best_id, float& best_score, int32_t id, double score) {
-    if (best_id != kUnreached && score <= static_cast<double>(best_score)) return;
+  void arrive(int32_t& best_id, double& best_score, int32_t id, double score) const {
+    if (best_id != kUnreached && score <= best_score) return;
     best_id = id;
-    best_score = static_cast<float>(score);
+    best_score = has_words_ ? score : static_cast<double>(static_cast<float>(score));
   }
 
   void encode_run(std::string_view text, Lattice& lattice, UnknownFallback& tokens) const {
@@ -151,7 +151,9 @@ class SentencePieceUnigram final : public WordwiseEncoder {
     constexpr size_t kSettleBytes = 4096;
     constexpr float kUnknownPenalty = 10;
     constexpr size_t kMaxCharacterBytes = 4;
-    const float unknown_score = min_score_ - kUnknownPenalty;
+    const double unknown_score =
+        has_words_ ? static_cast<double>(min_score_) - static_cast<double>(kUnknownPenalty)
+                   : static_cast<double>(min_score_ - kUnknownPenalty);
     const size_t longest_step = std::max(longest_piece_, kMaxCharacterBytes);
     lattice.begin_at(0, 0);
     for (Walk& walk : lattice.walks) walk.seen = {};
@@ -162,8 +164,8 @@ class SentencePieceUnigram final : public WordwiseEncoder {
       }
       lattice.reach(begin, longest_step);
       int32_t* const ids = &lattice.ids[begin - lattice.origin];  // [longest_step + 1]
-      float* const scores = &lattice.scores[begin - lattice.window];
-      const auto so_far = static_cast<double>(scores[0]);
+      double* const scores = &lattice.scores[begin - lattice.window];
+      const double so_far = scores[0];
       const size_t character = decode_utf8(text.substr(begin)).length;
       bool has_character = false;
       size_t longest = character;
@@ -174,8 +176,9 @@ class SentencePieceUnigram final : public WordwiseEncoder {
         arrive(ids[length], scores[length], piece.id, piece.gain + so_far);
       }
       if (!has_character) {
+        const double score = unknown_score + so_far;
         arrive(ids[character], scores[character], unknown(character),
-               static_cast<double>(unknown_score + scores[0]));
+               has_words_ ? score : static_cast<double>(static_cast<float>(score)));
       }
       reached = std::max(reached, begin + longest);
       begin += character;

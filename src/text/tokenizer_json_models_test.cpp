@@ -71,6 +71,14 @@ TEST(UnigramJson, NormalizesFirst) {
   EXPECT_EQ(tokenizer->encode("AB   Ab  "), (Ids{4, 4, 0}));
 }
 
+// In float, the longer piece would look better.
+TEST(UnigramJson, AddsScoresInDouble) {
+  const auto tokenizer = load(
+      R"({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["b", -1000000], ["a", -0.47],
+          ["aa", -0.95]]})");
+  EXPECT_EQ(tokenizer->encode("baa"), (Ids{1, 2, 2}));
+}
+
 constexpr std::string_view kCharacters =
     R"({"type": "BPE", "unk_token": "<unk>", "end_of_word_suffix": "</w>",
         "vocab": {"<unk>": 0, "l": 1, "o": 2, "w</w>": 3, "lo": 4, "low</w>": 5, "o</w>": 6},
