@@ -76,6 +76,12 @@ json::Value Prober::content(std::string_view text, const Capabilities& so_far) c
   return json::Array{json::Object{{"type", "text"}, {"text", text}}};
 }
 
+bool Prober::renders() const {
+  const json::Array parts{json::Object{{"type", "text"}, {"text", kUser}}};
+  return !attempt({message("user", json::Value(kUser))}).empty() ||
+         !attempt({message("user", parts)}).empty();
+}
+
 void Prober::probe_content(Capabilities& result) const {
   const json::Array parts{json::Object{{"type", "text"}, {"text", kUser}}};
   const std::string typed = attempt({message("user", parts)});

@@ -17,6 +17,8 @@ class Prober {
 
   /// Renders about twenty conversations; a template that fails one cannot do what it asks for.
   Capabilities probe() const;
+  /// Whether a question alone renders.
+  bool renders() const;
 
  private:
   /// The rendered text; nothing if the template fails.

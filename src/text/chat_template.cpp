@@ -174,8 +174,14 @@ std::string Capabilities::describe() const {
 ChatTemplate::ChatTemplate(std::string source, std::string bos_token, std::string eos_token,
                            jinja::Options options)
     : template_(std::move(source), std::move(options)),
-      tokens_{{"bos_token", bos_token}, {"eos_token", eos_token}},
-      capabilities_(Prober(*this).probe()) {}
+      tokens_{{"bos_token", bos_token}, {"eos_token", eos_token}} {
+  const Prober prober(*this);
+  if (!prober.renders()) {
+    omits_null_tools_ = true;
+    omits_null_tools_ = prober.renders();
+  }
+  capabilities_ = prober.probe();
+}
 
 Rendered ChatTemplate::render(const json::Value& messages, const json::Value& tools,
                               bool add_generation_prompt, const json::Object& extra) const {
@@ -192,6 +198,7 @@ Rendered ChatTemplate::render_as_given(json::Value messages, const json::Value& 
   for (const auto& [name, value] : tokens_) variables.erase(name);
   variables["messages"] = std::move(messages);
   variables["tools"] = tools;
+  if (tools.is_null() && omits_null_tools_) variables.erase("tools");
   variables["add_generation_prompt"] = add_generation_prompt;
   if (!variables.contains("documents")) variables["documents"] = nullptr;
   return template_.render(

@@ -61,6 +61,8 @@ class ChatTemplate {
 
   jinja::Template template_;
   json::Object tokens_;  // bos_token and eos_token
+  // Without tools there is no variable of that name, where one that is None would not do.
+  bool omits_null_tools_ = false;
   Capabilities capabilities_;
 };
 
