@@ -196,6 +196,21 @@ TEST(VocabAndMerges, ReadsAndRefuses) {
   refuse(vocab, "", ErrorCode::invalid_data, "no merges");
 }
 
+// EXAONE's vocab.json holds its runs of spaces as they are written, which the config alone tells.
+TEST(VocabAndMerges, PiecesAreAddedTokensWhereAFileSaysSo) {
+  const std::string vocab = R"({"a": 0, "b": 1, "Ġ": 2, "ĠĠ": 3, "  ": 4})";
+  const auto read = [&](const TokenizerSideFiles& files) {
+    return make_tokenizer(parse_vocab_and_merges(vocab, "Ġ Ġ\n", files))->encode("a   b");
+  };
+  EXPECT_EQ(read({}), (Ids{0, 3, 2, 1}));
+  EXPECT_EQ(read({.config = R"({"added_tokens_decoder": {"4": {"content": "  "}}})"}),
+            (Ids{0, 4, 2, 1}));
+  EXPECT_EQ(read({.added_tokens = R"({"  ": 4})"}), (Ids{0, 4, 2, 1}));
+  // A config that means another vocabulary adds nothing.
+  EXPECT_EQ(read({.config = R"({"added_tokens_decoder": {"4": {"content": "?"}}})"}),
+            (Ids{0, 3, 2, 1}));
+}
+
 TEST(TekkenJson, ReadsAndRefuses) {
   // "a", "b", "ab", " ", of which the last is beyond the size that the file says.
   const std::string json = R"({

@@ -83,7 +83,9 @@ void SideFiles::read_added_tokens(VocabularyReader& reader, TokenizerSpec& spec)
     for (const auto& [key, value] : added_tokens_.get_object()) {
       const std::string_view text(key.data(), key.size());
       const int32_t id = as_id(value, text, reader.max_id());
-      if (reader.has(id) && spec.tokens[static_cast<size_t>(id)] == text) continue;
+      const auto i = static_cast<size_t>(id);
+      const bool is_known = reader.has(id) && spec.tokens[i] == text;
+      if (is_known && spec.types[i] != static_cast<int32_t>(TokenType::normal)) continue;
       const bool special = specials_.contains(text);
       reader.put(id, text, special ? TokenType::control : TokenType::user_defined);
       if (!special) spec.added_token_rules.push_back({.id = id});

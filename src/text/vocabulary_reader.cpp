@@ -84,10 +84,15 @@ void VocabularyReader::read_added_tokens_decoder(const json::Value& value) {
       fail(ErrorCode::invalid_data, "added token {} is no id", printable({key.data(), key.size()}));
     }
     const json::Object& token = as_object(item, "added_tokens_decoder");
-    const bool becomes_special =
-        has(id) && as_bool(field(token, "special"), "special", false) &&
-        as_string(field(token, "content"), "content") == spec_.tokens[static_cast<size_t>(id)];
-    if (!has(id) || becomes_special) read_added_token(token, id);
+    if (!has(id)) {
+      read_added_token(token, id);
+      continue;
+    }
+    const auto i = static_cast<size_t>(id);
+    const bool is_same = as_string(field(token, "content"), "content") == spec_.tokens[i];
+    const bool is_piece = spec_.types[i] == static_cast<int32_t>(TokenType::normal);
+    const bool is_special = as_bool(field(token, "special"), "special", false);
+    if (is_same && (is_piece || is_special)) read_added_token(token, id);
   }
 }
 
