@@ -279,6 +279,9 @@ TEST_F(TokenizerFolder, RanksOfLlama3ByTheirNumber) {
   const Tokenizer llama3 = open();
   EXPECT_EQ(llama3.vocab_size(), 128256);
   EXPECT_EQ(llama3.encode("a<|eot_id|>", true, true), (Ids{128000, 97, 128009}));
+  std::filesystem::rename(folder_.path() / "tokenizer.model", folder_.path() / "tiktoken.model");
+  write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  EXPECT_EQ(open().encode("a<|eot_id|>", true, true), (Ids{128000, 97, 128009}));
   write("tokenizer.model", ranks_of_bytes(128001));
   expect_refusal(ErrorCode::unsupported, "128001 ranks");
 }

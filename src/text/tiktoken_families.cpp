@@ -71,6 +71,10 @@ std::vector<SpecialToken> special_tokens(const Family& family, int32_t num_ranks
 }
 
 const Family& family_of(std::string_view name, std::string_view tokenizer_class) {
+  // So transformers wants Llama 3's ranks to be called.
+  if (name == "tiktoken.model" && tokenizer_class == "PreTrainedTokenizerFast") {
+    name = "tokenizer.model";
+  }
   const auto named = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& family) {
     return !tokenizer_class.empty() && family.tokenizer_class == tokenizer_class;
   });
