@@ -140,7 +140,9 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   TokenizerSpec spec = read_tokenizer(tokenizer_json, beside.config());
   // Added tokens have no score: none is an ordinary piece.
   if (spec.kind == TokenizerKind::unigram) spec.scores.resize(spec.tokens.size());
+  const int32_t unk = spec.unk;
   in_file(kConfigName, [&] { read_tokenizer_config(beside.config(), spec); });
+  spec.unk = unk;  // what the model says: without one, what is unknown goes
   spec.add_bos = spec.add_bos.value_or(false);
   spec.add_eos = spec.add_eos.value_or(false);
   beside.type_special_tokens(spec);

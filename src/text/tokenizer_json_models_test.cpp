@@ -116,6 +116,13 @@ TEST(CharacterBpe, BytesAndWholeWords) {
   EXPECT_EQ(tokenizer->decode(Ids{1, 2, 3}), "aé");
 }
 
+TEST(CharacterBpe, TheModelSaysWhatIsUnknown) {
+  const char* const model = R"({"added_tokens": [{"id": 0, "content": "?", "special": true}],
+      "model": {"type": "BPE", "unk_token": null, "vocab": {"?": 0, "a": 1}, "merges": []}})";
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(model, R"({"unk_token": "?"})"));
+  EXPECT_EQ(tokenizer->encode("axa"), (Ids{1, 1}));
+}
+
 // What is added as a token may be what merges make, too.
 TEST(CharacterBpe, MergesToAddedTokens) {
   const auto tokenizer = make_tokenizer(parse_tokenizer_json(R"({
