@@ -236,11 +236,16 @@ TEST_F(TokenizerFolder, RanksByTheirName) {
   const std::string ranks = "YQ== 0\nYg== 1\nYWI= 2\nIA== 3\n";
   write("mine.tiktoken", ranks);
   expect_refusal(ErrorCode::unsupported,
-                 "cl100k_base, o200k_base, p50k_base, r50k_base, qwen.tiktoken, tiktoken.model, "
-                 "tokenizer.model, and otherwise");
+                 "cl100k_base, o200k_base, p50k_base, r50k_base, qwen.tiktoken, hy.tiktoken, "
+                 "tiktoken.model, tokenizer.model, and otherwise");
   std::filesystem::rename(folder_.path() / "mine.tiktoken", folder_.path() / "qwen.tiktoken");
   EXPECT_EQ(open().encode("ab a<|im_end|><|extra_0|>", true, true), (Ids{2, 3, 0, 6, 7}));
   EXPECT_EQ(open().eos(), 4);
+  std::filesystem::rename(folder_.path() / "qwen.tiktoken", folder_.path() / "hy.tiktoken");
+  EXPECT_EQ(open().encode("ab a<|eos|><|extra_0|>", true, true), (Ids{2, 3, 0, 7, 9}));
+  EXPECT_EQ(open().eos(), 7);
+  EXPECT_EQ(open().bos(), 5);
+  std::filesystem::rename(folder_.path() / "hy.tiktoken", folder_.path() / "qwen.tiktoken");
   write("other.tiktoken", ranks);
   expect_refusal(ErrorCode::invalid_data, "other.tiktoken and qwen.tiktoken");
   std::filesystem::remove(folder_.path() / "other.tiktoken");

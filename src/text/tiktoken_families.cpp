@@ -31,6 +31,7 @@ constexpr std::array kFamilies = {
     Family{"p50k_base", "", "gpt-2"},
     Family{"r50k_base", "", "gpt-2"},
     Family{"qwen.tiktoken", "QWenTokenizer", "qwen2"},
+    Family{"hy.tiktoken", "HYTokenizer", "hunyuan"},
     Family{"", "ChatGLM4Tokenizer", "chatglm-bpe"},
     Family{"tiktoken.model", "TikTokenTokenizer", "kimi-k2"},
     Family{"tokenizer.model", "", "llama-bpe"},  // Llama 3
@@ -54,6 +55,12 @@ std::vector<SpecialToken> special_tokens(const Family& family, int32_t num_ranks
   };
   if (family.name == "qwen.tiktoken") {
     for (const char* text : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) add(text);
+    for (int i = 0; i < 205; ++i) add("<|extra_" + std::to_string(i) + "|>");
+  }
+  if (family.name == "hy.tiktoken") {
+    for (const char* text : {"<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"}) {
+      add(text);
+    }
     for (int i = 0; i < 205; ++i) add("<|extra_" + std::to_string(i) + "|>");
   }
   if (family.name == "tokenizer.model") {  // Llama 3.1
@@ -138,6 +145,10 @@ TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
   }
   spec.bos = find_last(spec, "<|begin_of_text|>");
   spec.eos = std::max(find_last(spec, "<|endoftext|>"), find_last(spec, "<|eot_id|>"));
+  if (family.name == "hy.tiktoken") {
+    spec.bos = find_last(spec, "<|startoftext|>");
+    spec.eos = find_last(spec, "<|eos|>");
+  }
   return spec;
 }
 
