@@ -27,9 +27,14 @@ namespace {
 // tokenizer.json of the largest published vocabularies is about 35 MB.
 constexpr json::Limits kTokenizerJsonLimits{.max_bytes = int64_t{64} << 20, .max_depth = 64};
 
-/// The template in a field that holds either its source or a list of {"name", "template"}.
-std::string template_of(const json::Value& field) {
-  if (const auto* source = field.if_string()) return std::string(*source);
+constexpr std::string_view kDefault = "default";
+
+/// The template in a field that holds either the default's source or a list of {"name",
+/// "template"}.
+std::string template_of(const json::Value& field, std::string_view wanted) {
+  if (const auto* source = field.if_string()) {
+    return wanted == kDefault ? std::string(*source) : std::string();
+  }
   const auto* choices = field.if_array();
   if (choices == nullptr) return {};
   for (const json::Value& choice : *choices) {
@@ -37,8 +42,8 @@ std::string template_of(const json::Value& field) {
     if (object == nullptr) continue;
     const auto* name = object->if_contains("name");
     const auto* source = object->if_contains("template");
-    if (name != nullptr && name->is_string() && name->as_string() == "default" &&
-        source != nullptr && source->is_string()) {
+    if (name != nullptr && name->is_string() && name->as_string() == wanted && source != nullptr &&
+        source->is_string()) {
       return std::string(source->as_string());
     }
   }
@@ -101,17 +106,23 @@ std::string display_name(const weights::Checkpoint& checkpoint) {
                      : leaf.filename().string());
 }
 
-std::string read_chat_template(const weights::Checkpoint& checkpoint) {
+std::string read_chat_template(const weights::Checkpoint& checkpoint, std::string_view name) {
   if (checkpoint.format() == weights::Checkpoint::Format::gguf) {
-    return source_of(checkpoint.metadata().get_string("tokenizer.chat_template", ""));
+    const std::string key = "tokenizer.chat_template";
+    if (name == kDefault) return source_of(checkpoint.metadata().get_string(key, ""));
+    return std::string(checkpoint.metadata().get_string(key + "." + std::string(name), ""));
   }
-  if (auto source = checkpoint.file("chat_template.jinja")) return *std::move(source);
-  for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
-    const auto content = checkpoint.file(name);
+  if (auto source = checkpoint.file("chat_template.jinja")) {
+    return name == kDefault ? *std::move(source) : std::string();
+  }
+  for (const char* file : {"chat_template.json", "tokenizer_config.json"}) {
+    const auto content = checkpoint.file(file);
     if (!content) continue;
-    const json::Value parsed = json::parse(*content, name, kTokenizerJsonLimits);
+    const json::Value parsed = json::parse(*content, file, kTokenizerJsonLimits);
     if (const auto* object = parsed.if_object()) {
-      if (const auto* field = object->if_contains("chat_template")) return template_of(*field);
+      if (const auto* field = object->if_contains("chat_template")) {
+        return template_of(*field, name);
+      }
     }
   }
   return {};

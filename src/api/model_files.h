@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -27,7 +28,9 @@ std::string display_name(const weights::Checkpoint& checkpoint);
 text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint);
 
 /// Source of the chat template, or empty. A Hugging Face folder: chat_template.jinja,
-/// chat_template.json, or the entry in tokenizer_config.json (its "default" one of several).
-std::string read_chat_template(const weights::Checkpoint& checkpoint);
+/// chat_template.json, or the entry in tokenizer_config.json. Of several, the one of this name
+/// ("tool_use"); one alone is the default.
+std::string read_chat_template(const weights::Checkpoint& checkpoint,
+                               std::string_view name = "default");
 
 }  // namespace hasten::api

@@ -29,9 +29,16 @@ Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint)
       source(api::read_chat_template(checkpoint)),
       chat_template(source.empty() ? std::string(text::default_template()) : source,
                     name_of(tokenizer->bos()), name_of(tokenizer->eos())),
-      capabilities(chat_template.capabilities().describe()),
       answer_format(text::detect_answer_format(chat_template.source())) {
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
+  std::string with_tools = api::read_chat_template(checkpoint, "tool_use");
+  if (!with_tools.empty()) {
+    tool_template.emplace(std::move(with_tools), name_of(tokenizer->bos()),
+                          name_of(tokenizer->eos()));
+    tool_format = text::detect_answer_format(tool_template->source());
+    tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
+  }
+  capabilities = (tool_template ? *tool_template : chat_template).capabilities().describe();
 }
 
 std::string Tokenizer::Impl::name_of(int32_t token) const {
@@ -85,11 +92,12 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
     }
     extra = arguments.as_object();
   }
-  text::Rendered rendered =
-      impl_->chat_template.render(messages, tools, chat.add_generation_prompt, extra);
+  const bool any_tools = tools.is_array() && !tools.get_array().empty();
+  const text::ChatTemplate& chosen =
+      any_tools && impl_->tool_template ? *impl_->tool_template : impl_->chat_template;
+  text::Rendered rendered = chosen.render(messages, tools, chat.add_generation_prompt, extra);
   RenderedChat result;
-  if (tools.is_array() && !tools.get_array().empty())
-    result.tools = std::make_shared<const text::ToolSchemas>(tools);
+  if (any_tools) result.tools = std::make_shared<const text::ToolSchemas>(tools);
   // A model's own template is the whole truth about its prompt, begin token included.
   const bool add_special = impl_->source.empty();
   result.tokens = impl_->tokenizer->encode(
@@ -100,7 +108,8 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
 }
 
 std::unique_ptr<ChatParser> Tokenizer::chat_parser(const RenderedChat& prompt) const {
-  text::AnswerFormat format = impl_->answer_format;
+  text::AnswerFormat format =
+      prompt.tools != nullptr && impl_->tool_template ? impl_->tool_format : impl_->answer_format;
   format.reads_calls = prompt.tools != nullptr;
   format.starts_in_reasoning = format.reasoning && text::ends_in_reasoning(prompt.text);
   std::random_device random;  // ids of calls differ between answers, and between servers

@@ -305,6 +305,43 @@ TEST_F(TokenizerFolder, RwkvVocabulary) {
   EXPECT_EQ(open().encode("aba中"), (Ids{2, 1, 3}));
 }
 
+// Hermes 2 Pro's and Command R's folders have a template for prompts that offer tools.
+TEST_F(TokenizerFolder, TemplateForTools) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
+  const std::string plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  const std::string with_tools =
+      "{% for t in tools %}[{{ t.function.name }}]{% endfor %}{{ messages[0].content }}";
+  const auto rendered = [](const Tokenizer& tokenizer, const char* tools) {
+    return tokenizer
+        .render_chat({.messages = R"([{"role": "user", "content": "a"}])", .tools = tools})
+        .text;
+  };
+  constexpr const char* kTools = R"([{"type": "function", "function": {"name": "b"}}])";
+  write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": ")" + plain +
+                                     R"("}, {"name": "tool_use", "template": ")" + with_tools +
+                                     R"("}]})");
+  EXPECT_EQ(rendered(open(), kTools), "[b]a");
+  EXPECT_EQ(rendered(open(), "[]"), "a");
+  EXPECT_EQ(rendered(open(), ""), "a");
+  EXPECT_EQ(open().chat_template(), plain);
+  EXPECT_THAT(open().template_capabilities(), HasSubstr("tools"));
+  write("tokenizer_config.json", R"({"chat_template": ")" + plain + "\"}");
+  EXPECT_EQ(rendered(open(), kTools), "a");
+}
+
+TEST_F(GgufTokenizer, TemplateForTools) {
+  set_tokens("rwkv", {"<s>", "a"}, {3, 1});
+  writer_.set_string("tokenizer.chat_template", "{{ messages[0].content }}");
+  writer_.set_string("tokenizer.chat_template.tool_use", "{{ tools[0].function.name }}");
+  const Tokenizer tokenizer = open();
+  EXPECT_EQ(tokenizer
+                .render_chat({.messages = R"([{"role": "user", "content": "a"}])",
+                              .tools = R"([{"type": "function", "function": {"name": "b"}}])"})
+                .text,
+            "b");
+  EXPECT_EQ(tokenizer.render_chat({.messages = R"([{"role": "user", "content": "a"}])"}).text, "a");
+}
+
 TEST_F(TokenizerFolder, SaysWhatItLookedFor) {
   expect_refusal(ErrorCode::not_found, "has no tokenizer: looked for tokenizer.json");
 }

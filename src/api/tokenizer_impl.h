@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "api/model_files.h"
@@ -21,8 +22,10 @@ struct Tokenizer::Impl {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::string source;  // of the model's own template; empty: it has none
   text::ChatTemplate chat_template;
+  std::optional<text::ChatTemplate> tool_template;  // of prompts that offer tools, if it is another
   std::string capabilities;
   text::AnswerFormat answer_format;  // of any prompt; chat_parser fills in what depends on one
+  text::AnswerFormat tool_format;    // of the tool template's prompts
 };
 
 }  // namespace hasten
