@@ -8,6 +8,7 @@
 #include "api/tokenizer_impl.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "text/parallel_encode.h"
 
 namespace hasten {
@@ -31,14 +32,23 @@ Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint)
                     name_of(tokenizer->bos()), name_of(tokenizer->eos())),
       answer_format(text::detect_answer_format(chat_template.source())) {
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
-  std::string with_tools = api::read_chat_template(checkpoint, "tool_use");
-  if (!with_tools.empty()) {
-    tool_template.emplace(std::move(with_tools), name_of(tokenizer->bos()),
-                          name_of(tokenizer->eos()));
-    tool_format = text::detect_answer_format(tool_template->source());
-    tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
-  }
+  read_tool_template(checkpoint);
   capabilities = (tool_template ? *tool_template : chat_template).capabilities().describe();
+}
+
+void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint) {
+  std::string given = api::read_chat_template(checkpoint, "tool_use");
+  if (given.empty()) return;
+  try {
+    tool_template.emplace(std::move(given), name_of(tokenizer->bos()), name_of(tokenizer->eos()));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_data) throw;
+    log::warn("prompts that offer tools are made like others: of the template tool_use, {}",
+              error.what());
+    return;
+  }
+  tool_format = text::detect_answer_format(tool_template->source());
+  tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
 }
 
 std::string Tokenizer::Impl::name_of(int32_t token) const {

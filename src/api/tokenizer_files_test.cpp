@@ -327,6 +327,11 @@ TEST_F(TokenizerFolder, TemplateForTools) {
   EXPECT_THAT(open().template_capabilities(), HasSubstr("tools"));
   write("tokenizer_config.json", R"({"chat_template": ")" + plain + "\"}");
   EXPECT_EQ(rendered(open(), kTools), "a");
+  // One that does not parse is no reason to refuse the model.
+  const std::string broken = R"({"name": "tool_use", "template": "{{ ?"})";
+  write("tokenizer_config.json", R"({"chat_template": [)" + broken +
+                                     R"(, {"name": "default", "template": ")" + plain + "\"}]}");
+  EXPECT_EQ(rendered(open(), kTools), "a");
 }
 
 TEST_F(GgufTokenizer, TemplateForTools) {

@@ -16,6 +16,8 @@ namespace hasten {
 
 struct Tokenizer::Impl {
   explicit Impl(const weights::Checkpoint& checkpoint);
+  /// Fills in tool_template and tool_format, where the model has such a template and it parses.
+  void read_tool_template(const weights::Checkpoint& checkpoint);
   /// The name of a token, empty for -1.
   std::string name_of(int32_t token) const;
 
