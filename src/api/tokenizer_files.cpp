@@ -186,19 +186,19 @@ class TokenizerFolder {
         added_tokens_(text("added_tokens.json")) {}
 
   text::TokenizerSpec read() const {
-    if (const auto tokenizer = folder_.file("tokenizer.json")) {
+    if (const auto tokenizer = file("tokenizer.json")) {
       return text::parse_tokenizer_json(*tokenizer, config_);
     }
-    if (const auto tekken = folder_.file("tekken.json")) return text::parse_tekken_json(*tekken);
-    if (const auto model = folder_.file("tokenizer.model")) return read_model(*model);
-    const auto vocabulary = folder_.file("vocab.json");
-    const auto merges = folder_.file("merges.txt");
+    if (const auto tekken = file("tekken.json")) return text::parse_tekken_json(*tekken);
+    if (const auto model = file("tokenizer.model")) return read_model(*model);
+    const auto vocabulary = file("vocab.json");
+    const auto merges = file("merges.txt");
     if (vocabulary && merges) return text::parse_vocab_and_merges(*vocabulary, *merges, beside());
-    if (const auto pieces = folder_.file("vocab.txt")) {
+    if (const auto pieces = file("vocab.txt")) {
       return text::parse_word_piece_vocabulary(*pieces, beside());
     }
     if (const auto name = only_file("", ".tiktoken")) return read_ranks(*name);
-    if (folder_.file("tiktoken.model")) return read_ranks("tiktoken.model");
+    if (file("tiktoken.model")) return read_ranks("tiktoken.model");
     if (const auto name = only_file("rwkv_vocab_", ".txt")) {
       return text::parse_rwkv_vocabulary(text(*name));
     }
@@ -209,7 +209,17 @@ class TokenizerFolder {
   }
 
  private:
-  std::string text(std::string_view name) const { return folder_.file(name).value_or(""); }
+  std::optional<std::string> file(std::string_view name) const {
+    auto content = folder_.file(name);
+    if (content && content->starts_with("version https://git-lfs.github.com/")) {
+      fail(ErrorCode::invalid_data,
+           "{} is not there yet, only what Git LFS put in its place: git lfs pull fetches it",
+           name);
+    }
+    return content;
+  }
+
+  std::string text(std::string_view name) const { return file(name).value_or(""); }
 
   text::TokenizerSideFiles beside() const {
     return {.config = config_,

@@ -347,6 +347,14 @@ TEST_F(GgufTokenizer, TemplateForTools) {
   EXPECT_EQ(tokenizer.render_chat({.messages = R"([{"role": "user", "content": "a"}])"}).text, "a");
 }
 
+// What is left of large files in a repository that was cloned without Git LFS.
+TEST_F(TokenizerFolder, SaysWhatIsNotFetched) {
+  write("tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+  expect_refusal(ErrorCode::invalid_data, "tokenizer.model is not there yet");
+  write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+  expect_refusal(ErrorCode::invalid_data, "tokenizer.json is not there yet");
+}
+
 TEST_F(TokenizerFolder, SaysWhatItLookedFor) {
   expect_refusal(ErrorCode::not_found, "has no tokenizer: looked for tokenizer.json");
 }
