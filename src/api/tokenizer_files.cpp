@@ -75,7 +75,8 @@ void read_tokens(const weights::Metadata& metadata, text::TokenizerSpec& spec) {
   }
   const auto num_tokens = std::ssize(spec.tokens);
   if (metadata.contains("tokenizer.ggml.scores")) {
-    spec.scores = metadata.get_f32s("tokenizer.ggml.scores", num_tokens);
+    const auto scores = metadata.get_f32s("tokenizer.ggml.scores", num_tokens);
+    spec.scores.assign(scores.begin(), scores.end());
   }
   if (metadata.contains("tokenizer.ggml.token_type")) {
     for (const int64_t type : metadata.get_i64s("tokenizer.ggml.token_type", num_tokens)) {

@@ -18,16 +18,16 @@ namespace hasten::text {
 namespace {
 
 // The rank of each token: equal scores share one, the highest score is 0.
-std::vector<int32_t> ranks_of_scores(const std::vector<float>& scores) {
+std::vector<int32_t> ranks_of_scores(const std::vector<double>& scores) {
   for (size_t i = 0; i < scores.size(); ++i) {
     if (std::isnan(scores[i])) fail(ErrorCode::invalid_data, "the score of token {} is NaN", i);
   }
-  std::vector<float> distinct = scores;
+  std::vector<double> distinct = scores;
   std::sort(distinct.begin(), distinct.end(), std::greater<>());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   std::vector<int32_t> ranks;
   ranks.reserve(scores.size());
-  for (const float score : scores) {
+  for (const double score : scores) {
     const auto place = std::lower_bound(distinct.begin(), distinct.end(), score, std::greater<>());
     ranks.push_back(static_cast<int32_t>(place - distinct.begin()));
   }

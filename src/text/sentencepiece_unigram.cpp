@@ -49,7 +49,7 @@ class SentencePieceUnigram final : public WordwiseEncoder {
         fuse_unk_(spec.fuse_unk.value_or(true)),
         trie_(make_trie(vocabulary)) {
     check_scores(spec);
-    float max_score = FLT_MIN;
+    double max_score = FLT_MIN;
     for (int32_t id = 0; id < vocabulary.size(); ++id) {
       if (vocabulary.type(id) != TokenType::normal) continue;
       min_score_ = std::min(min_score_, spec.scores[static_cast<size_t>(id)]);
@@ -61,8 +61,8 @@ class SentencePieceUnigram final : public WordwiseEncoder {
     for (int32_t id = 0; id < vocabulary.size(); ++id) {
       const auto length = static_cast<float>(vocabulary.bytes(id).size());
       gains_.push_back(vocabulary.type(id) == TokenType::user_defined
-                           ? static_cast<double>(length * max_score) - 0.1
-                           : static_cast<double>(spec.scores[static_cast<size_t>(id)]));
+                           ? static_cast<double>(length * static_cast<float>(max_score)) - 0.1
+                           : spec.scores[static_cast<size_t>(id)]);
       if (vocabulary.is_ordinary(id)) {
         longest_piece_ = std::max(longest_piece_, vocabulary.bytes(id).size());
       }
@@ -149,11 +149,11 @@ class SentencePieceUnigram final : public WordwiseEncoder {
   void encode_run(std::string_view text, Lattice& lattice, UnknownFallback& tokens) const {
     // Ways that have all met are settled from time to time, which bounds the memory.
     constexpr size_t kSettleBytes = 4096;
-    constexpr float kUnknownPenalty = 10;
+    constexpr double kUnknownPenalty = 10;
     constexpr size_t kMaxCharacterBytes = 4;
     const double unknown_score =
-        has_words_ ? static_cast<double>(min_score_) - static_cast<double>(kUnknownPenalty)
-                   : static_cast<double>(min_score_ - kUnknownPenalty);
+        has_words_ ? min_score_ - kUnknownPenalty
+                   : static_cast<double>(static_cast<float>(min_score_ - kUnknownPenalty));
     const size_t longest_step = std::max(longest_piece_, kMaxCharacterBytes);
     lattice.begin_at(0, 0);
     for (Walk& walk : lattice.walks) walk.seen = {};
@@ -233,9 +233,9 @@ class SentencePieceUnigram final : public WordwiseEncoder {
   int32_t unk_;
   bool fuse_unk_;
   PieceTrie trie_;
-  std::vector<double> gains_;  // [vocab_size]: what a piece adds to the score of a way
-  float min_score_ = FLT_MAX;  // of normal tokens
-  size_t longest_piece_ = 0;   // bytes
+  std::vector<double> gains_;   // [vocab_size]: what a piece adds to the score of a way
+  double min_score_ = FLT_MAX;  // of normal tokens
+  size_t longest_piece_ = 0;    // bytes
 };
 
 }  // namespace

@@ -95,7 +95,7 @@ class GgufVocabulary {
     if (string_lists_.contains(prefix + "merges")) {
       spec.merges = string_lists_.at(prefix + "merges");
     }
-    spec.scores = scores_;
+    spec.scores.assign(scores_.begin(), scores_.end());
     spec.types = types_;
     spec.bos = id("bos");
     spec.eos = id("eos");

@@ -32,7 +32,7 @@ void read_pieces(const json::Object& model, VocabularyReader& reader, TokenizerS
     const json::Array& pair = as_array(pieces[i], "model.vocab");
     if (pair.size() != 2 || !pair[1].is_number()) fail_field("model.vocab", "a list of scores");
     reader.put(static_cast<int32_t>(i), as_string(pair[0], "model.vocab"), TokenType::normal);
-    spec.scores.push_back(pair[1].to_number<float>());
+    spec.scores.push_back(pair[1].to_number<double>());
   }
   const json::Value& unk = field(model, "unk_id");
   if (!unk.is_null()) spec.unk = as_id(unk, "unk_id", static_cast<int64_t>(pieces.size()));

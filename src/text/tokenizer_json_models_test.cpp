@@ -77,6 +77,10 @@ TEST(UnigramJson, AddsScoresInDouble) {
       R"({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["b", -1000000], ["a", -0.47],
           ["aa", -0.95]]})");
   EXPECT_EQ(tokenizer->encode("baa"), (Ids{1, 2, 2}));
+  // Scores that float cannot tell apart.
+  const auto close = load(R"({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1],
+      ["aa", -2.00000000001]]})");
+  EXPECT_EQ(close->encode("aa"), (Ids{1, 1}));
 }
 
 constexpr std::string_view kCharacters =

@@ -60,7 +60,7 @@ struct TokenizerSpec {
   std::string pre;                             // bpe: tokenizer.ggml.pre, such as "llama-bpe"
   std::optional<PreTokenizerSteps> pre_steps;  // bpe: how words are cut, where `pre` does not say
   std::vector<std::string> tokens;             // [vocab_size], written as in the file
-  std::vector<float> scores;   // [vocab_size]; spm: the highest merges first; unigram: logarithms
+  std::vector<double> scores;  // [vocab_size]; spm: the highest merges first; unigram: logarithms
   std::vector<int32_t> types;  // [vocab_size] TokenType numbers; empty: all are normal
   std::vector<std::string> merges;  // "left right"; the first merges first
   // No merges are listed: whatever joins to a token, lowest id first. No two have the same bytes.
