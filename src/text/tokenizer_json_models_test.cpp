@@ -261,6 +261,15 @@ TEST(AddedTokens, PiecesCalledLikeMarkersAreNoMarkers) {
   EXPECT_TRUE(declared->is_end_of_generation(1));
 }
 
+// Where its rules let it not be matched, a token that the model does not know is no piece of it.
+TEST(AddedTokens, BesideTheModelAreNoPieces) {
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(R"({
+      "added_tokens": [{"id": 3, "content": "ab", "single_word": true, "normalized": false}],
+      "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1], ["b", -1]]}})"));
+  EXPECT_EQ(tokenizer->encode("ab"), (Ids{3}));
+  EXPECT_EQ(tokenizer->encode("abb"), (Ids{1, 2, 2}));
+}
+
 TEST(AddedTokens, TheUnknownOneIsAPieceUnlessItIsAdded) {
   const std::string json = R"({"pre_tokenizer": {"type": "WhitespaceSplit"},
       "model": {"type": "BPE", "unk_token": "<?>", "vocab": {"<?>": 0, "<": 1, "?": 2, ">": 3,

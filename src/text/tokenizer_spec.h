@@ -51,6 +51,7 @@ struct AddedTokenRule {
   bool single_word = false;  // matched only between characters that are no part of a word
   // Of a user-defined token: matched in what the normalizers make of the text, as they write it.
   bool normalized = false;
+  bool beside_model = false;  // no piece of a tokenizer.json's model: never made of ordinary text
 };
 
 /// Everything that decides how text becomes tokens and back. Filled from a file by its reader and

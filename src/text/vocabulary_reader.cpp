@@ -54,6 +54,7 @@ void VocabularyReader::read_vocab(const json::Object& vocab) {
 void VocabularyReader::read_added_token(const json::Object& token, int32_t id) {
   const auto flag = [&](const char* name) { return as_bool(field(token, name), name, false); };
   const bool special = flag("special");
+  const bool beside_model = !has(id);
   put(id, as_string(field(token, "content"), "content"),
       special ? TokenType::control : TokenType::user_defined);
   const AddedTokenRule rule{
@@ -61,7 +62,8 @@ void VocabularyReader::read_added_token(const json::Object& token, int32_t id) {
       .lstrip = flag("lstrip"),
       .rstrip = flag("rstrip"),
       .single_word = flag("single_word"),
-      .normalized = as_bool(field(token, "normalized"), "normalized", !special)};
+      .normalized = as_bool(field(token, "normalized"), "normalized", !special),
+      .beside_model = beside_model};
   if (!special || rule.lstrip || rule.rstrip || rule.single_word) {
     spec_.added_token_rules.push_back(rule);
   }
