@@ -2,6 +2,7 @@
 // The free lists and the reference counts of a BlockPool.
 #include "engine/kv_cache/block_pool.h"
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 #include <utility>
@@ -28,10 +29,13 @@ BlockHold::~BlockHold() {
 
 BlockRef BlockRef::share() const { return pool_ != nullptr ? pool_->refer(id_) : BlockRef(); }
 
-BlockPool::BlockPool(int64_t num_blocks)
+BlockPool::BlockPool(int64_t num_blocks, double tenant_share)
     : free_(static_cast<size_t>(num_blocks)),
       blocks_(static_cast<size_t>(num_blocks)),
-      queue_(std::bit_ceil(2 * static_cast<size_t>(num_blocks) + 1)) {
+      queue_(std::bit_ceil(2 * static_cast<size_t>(num_blocks) + 1)),
+      share_(static_cast<int64_t>(tenant_share * static_cast<double>(num_blocks))),
+      tenants_(1) {
+  HASTEN_CHECK(tenant_share > 0 && tenant_share <= 1);
   std::iota(free_.rbegin(), free_.rend(), 0);  // block 0 goes first
 }
 
@@ -43,9 +47,14 @@ BlockRef BlockPool::allocate() {
   return BlockRef(this, id);
 }
 
-void BlockPool::keep(int32_t id, int32_t owner) {
-  HASTEN_CHECK(ref_count(id) > 0 && owner >= 0);
+void BlockPool::keep(int32_t id, int32_t owner, int32_t tenant) {
+  HASTEN_CHECK(ref_count(id) > 0 && !is_kept(id) && owner >= 0 && tenant >= 0);
   at(id).owner = owner;
+  if (tenant > 0 && links_.empty()) tell_tenants_apart();
+  if (!links_.empty()) link(id).tenant = tenant;
+  if (static_cast<size_t>(tenant) >= tenants_.size())
+    tenants_.resize(static_cast<size_t>(tenant) + 1);
+  if (++at_tenant(tenant).num_kept == share_ + 1) above_.push_back(tenant);
 }
 
 BlockRef BlockPool::share(int32_t id) {
@@ -65,13 +74,25 @@ void BlockPool::forget(int32_t id) {
     if (held(id).count > 0) --num_held_;
     held(id) = {.era = held(id).era + 1};
   }
+  const int32_t tenant = tenant_of(id);
+  const int64_t num_kept = --at_tenant(tenant).num_kept;
+  if (num_kept == share_) std::erase(above_, tenant);
   if (on_evict_) on_evict_(id, owner);
+  if (num_kept == 0 && on_last_of_) on_last_of_(tenant);
 }
 
 bool BlockPool::evict() {
   if (num_idle_ == 0) return false;
   if (num_idle_ == num_idle_held_) {
     forget(held_.back().next);
+    return true;
+  }
+  if (const int32_t id = first_above_share(); id >= 0) {
+    if (const int32_t next = link(id).next; next >= 0) {
+      fetch(next);
+      __builtin_prefetch(&link(next));
+    }
+    forget(id);
     return true;
   }
   while (true) {
@@ -85,6 +106,7 @@ bool BlockPool::evict() {
 }
 
 int32_t BlockPool::owner_ahead() const {
+  if (const int32_t id = first_above_share(); id >= 0) return at(id).owner;
   const int64_t ticket = first_ticket_ + kNear;
   return ticket < next_ticket_ ? at(queued(ticket)).owner : -1;
 }
@@ -118,13 +140,17 @@ void BlockPool::make_idle(int32_t id) {
   if (next_ticket_ - first_ticket_ == std::ssize(queue_)) close_gaps();
   at(id).ticket = next_ticket_++;
   queued(at(id).ticket) = id;
+  if (!links_.empty()) add_last(id);
 }
 
 /// Takes it out of those.
 void BlockPool::end_idle(int32_t id) {
   --num_idle_;
   at(id).ticket = -1;
-  if (!is_held(id)) return;
+  if (!is_held(id)) {
+    if (!links_.empty()) take_out(id);
+    return;
+  }
   held(held(id).previous).next = held(id).next;
   held(held(id).next).previous = held(id).previous;
   --num_idle_held_;
@@ -169,6 +195,46 @@ void BlockPool::close_gaps() {
     at(id).ticket = last++;
   }
   next_ticket_ = last;
+}
+
+/// There is a second tenant: what is kept so far is the first one's.
+void BlockPool::tell_tenants_apart() {
+  links_.resize(blocks_.size());
+  for (int64_t ticket = first_ticket_; ticket < next_ticket_; ++ticket)
+    if (const int32_t id = queued(ticket); at(id).ticket == ticket) add_last(id);
+}
+
+/// Puts a block behind the idle ones of its tenant.
+void BlockPool::add_last(int32_t id) {
+  Tenant& tenant = at_tenant(link(id).tenant);
+  link(id).previous = tenant.last;
+  link(id).next = -1;
+  (tenant.last >= 0 ? link(tenant.last).next : tenant.first) = id;
+  tenant.last = id;
+}
+
+/// Takes it out of those.
+void BlockPool::take_out(int32_t id) {
+  const Link gone = link(id);
+  Tenant& tenant = at_tenant(gone.tenant);
+  (gone.previous >= 0 ? link(gone.previous).next : tenant.first) = gone.next;
+  (gone.next >= 0 ? link(gone.next).previous : tenant.last) = gone.previous;
+}
+
+/// Of the tenants that have more than their share, and idle blocks, the one that has most: its
+/// block that has been free for longest; -1: there is none. Of equals whose block that is.
+int32_t BlockPool::first_above_share() const {
+  if (links_.empty()) return -1;  // as the queue has it
+  int32_t best = -1;
+  int64_t most = 0;
+  for (const int32_t number : above_) {
+    const Tenant& tenant = at_tenant(number);
+    if (tenant.first < 0 || tenant.num_kept < most) continue;
+    if (tenant.num_kept == most && at(best).ticket < at(tenant.first).ticket) continue;
+    best = tenant.first;
+    most = tenant.num_kept;
+  }
+  return best;
 }
 
 }  // namespace hasten::engine

@@ -74,12 +74,21 @@ class BlockHold {
 /// tensor. A free block whose contents are kept may be taken up again with them, until it is
 /// evicted to be used for something else. Invariant: a block is free exactly when its count is
 /// zero, and then it is on the free list, or, if its contents are kept, in the queue of those,
-/// or on the list of those that are held. Every operation takes constant time, release on average,
-/// and none but the first hold allocates. One thread.
+/// or on the list of those that are held.
+///
+/// Kept contents belong to a tenant, a small number. Of a tenant that has more of them than its
+/// share those that have been free for longest go first, before anybody else's; of several such
+/// tenants those of the one that has most. So nobody pushes the others out, and yet anybody may
+/// have all that the others leave.
+///
+/// Every operation takes constant time, release on average, and evict the longer, the more tenants
+/// have more than their share, of whom there are less than 1 / share. None allocates but the first
+/// hold, and the first keep for a tenant. One thread.
 class BlockPool {
  public:
-  /// All of `num_blocks` blocks, with ids from 0, are free.
-  explicit BlockPool(int64_t num_blocks);
+  /// All of `num_blocks` blocks, with ids from 0, are free. `tenant_share`, of the blocks, is what
+  /// each tenant's kept ones may be before they go first; 1: tenants make no difference.
+  explicit BlockPool(int64_t num_blocks, double tenant_share = 1);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -87,16 +96,19 @@ class BlockPool {
   /// the contents of all free blocks are kept.
   [[nodiscard]] BlockRef allocate();
 
-  /// Keeps the contents of a referenced block when its last reference goes. `owner`, at least 0, is
-  /// for whoever wants to know which those were when they are evicted.
-  void keep(int32_t id, int32_t owner);
+  /// Keeps the contents, not kept so far, of a referenced block when its last reference goes.
+  /// `owner`, at least 0, is for whoever wants to know which those were when they are evicted.
+  /// `tenant`, whose they are, is one of the first numbers from 0 on. As long as there is none but
+  /// 0, tenants cost nothing.
+  void keep(int32_t id, int32_t owner, int32_t tenant = 0);
   bool is_kept(int32_t id) const { return at(id).owner >= 0; }
   /// A reference to a block whose contents are kept.
   [[nodiscard]] BlockRef share(int32_t id);
   /// Keeps the contents of a block no longer.
   void forget(int32_t id);
   /// Frees of its contents the block that has been without a reference for longest, of those that
-  /// are held only where there are no others. False when every free block is so already.
+  /// are held only where there are no others, and of the rest first those of tenants above their
+  /// share. False when every free block is so already.
   bool evict();
   /// A hold on the contents, which are kept, of a block. When the last hold on it goes, and nobody
   /// references it, the block is as one that was given back just then.
@@ -111,6 +123,8 @@ class BlockPool {
   int64_t num_idle_held() const { return num_idle_held_; }
   /// Called with the id and the owner of each block whose contents are no longer kept.
   void on_evict(std::function<void(int32_t, int32_t)> listener) { on_evict_ = std::move(listener); }
+  /// Called with each tenant of which nothing is kept any more.
+  void on_last_of(std::function<void(int32_t)> listener) { on_last_of_ = std::move(listener); }
   /// The owner of a block that will be evicted soon, -1 for none; for fetching ahead.
   int32_t owner_ahead() const;
 
@@ -126,6 +140,14 @@ class BlockPool {
   /// Those of the free blocks whose contents are kept.
   int64_t num_idle() const { return num_idle_; }
   int32_t ref_count(int32_t id) const { return at(id).ref_count; }
+  /// Whether it makes a difference which tenant a block is kept for.
+  bool has_shares() const { return share_ < num_blocks(); }
+  /// Blocks whose contents are kept for a tenant, free or not.
+  int64_t num_kept(int32_t tenant) const {
+    return static_cast<size_t>(tenant) < tenants_.size() ? at_tenant(tenant).num_kept : 0;
+  }
+  /// For whom the contents of a block are kept, or were last.
+  int32_t tenant_of(int32_t id) const { return links_.empty() ? 0 : link(id).tenant; }
 
  private:
   friend class BlockRef;
@@ -145,10 +167,27 @@ class BlockPool {
     int32_t next = 0;
   };
 
+  /// A block's place among the idle ones of its tenant that are not held.
+  struct Link {
+    int32_t previous = -1;  // -1: it is the first, or not there
+    int32_t next = -1;
+    int32_t tenant = 0;
+  };
+
+  struct Tenant {
+    int64_t num_kept = 0;
+    int32_t first = -1;  // of its idle blocks that are not held, in order of their tickets
+    int32_t last = -1;
+  };
+
   void let_go(int32_t id, uint32_t era);
   void make_idle(int32_t id);
   void end_idle(int32_t id);
   void close_gaps();
+  void tell_tenants_apart();
+  void add_last(int32_t id);
+  void take_out(int32_t id);
+  int32_t first_above_share() const;
   Held& held(int32_t id) { return held_[static_cast<size_t>(id)]; }
   int32_t& queued(int64_t ticket) {
     return queue_[static_cast<size_t>(ticket) & (queue_.size() - 1)];
@@ -156,6 +195,10 @@ class BlockPool {
   int32_t queued(int64_t ticket) const {
     return queue_[static_cast<size_t>(ticket) & (queue_.size() - 1)];
   }
+  Link& link(int32_t id) { return links_[static_cast<size_t>(id)]; }
+  const Link& link(int32_t id) const { return links_[static_cast<size_t>(id)]; }
+  Tenant& at_tenant(int32_t tenant) { return tenants_[static_cast<size_t>(tenant)]; }
+  const Tenant& at_tenant(int32_t tenant) const { return tenants_[static_cast<size_t>(tenant)]; }
   Block& at(int32_t id) { return blocks_[static_cast<size_t>(id)]; }
   const Block& at(int32_t id) const { return blocks_[static_cast<size_t>(id)]; }
 
@@ -174,7 +217,13 @@ class BlockPool {
   std::vector<Held> held_;
   int64_t num_held_ = 0;
   int64_t num_idle_held_ = 0;
+  const int64_t share_;          // blocks that are kept for a tenant before its own go first
+  std::vector<Tenant> tenants_;  // by number
+  std::vector<int32_t> above_;   // numbers of those that have more than their share
+  // By id. Empty as long as all contents are those of tenant 0: then their order is the queue's.
+  HugeVector<Link> links_;
   std::function<void(int32_t, int32_t)> on_evict_;
+  std::function<void(int32_t)> on_last_of_;
 };
 
 }  // namespace hasten::engine
