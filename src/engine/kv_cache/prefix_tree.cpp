@@ -34,7 +34,9 @@ PrefixCursor::PrefixCursor(PrefixTree& tree, int32_t node, int64_t depth)
 }
 
 PrefixCursor::~PrefixCursor() {
-  if (tree_ != nullptr) tree_->unpin(node_);
+  if (tree_ == nullptr) return;
+  tree_->unpin(node_);
+  if (tenant_ >= 0) tree_->tenants_.leave(tenant_);
 }
 
 PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
@@ -46,6 +48,9 @@ PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
     groups_.push_back({.pool = group.pool, .window = group.window});
     group.pool->on_evict(
         [this, g = groups_.size() - 1](int32_t id, int32_t node) { lose(g, node, id); });
+    if (group.pool->has_shares()) {
+      group.pool->on_last_of([this](int32_t tenant) { tenants_.leave(tenant); });
+    }
     num_nodes += num_blocks;
     all_windows = all_windows && group.window > 0;
   }
@@ -60,7 +65,10 @@ PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
 }
 
 PrefixTree::~PrefixTree() {
-  for (const Group& group : groups_) group.pool->on_evict(nullptr);
+  for (const Group& group : groups_) {
+    group.pool->on_evict(nullptr);
+    group.pool->on_last_of(nullptr);
+  }
 }
 
 void PrefixTree::match(const Sequence& sequence, int64_t limit, PrefixMatch& found) {
@@ -197,7 +205,7 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
         tables[g].replace(cursor.depth_, pool.share(known));
       } else {
         known = own;
-        pool.keep(own, node);
+        keep(cursor, sequence, pool, own, node);
       }
     }
     ++at(node).num_cursors;
@@ -205,6 +213,15 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
     cursor.node_ = node;
     ++cursor.depth_;
   }
+}
+
+/// Has a pool keep the block of a node for the tenant of the sequence that brings it.
+void PrefixTree::keep(PrefixCursor& cursor, const Sequence& sequence, BlockPool& pool,
+                      int32_t block_id, int32_t node) {
+  if (!pool.has_shares()) return pool.keep(block_id, node);
+  if (cursor.tenant_ < 0) cursor.tenant_ = tenants_.join(sequence.tenant);
+  if (pool.num_kept(cursor.tenant_) == 0) tenants_.refer(cursor.tenant_);
+  pool.keep(block_id, node, cursor.tenant_);
 }
 
 void PrefixTree::on_lose(LoseListener listener) {

@@ -14,6 +14,7 @@
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/block_table.h"
 #include "engine/kv_cache/block_tier.h"
+#include "engine/kv_cache/tenant_numbers.h"
 #include "engine/sequence/sequence.h"
 #include "engine/sequence/step.h"
 
@@ -40,10 +41,14 @@ class PrefixCursor {
  public:
   PrefixCursor() = default;
   PrefixCursor(PrefixCursor&& other) noexcept
-      : tree_(std::exchange(other.tree_, nullptr)), node_(other.node_), depth_(other.depth_) {}
+      : tree_(std::exchange(other.tree_, nullptr)),
+        node_(other.node_),
+        tenant_(other.tenant_),
+        depth_(other.depth_) {}
   PrefixCursor& operator=(PrefixCursor&& other) noexcept {
     std::swap(tree_, other.tree_);
     std::swap(node_, other.node_);
+    std::swap(tenant_, other.tenant_);
     std::swap(depth_, other.depth_);
     return *this;
   }
@@ -55,6 +60,7 @@ class PrefixCursor {
 
   PrefixTree* tree_ = nullptr;  // null: the sequence's blocks are not taken in
   int32_t node_ = -1;           // -1: above the first block
+  int32_t tenant_ = -1;         // number of its sequence's tenant; -1: nobody has asked for it
   int64_t depth_ = 0;           // blocks
 };
 
@@ -79,7 +85,11 @@ struct PrefixWalk {
 /// go before what they build on. A group with a window may lose early blocks and still serve
 /// later ones; what one group has lost the next sequence with these tokens brings back.
 ///
-/// All memory is taken at construction, but for what a match returns. One thread.
+/// Where pools have shares, a block is kept for the tenant of the sequence that brought it, whoever
+/// may find it. Tenants are known for as long as the tree has blocks of theirs.
+///
+/// All memory is taken at construction, but for what a match returns and the names of tenants. One
+/// thread.
 class PrefixTree {
  public:
   /// The pools must outlive the tree, which listens to their evictions, and the tree the cursors.
@@ -143,6 +153,8 @@ class PrefixTree {
     return first_block(groups_[group], num_tokens);
   }
 
+  /// Tenants of which there are blocks, or that are about to bring some; 0 without shares.
+  int64_t num_tenants() const { return tenants_.size(); }
   int64_t num_nodes() const {
     return static_cast<int64_t>(nodes_.size()) - static_cast<int64_t>(free_nodes_.size());
   }
@@ -191,6 +203,8 @@ class PrefixTree {
   int32_t find_partial(const Sequence& sequence, const PrefixMatch& found, int64_t limit,
                        int64_t& num_common);
   int32_t add(const Key& key);
+  void keep(PrefixCursor& cursor, const Sequence& sequence, BlockPool& pool, int32_t block_id,
+            int32_t node);
   void unpin(int32_t node);
   void prune(int32_t node);
   void lose(size_t group, int32_t node, int32_t block_id);
@@ -237,6 +251,7 @@ class PrefixTree {
   HugeVector<int32_t> tops_;         // first node without a parent, by domain; -1: none
   std::span<const int32_t> block_;   // the tokens just read, in their sequence or in straddling_
   std::vector<int32_t> straddling_;  // those of a block that begins in a prompt and ends behind it
+  TenantNumbers tenants_;            // each cursor refers to its own, each pool to those it has
   LoseListener on_lose_;
   HugeVector<Named> names_;  // by node, if anybody listens
 };

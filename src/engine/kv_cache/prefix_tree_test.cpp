@@ -38,6 +38,7 @@ std::vector<int32_t> operator+(std::vector<int32_t> a, const std::vector<int32_t
 /// A sequence that holds blocks.
 struct Held {
   std::vector<int32_t> prompt;
+  std::string tenant;
   Sequence sequence;
   std::vector<BlockTable> tables;
   PrefixCursor cursor;
@@ -49,10 +50,11 @@ struct Held {
 /// Pools of blocks that remember what was written where, and a tree over them.
 class World {
  public:
-  World(std::vector<int64_t> windows, int64_t num_blocks) : windows_(std::move(windows)) {
+  World(std::vector<int64_t> windows, int64_t num_blocks, double tenant_share = 1)
+      : windows_(std::move(windows)) {
     std::vector<PrefixGroup> groups;
     for (const int64_t window : windows_) {
-      pools_.emplace_back(num_blocks);
+      pools_.emplace_back(num_blocks, tenant_share);
       groups.push_back({.pool = &pools_.back(), .window = window});
       slots_.emplace_back(static_cast<size_t>(num_blocks * kBlockSize));
     }
@@ -73,11 +75,14 @@ class World {
 
   /// Begins with what is cached and computes the rest, `chunk` tokens at a time. Null when blocks
   /// run out.
-  std::unique_ptr<Held> run(std::vector<int32_t> prompt, Hash128 domain = {}, int64_t chunk = 5) {
+  std::unique_ptr<Held> run(std::vector<int32_t> prompt, Hash128 domain = {}, int64_t chunk = 5,
+                            const std::string& tenant = {}) {
     auto held = std::make_unique<Held>();
     held->prompt = std::move(prompt);
+    held->tenant = tenant;
     Sequence& sequence = held->sequence;
     sequence.prompt = held->prompt;
+    sequence.tenant = held->tenant;
     sequence.cache_domain = domain;
     for (BlockPool& pool : pools_) held->tables.emplace_back(pool, kBlockSize);
     PrefixMatch found;
@@ -320,6 +325,57 @@ TEST(PrefixTree, AModelOfWindowsAloneForgetsWhatNobodyCanUse) {
   EXPECT_EQ(world.tree().num_nodes(), 0);
 }
 
+/// How many tokens of one tenant's prompt of 25, asked again four times, are found beside another
+/// tenant that asks ten times as often, for something else each time.
+int64_t found_beside_a_flood(double tenant_share, std::vector<int64_t> windows) {
+  World world(std::move(windows), 20, tenant_share);
+  { const auto hot = world.run(range(0, 25), {}, 5, "quiet"); }
+  int64_t num_found = 0;
+  for (int32_t i = 1; i <= 40; ++i) {
+    { const auto flood = world.run(range(1000 * i, 25), {}, 5, "flood"); }
+    if (i % 10 == 0) num_found += world.run(range(0, 25), {}, 5, "quiet")->num_matched;
+  }
+  return num_found;
+}
+
+TEST(PrefixTree, AFloodOfOneTenantLeavesWhatOthersHave) {
+  EXPECT_EQ(found_beside_a_flood(1, {0}), 0);
+  EXPECT_EQ(found_beside_a_flood(0.5, {0}), 4 * 24);
+  EXPECT_EQ(found_beside_a_flood(1, {0, 6}), 0);
+  EXPECT_EQ(found_beside_a_flood(0.5, {0, 6}), 4 * 24);
+}
+
+TEST(PrefixTree, BlocksAreOfTheTenantThatBroughtThemFirst) {
+  World world({0}, 20, 0.5);
+  const auto first = world.run(range(0, 9), {}, 5, "a");
+  const auto second = world.run(range(0, 13), {}, 5, "b");
+  EXPECT_EQ(second->num_matched, 8);
+  const auto tenant = [&](size_t entry) {
+    return world.pool().tenant_of(second->tables[0].ids()[entry]);
+  };
+  EXPECT_EQ(tenant(0), tenant(1));
+  EXPECT_NE(tenant(1), tenant(2));
+  EXPECT_EQ(world.pool().num_kept(tenant(0)), 2);
+  EXPECT_EQ(world.pool().num_kept(tenant(2)), 1);
+  EXPECT_EQ(world.tree().num_tenants(), 2);
+}
+
+TEST(PrefixTree, ForgetsTenantsThatHaveNothingLeft) {
+  World world({0, 0}, 20, 0.5);
+  for (int i = 0; i < 3000; ++i) {
+    const auto held =
+        world.run(range(10 * i, 9), {}, 5, std::string("tenant ") + std::to_string(i));
+    ASSERT_EQ(held->num_matched, 0);
+    ASSERT_LE(world.tree().num_tenants(), 10);  // of two blocks each
+    ASSERT_LE(world.pool().tenant_of(held->tables[0].ids()[0]), 10);
+  }
+  EXPECT_EQ(world.tree().num_tenants(), 10);
+  for (size_t g = 0; g < 2; ++g)
+    while (world.pool(g).evict()) {
+    }
+  EXPECT_EQ(world.tree().num_tenants(), 0);
+}
+
 TEST(PrefixTree, RandomTrafficFindsOnlyWhatWasWritten) {
   const char* asked = std::getenv("HASTEN_TEST_SEEDS");
   const int num_seeds = asked != nullptr ? std::atoi(asked) : 40;
@@ -331,7 +387,7 @@ TEST(PrefixTree, RandomTrafficFindsOnlyWhatWasWritten) {
     };
     std::vector<int64_t> windows = {draw(0, 1) * draw(1, 20), draw(0, 12)};
     windows.resize(static_cast<size_t>(draw(1, 2)));
-    World world(windows, draw(12, 40));
+    World world(windows, draw(12, 40), draw(0, 1) == 0 ? 1 : 0.1 * static_cast<double>(draw(1, 9)));
     std::vector<std::unique_ptr<Held>> running;
     for (int round = 0; round < 300; ++round) {
       if (draw(0, 2) > 0) {
@@ -339,7 +395,8 @@ TEST(PrefixTree, RandomTrafficFindsOnlyWhatWasWritten) {
         std::vector<int32_t> prompt;
         for (int64_t length = draw(1, 30); length > 0; --length)
           prompt.push_back(static_cast<int32_t>(draw(0, 5) / 5));
-        auto held = world.run(prompt, {.low = static_cast<uint64_t>(draw(0, 1))}, draw(1, 9));
+        auto held = world.run(prompt, {.low = static_cast<uint64_t>(draw(0, 1))}, draw(1, 9),
+                              std::string(1, static_cast<char>('a' + draw(0, 3))));
         if (held) num_matched += held->num_matched;
         if (held) running.push_back(std::move(held));
       }
@@ -359,6 +416,12 @@ TEST(PrefixTree, RandomTrafficFindsOnlyWhatWasWritten) {
           num_free += counts[static_cast<size_t>(id)] == 0 ? 1 : 0;
         }
         ASSERT_EQ(world.pool(g).num_free(), num_free);
+        std::vector<int64_t> kept(5, 0);
+        for (int32_t id = 0; id < std::ssize(counts); ++id)
+          if (world.pool(g).is_kept(id))
+            ++kept.at(static_cast<size_t>(world.pool(g).tenant_of(id)));
+        for (int32_t tenant = 0; tenant < 5; ++tenant)
+          ASSERT_EQ(world.pool(g).num_kept(tenant), kept[static_cast<size_t>(tenant)]);
       }
       if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
     }
@@ -367,6 +430,7 @@ TEST(PrefixTree, RandomTrafficFindsOnlyWhatWasWritten) {
       while (world.pool(g).evict()) {
       }
     ASSERT_EQ(world.tree().num_nodes(), 0) << "seed " << seed;
+    ASSERT_EQ(world.tree().num_tenants(), 0) << "seed " << seed;
   }
   EXPECT_GT(num_matched, num_seeds * 100);
 }
