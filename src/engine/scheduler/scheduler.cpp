@@ -28,9 +28,11 @@ bool decodes(const Sequence& sequence) {
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, std::span<const GroupBlocks> groups)
-    : options_(options), groups_(groups.begin(), groups.end()), max_running_(most_running()) {
+    : options_(options) {
   HASTEN_CHECK(options.max_batch > 0 && options.max_batch <= options.step_tokens);
   HASTEN_CHECK(options.block_size > 0 && options.max_prompt_logits > 0 && options.aging_us > 0);
+  for (const GroupBlocks& group : groups) groups_.emplace_back(group, options.tenant_cache_share);
+  max_running_ = most_running();
   view_.aging_us = options.aging_us;
   if (options.policy->by_tenant) tenants_.emplace(view_.weights);
   for (const GroupBlocks& group : groups) has_windows_ = has_windows_ || group.window > 0;

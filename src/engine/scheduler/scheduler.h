@@ -38,7 +38,10 @@ struct SchedulerOptions {
   // Each sequence is charged the blocks of so many tokens, as if its memory were one piece; 0:
   // those of its present tokens.
   int64_t reserve_tokens = 0;
-  double held_share = 0.25;   // [0, 1], of the blocks, held for programs that pause at most
+  double held_share = 0.25;  // [0, 1], of the blocks, held for programs that pause at most
+  // (0, 1], of each pool, that the prefix cache keeps for a tenant before its blocks go first; 1:
+  // tenants make no difference.
+  double tenant_cache_share = 1;
   BlockTier* tier = nullptr;  // where blocks of the prefix cache go to and come from; null: nowhere
 };
 
@@ -136,6 +139,10 @@ class Scheduler {
   }
   int64_t num_blocks() const;
   int64_t num_free_blocks() const;
+  const BlockPool& pool(size_t group) const { return groups_[group].pool; }
+  /// Tenants of which the prefix cache has something, or is about to; 0 where they make no
+  /// difference.
+  int64_t num_cache_tenants() const { return tree_ ? tree_->num_tenants() : 0; }
   PrefixStats prefix_stats() const {
     PrefixStats stats = prefix_stats_;
     if (mover_) stats.num_loaded = mover_->num_loaded_tokens();
@@ -181,8 +188,10 @@ class Scheduler {
     Running* running = nullptr;
   };
   struct Group {
-    explicit Group(const GroupBlocks& blocks)
-        : pool(blocks.num_blocks), window(blocks.window), block_bytes(blocks.block_bytes) {}
+    Group(const GroupBlocks& blocks, double tenant_share)
+        : pool(blocks.num_blocks, tenant_share),
+          window(blocks.window),
+          block_bytes(blocks.block_bytes) {}
     BlockPool pool;
     int64_t window;
     int64_t block_bytes;
@@ -251,7 +260,7 @@ class Scheduler {
   std::optional<PrefixTree> tree_;   // none: there is no prefix cache
   StepTimeModel step_time_;          // learnt only where somebody asks
   std::optional<BlockMover> mover_;  // none: there is no tier
-  const int64_t max_running_;        // sequences, as places in the batch and memory allow
+  int64_t max_running_ = 0;          // sequences, as places in the batch and memory allow
   std::optional<Batcher> batcher_;   // none: nobody is held back
   std::deque<Running> slots_;        // by Sequence::slot of those that run; they do not move
   std::vector<int32_t> free_slots_;

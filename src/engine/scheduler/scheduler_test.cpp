@@ -352,6 +352,58 @@ TEST(Scheduler, BeginsWithWhatTheCacheHas) {
   EXPECT_EQ(again.copies[1].to, again.block_table(0, 1)[4]);
 }
 
+/// How many tokens of one tenant's prompt of 33, asked again three times, are found beside another
+/// tenant that asks ten times as often, for something else each time.
+int64_t found_beside_a_flood(double tenant_cache_share) {
+  World world({.block_size = 4,
+               .step_tokens = 16,
+               .max_batch = 2,
+               .tenant_cache_share = tenant_cache_share},
+              {{.num_blocks = 30}, {.num_blocks = 30, .window = 6}});
+  std::vector<std::vector<int32_t>> prompts;
+  for (int32_t i = 0; i < 31; ++i) {
+    prompts.emplace_back(33);
+    std::iota(prompts.back().begin(), prompts.back().end(), 100 * i);
+  }
+  const auto ask = [&](size_t prompt, int64_t id, std::string_view tenant) {
+    Sequence& sequence = world.add(prompts[prompt], id, 3);
+    sequence.tenant = tenant;
+    world.run();
+    return sequence.num_cached;
+  };
+  int64_t id = 0;
+  int64_t num_found = ask(0, ++id, "quiet");
+  for (size_t i = 1; i <= 30; ++i) {
+    ask(i, ++id, "flood");
+    if (i % 10 == 0) num_found += ask(0, ++id, "quiet");
+  }
+  EXPECT_EQ(world.scheduler.num_cache_tenants(), tenant_cache_share < 1 ? 2 : 0);
+  return num_found;
+}
+
+TEST(Scheduler, AFloodOfOneTenantLeavesWhatOthersHaveInTheCache) {
+  EXPECT_EQ(found_beside_a_flood(1), 0);
+  EXPECT_EQ(found_beside_a_flood(0.5), 3 * 32);
+}
+
+TEST(Scheduler, ALoneTenantHasTheWholeCache) {
+  World world({.block_size = 4, .step_tokens = 16, .max_batch = 2, .tenant_cache_share = 0.1},
+              {{.num_blocks = 30}});
+  std::vector<std::vector<int32_t>> prompts;
+  for (int32_t i = 0; i < 3; ++i) {
+    prompts.emplace_back(33);
+    std::iota(prompts.back().begin(), prompts.back().end(), 100 * i);
+  }
+  int64_t id = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& prompt : prompts) {
+      const Sequence& sequence = world.add(prompt, ++id, 1);
+      world.run();
+      EXPECT_EQ(sequence.num_cached, round * 32);
+    }
+  }
+}
+
 TEST(Scheduler, WaitsForOneThatComputesTheSame) {
   World world(small(16, 4), {{.num_blocks = 100}});
   const std::vector<int32_t> prompt = range(0, 40);

@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/hash.h"
@@ -48,11 +50,11 @@ struct Choice {
   std::vector<uint64_t> contents;  // [num_tokens]
   bool ended = false;
 
-  void update() {
+  /// `seed` is of whom the choice finds prefixes.
+  void update(uint64_t seed) {
     while (std::ssize(contents) < sequence.num_tokens()) {
       const auto position = std::ssize(contents);
-      // Of each tenant its own, or a block that crossed between tenants would not show.
-      const uint64_t before = contents.empty() ? hash_bytes(sequence.tenant) : contents.back();
+      const uint64_t before = contents.empty() ? seed : contents.back();
       contents.push_back(mix64(before + static_cast<uint64_t>(sequence.token(position))));
     }
   }
@@ -71,6 +73,8 @@ struct Ask {
   bool over = false;
 };
 
+constexpr int32_t kNumTenants = 4;
+
 class Traffic {
  public:
   explicit Traffic(uint64_t seed) : random_(seed) {
@@ -84,6 +88,8 @@ class Traffic {
     options_.policy = known[static_cast<size_t>(draw(0, std::ssize(known) - 1))];
     options_.aging_us = draw(1, 50'000);
     options_.held_share = chance(4) ? 0 : static_cast<double>(draw(0, 4)) / 4;
+    if (chance(2)) options_.tenant_cache_share = static_cast<double>(draw(1, 99)) / 100;
+    shares_prefixes_ = chance(4);
     options_.batching =
         batching_modes()[static_cast<size_t>(draw(0, std::ssize(batching_modes()) - 1))]->batching;
     options_.preferred_batch = draw(0, options_.max_batch);
@@ -128,11 +134,14 @@ class Traffic {
         execute(plan);
         commit(plan);
       }
+      check_tenants();
       ++num_steps_;
     }
     while (scheduler_->evict(3)) scheduler_->end_moves(false);
     REQUIRE(scheduler_->num_waiting() == 0 && scheduler_->num_running() == 0);
     REQUIRE(scheduler_->num_free_blocks() == scheduler_->num_blocks());
+    check_tenants();
+    REQUIRE(scheduler_->num_cache_tenants() == 0);
   }
 
   /// Tokens that came from the lower tier.
@@ -148,7 +157,7 @@ class Traffic {
     auto ask = std::make_unique<Ask>();
     ask->arrival_step = draw(0, 40);
     ask->cancel_step = chance(4) ? ask->arrival_step + draw(0, 30) : INT64_MAX;
-    ask->tenant = chance(2) ? "a" : "b";
+    ask->tenant = std::vector<std::string>{"a", "a", "b", "b", "c", "d"}[random_() % 6];
     ask->program = std::vector<std::string_view>{"", "", "p", "q"}[random_() % 4];
     ask->calls_left = static_cast<int32_t>(draw(-1, 2));
     const int64_t num_prompt = draw(1, context_ - 1);
@@ -172,7 +181,7 @@ class Traffic {
       choice->sequence.tenant = ask->tenant;
       choice->sequence.program = ask->program;
       choice->sequence.program_calls_left = ask->calls_left;
-      choice->sequence.cache_domain = siphash(ask->tenant, {});
+      choice->sequence.cache_domain = siphash(shares_prefixes_ ? "all" : ask->tenant, {});
       choice->sequence.prompt = ask->prompt;
       choice->sequence.max_generated = draw(1, context_ - num_prompt);
       choice->sequence.scores_prompt = scores && c == 0;
@@ -188,7 +197,7 @@ class Traffic {
       for (const auto& choice : ask->choices) {
         choice->sequence.arrival_us = now_us_;
         if (ask->allows_us > 0) choice->sequence.deadline_us = now_us_ + ask->allows_us;
-        choice->update();
+        update(*choice);
         scheduler_->add(choice->sequence);
       }
     }
@@ -211,6 +220,41 @@ class Traffic {
   void end(Ask& ask) {
     for (const auto& choice : ask.choices) scheduler_->remove(choice->sequence);
     ask.over = true;
+  }
+
+  void update(Choice& choice) {
+    const Sequence& sequence = choice.sequence;
+    // Of each tenant its own, or a block that crossed between tenants would not show.
+    const size_t num_known = choice.contents.size();
+    choice.update(shares_prefixes_ ? 0 : hash_bytes(sequence.tenant));
+    for (size_t i = num_known; i < choice.contents.size(); ++i)
+      authors_.emplace(choice.contents[i], sequence.tenant);
+  }
+
+  /// Of each tenant as many blocks are counted as are kept for it, each number is that of one
+  /// tenant, and contents are kept for whose they are.
+  void check_tenants() {
+    const bool has_shares = options_.tenant_cache_share < 1;
+    std::map<int32_t, std::string> names;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const BlockPool& pool = scheduler_->pool(g);
+      std::map<int32_t, int64_t> counts;
+      for (int32_t id = 0; id < pool.num_blocks(); ++id) {
+        if (!pool.is_kept(id)) continue;
+        const int32_t number = pool.tenant_of(id);
+        ++counts[number];
+        REQUIRE(number >= 0 && number < (has_shares ? kNumTenants : 1));
+        if (!has_shares || shares_prefixes_) continue;
+        const std::string& name = authors_.at(slot(g, id, 0));
+        REQUIRE(names.emplace(number, name).first->second == name);
+      }
+      for (int32_t number = 0; number <= kNumTenants; ++number)
+        REQUIRE(pool.num_kept(number) == counts[number]);
+    }
+    std::set<std::string> distinct;
+    for (const auto& [number, name] : names) REQUIRE(distinct.insert(name).second);
+    REQUIRE(scheduler_->num_cache_tenants() <= (has_shares ? kNumTenants : 0));
+    REQUIRE(scheduler_->num_cache_tenants() >= std::ssize(names));
   }
 
   /// Whether a sequence waits for blocks that the tier, asked in this plan, is about to bring:
@@ -330,7 +374,7 @@ class Traffic {
       if (!planned.samples) continue;
       sequence.generated.push_back(static_cast<int32_t>(
           mix64(choice.contents.back() ^ static_cast<uint64_t>(sequence.choice)) % 3));
-      choice.update();
+      update(choice);
       if (std::ssize(sequence.generated) < sequence.max_generated) continue;
       choice.ended = true;
       scheduler_->finish(sequence);
@@ -347,8 +391,10 @@ class Traffic {
   std::vector<GroupBlocks> groups_;
   std::vector<std::vector<uint64_t>> memory_;  // of each group: [num_blocks, block_size]
   std::vector<std::unique_ptr<Ask>> asks_;
-  std::unique_ptr<RandomTier> tier_;      // null: none
-  std::unique_ptr<Scheduler> scheduler_;  // goes before the sequences that it knows
+  std::unordered_map<uint64_t, std::string> authors_;  // tenants, by contents
+  bool shares_prefixes_ = false;                       // all tenants find each other's
+  std::unique_ptr<RandomTier> tier_;                   // null: none
+  std::unique_ptr<Scheduler> scheduler_;               // goes before the sequences that it knows
   int64_t now_us_ = 0;
   int64_t num_steps_ = 0;
 };
