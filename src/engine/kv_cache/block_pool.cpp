@@ -88,10 +88,7 @@ bool BlockPool::evict() {
     return true;
   }
   if (const int32_t id = first_above_share(); id >= 0) {
-    if (const int32_t next = link(id).next; next >= 0) {
-      fetch(next);
-      __builtin_prefetch(&link(next));
-    }
+    if (const int32_t next = link(id).next; next >= 0) fetch(next);
     forget(id);
     return true;
   }

@@ -133,7 +133,10 @@ class BlockPool {
   /// Gives a detached reference back.
   void release(int32_t id);
   /// Begins to bring what there is to know of a block into the caches.
-  void fetch(int32_t id) const { __builtin_prefetch(&at(id)); }
+  void fetch(int32_t id) const {
+    __builtin_prefetch(&at(id));
+    if (!links_.empty()) __builtin_prefetch(&link(id), 1);
+  }
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()) + num_idle_; }
