@@ -34,12 +34,14 @@ struct EngineOptions {
   int64_t target_tbt_us = 0;  // between tokens of an answer, held by shorter chunks; 0: none
   bool prefix_cache = true;   // prompts that begin alike are computed once, for each tenant
   std::filesystem::path kv_disk =
-      {};                         // a folder for what the prefix cache has no room for; empty: none
-  int64_t kv_disk_bytes = 0;      // that it may take; 0: 8 GiB
-  int64_t max_queue = 0;          // requests that may wait; 0: 4 * max_batch, at least 256
-  int64_t max_queue_tokens = 0;   // of their prompts and max_tokens together; 0: any number
-  double tenant_share = 1;        // (0, 1], of what may wait, for one tenant
-  double held_share = 0.25;       // [0, 1], of the cache, held for programs between their calls
+      {};                        // a folder for what the prefix cache has no room for; empty: none
+  int64_t kv_disk_bytes = 0;     // that it may take; 0: 8 GiB
+  int64_t max_queue = 0;         // requests that may wait; 0: 4 * max_batch, at least 256
+  int64_t max_queue_tokens = 0;  // of their prompts and max_tokens together; 0: any number
+  double tenant_share = 1;       // (0, 1], of what may wait, for one tenant
+  double held_share = 0.25;      // [0, 1], of the cache, held for programs between their calls
+  // [0.01, 1], of the cache: what a tenant has left there beyond it goes before what others have
+  double tenant_cache_share = 0.5;
   std::string policy = "fcfs";    // order of the queue, one of scheduling_policies()
   int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
   std::string length_predictor = "limit";  // how long an answer is taken to become by policies that

@@ -56,9 +56,10 @@ struct SimulatorOptions {
   int64_t context = 0;                     // tokens that one sequence may reach
   int64_t step_tokens = 512;               // tokens in a step at most
   int32_t max_batch = 32;                  // sequences in a step at most
-  int64_t target_tbt_us = 0;  // between tokens of an answer, held by shorter chunks; 0: none
-  int64_t max_queue = 0;      // requests that may wait; 0: any number
-  double held_share = 0.25;   // as EngineOptions'
+  int64_t target_tbt_us = 0;        // between tokens of an answer, held by shorter chunks; 0: none
+  int64_t max_queue = 0;            // requests that may wait; 0: any number
+  double held_share = 0.25;         // as EngineOptions'
+  double tenant_cache_share = 0.5;  // likewise
   std::string batching = "continuous";  // as EngineOptions', like all below
   int64_t preferred_batch = 0;
   int64_t batch_wait_us = 100'000;

@@ -168,6 +168,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.on_step = options.on_step;
   core.aging_us = options.aging_us;
   core.held_share = options.held_share;
+  core.tenant_cache_share = options.tenant_cache_share;
   core.length_predictor = options.length_predictor;
   core.kv_cache_bytes = kv_cache_bytes(*model, core);
   engine = std::make_unique<engine::Engine>(std::move(model), *backend, text, core);

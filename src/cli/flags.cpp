@@ -152,6 +152,10 @@ void add_scheduling_flags(Command command, EngineOptions& options) {
   command.option("--held-share F", options.held_share, number_within(0, 1),
                  "Part of the cache that may be held for the next calls of programs (requests "
                  "with a program_id) that pause; it gives way to whatever runs (default: {})");
+  command.option("--tenant-cache-share F", options.tenant_cache_share, number_within(0.01, 1),
+                 "Part of the cache up to which what a tenant (a key) left there is safe from "
+                 "others; beyond it its own goes first; alone it may have all; 1: what was used "
+                 "longest ago goes first, whosever it is (default: {})");
   command.option("--length-predictor NAME", options.length_predictor,
                  "How long an answer is taken to become where the policy goes by it:" +
                      list_choices(length_predictors()));

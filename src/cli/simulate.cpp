@@ -49,6 +49,7 @@ MachineModel find_machine(const SimulateOptions& options) {
   sizes.target_tbt_us = asked.target_tbt_us;
   sizes.max_queue = asked.max_queue;
   sizes.held_share = asked.held_share;
+  sizes.tenant_cache_share = asked.tenant_cache_share;
   sizes.batching = asked.batching;
   sizes.preferred_batch = asked.preferred_batch;
   sizes.batch_wait_us = asked.batch_wait_us;

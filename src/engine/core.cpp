@@ -68,6 +68,9 @@ void check_options(const CoreOptions& options) {
                options.batch_wait_us, kMaxBatchWaitUs);
   if (!(options.held_share >= 0 && options.held_share <= 1))
     fail_param("held_share", "--held-share is {}; it must be from 0 to 1", options.held_share);
+  if (!(options.tenant_cache_share >= kMinTenantCacheShare && options.tenant_cache_share <= 1))
+    fail_param("tenant_cache_share", "--tenant-cache-share is {}; it must be from {} to 1",
+               options.tenant_cache_share, kMinTenantCacheShare);
   if (options.aging_us < 1)
     fail_param("aging_us", "--aging is {} us; it must be at least 1", options.aging_us);
   if (!options.kv_disk.folder.empty() && !options.prefix_cache)
@@ -210,6 +213,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                        .chunked_prefill = options.chunked_prefill,
                        .reserve_tokens = options.reserve_context ? sizing.context : 0,
                        .held_share = options.held_share,
+                       .tenant_cache_share = options.tenant_cache_share,
                        .tier = disk_.get()},
       groups);
   sampler_ = std::make_unique<Sampler>(vocab_size_);

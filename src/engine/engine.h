@@ -46,6 +46,7 @@ struct CoreOptions {
   double tenant_share = 1;       // (0, 1], of what may wait, for one tenant
   std::string policy = "fcfs";   // order of the queue
   double held_share = 0.25;      // [0, 1], of the cache, for programs that pause
+  double tenant_cache_share = 0.5;         // of the cache, before a tenant's own blocks go first
   int64_t aging_us = 60'000'000;           // of waiting, that moves a request up by one class
   std::string length_predictor = "limit";  // what policies know of lengths
   std::string batching = "continuous";     // when requests join those that run

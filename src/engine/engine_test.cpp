@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <future>
 #include <memory>
@@ -189,6 +190,20 @@ TEST(Engine, RefusesATenantBeyondItsShareOfTheQueue) {
   served.model->closed = false;
   for (const auto& ticket : tickets) ticket->wait();
   EXPECT_EQ(served.engine->stats().waiting, 0);
+}
+
+TEST(Engine, RefusesAShareOfTheCacheThatIsNone) {
+  for (const double share : {0.0, -1.0, 0.009, 1.01, std::nan("")}) {
+    CoreOptions options;
+    options.tenant_cache_share = share;
+    try {
+      const Served served(options);
+      ADD_FAILURE() << share;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("--tenant-cache-share"));
+    }
+  }
 }
 
 TEST(Engine, DrainWaitsForTheAcceptedAndRefusesTheRest) {

@@ -58,6 +58,7 @@ class Help(unittest.TestCase):
                 (("serve", "--port", "99999"), "--port: 99999 is no whole number from 0 to 65535; see 'hasten serve"),
                 (("serve", "--port", "abc"), "--port: abc is no whole number from 0 to 65535"),
                 (("run", "-n", "0", "-p", "x"), "--max-tokens: 0 is no whole number from 1 on"),
+                (("serve", "--tenant-cache-share", "0"), "--tenant-cache-share: 0 is no number from 0.01 to 1"),
                 (("run", "--temperature", "hot"), "--temperature: hot is no number; see 'hasten run --help'")):
             done = hasten(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
@@ -516,6 +517,22 @@ class Measure(unittest.TestCase):
             self.assertLess(mean["program", 0], 0.6 * mean["fcfs", 0])
             self.assertLess(mean["fcfs", 0.25], 0.9 * mean["fcfs", 0])
             self.assertLess(mean["program", 0.25], 0.9 * mean["program", 0])
+
+    def test_a_flood_of_one_tenant_leaves_what_others_have_cached(self):
+        """Replayed and simulated, in a cache of 64 blocks, of which each prompt takes 13."""
+        asked = [("quiet", 0), *(("flood", i) for i in range(1, 11)), ("quiet", 0)]
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            trace.write_text("".join(json.dumps(
+                {"time_s": 0, "prompt_tokens": 200, "output_tokens": 2, "tenant": tenant, "blocks": [block]}) + "\n"
+                for tenant, block in asked))
+            flags = ("--trace", trace, "--ctx", "256", "--max-batch", "1", "--json")
+            for command in (("bench", "replay"), ("simulate", "--machine", "a100", "--shape", "llama-3.1-8b", "--type",
+                                                  "bf16", "--kv-cache", "128MiB")):
+                for share, cached in (((), 192), (("--tenant-cache-share", "1"), 0)):
+                    done = hasten(*command, *flags, *share)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertAlmostEqual(json.loads(done.stdout)["result"]["cached_tokens"], cached, delta=7)
 
     def test_simulated_cache_has_what_one_without_bounds_has(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -22,6 +22,9 @@
 
 namespace hasten::engine {
 
+/// An eviction looks at all tenants above their share, so there had better not be thousands.
+inline constexpr double kMinTenantCacheShare = 0.01;
+
 struct SchedulerOptions {
   int64_t block_size = 16;         // tokens in a block
   int64_t step_tokens = 512;       // tokens in a step at most
@@ -39,8 +42,8 @@ struct SchedulerOptions {
   // those of its present tokens.
   int64_t reserve_tokens = 0;
   double held_share = 0.25;  // [0, 1], of the blocks, held for programs that pause at most
-  // (0, 1], of each pool, that the prefix cache keeps for a tenant before its blocks go first; 1:
-  // tenants make no difference.
+  // [kMinTenantCacheShare, 1], of each pool, that the prefix cache keeps for a tenant before its
+  // own blocks go first; 1: tenants make no difference.
   double tenant_cache_share = 1;
   BlockTier* tier = nullptr;  // where blocks of the prefix cache go to and come from; null: nowhere
 };

@@ -72,6 +72,9 @@ void check(const SimulatorOptions& options, const SimulatedWorkload& workload) {
                  workload.pauses[i].pause_us >= 0);
   if (!(options.held_share >= 0 && options.held_share <= 1))
     fail_param("held_share", "--held-share is {}; it must be from 0 to 1", options.held_share);
+  if (!(options.tenant_cache_share >= kMinTenantCacheShare && options.tenant_cache_share <= 1))
+    fail_param("tenant_cache_share", "--tenant-cache-share is {}; it must be from {} to 1",
+               options.tenant_cache_share, kMinTenantCacheShare);
 }
 
 class Simulator {
@@ -91,7 +94,8 @@ class Simulator {
                     .batch_wait_us = options.batch_wait_us,
                     .chunked_prefill = options.chunked_prefill,
                     .reserve_tokens = options.reserve_context ? options.context : 0,
-                    .held_share = options.held_share},
+                    .held_share = options.held_share,
+                    .tenant_cache_share = options.tenant_cache_share},
                    std::vector<GroupBlocks>{{.num_blocks = options.num_kv_blocks}}),
         predictor_(find_predictor(options.length_predictor).make()),
         lengths_known_(options.length_predictor == kLimitPredictor.name),
