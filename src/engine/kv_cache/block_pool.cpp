@@ -33,6 +33,7 @@ BlockPool::BlockPool(int64_t num_blocks, double tenant_share)
     : free_(static_cast<size_t>(num_blocks)),
       blocks_(static_cast<size_t>(num_blocks)),
       queue_(std::bit_ceil(2 * static_cast<size_t>(num_blocks) + 1)),
+      has_shares_(tenant_share < 1),
       share_(static_cast<int64_t>(tenant_share * static_cast<double>(num_blocks))),
       tenants_(1) {
   HASTEN_CHECK(tenant_share > 0 && tenant_share <= 1);
@@ -50,11 +51,24 @@ BlockRef BlockPool::allocate() {
 void BlockPool::keep(int32_t id, int32_t owner, int32_t tenant) {
   HASTEN_CHECK(ref_count(id) > 0 && !is_kept(id) && owner >= 0 && tenant >= 0);
   at(id).owner = owner;
+  if (has_shares()) count(id, tenant);
+}
+
+/// Contents are kept for a tenant from now on.
+void BlockPool::count(int32_t id, int32_t tenant) {
   if (tenant > 0 && links_.empty()) tell_tenants_apart();
   if (!links_.empty()) link(id).tenant = tenant;
   if (static_cast<size_t>(tenant) >= tenants_.size())
     tenants_.resize(static_cast<size_t>(tenant) + 1);
   if (++at_tenant(tenant).num_kept == share_ + 1) above_.push_back(tenant);
+}
+
+/// They are no longer. Returns the tenant if they were its last, or else -1.
+int32_t BlockPool::uncount(int32_t id) {
+  const int32_t tenant = tenant_of(id);
+  const int64_t num_kept = --at_tenant(tenant).num_kept;
+  if (num_kept == share_) std::erase(above_, tenant);
+  return num_kept == 0 ? tenant : -1;
 }
 
 BlockRef BlockPool::share(int32_t id) {
@@ -74,11 +88,9 @@ void BlockPool::forget(int32_t id) {
     if (held(id).count > 0) --num_held_;
     held(id) = {.era = held(id).era + 1};
   }
-  const int32_t tenant = tenant_of(id);
-  const int64_t num_kept = --at_tenant(tenant).num_kept;
-  if (num_kept == share_) std::erase(above_, tenant);
+  const int32_t gone = has_shares() ? uncount(id) : -1;
   if (on_evict_) on_evict_(id, owner);
-  if (num_kept == 0 && on_last_of_) on_last_of_(tenant);
+  if (gone >= 0 && on_last_of_) on_last_of_(gone);
 }
 
 bool BlockPool::evict() {
@@ -87,7 +99,7 @@ bool BlockPool::evict() {
     forget(held_.back().next);
     return true;
   }
-  if (const int32_t id = first_above_share(); id >= 0) {
+  if (const int32_t id = above_.empty() ? -1 : first_above_share(); id >= 0) {
     if (const int32_t next = link(id).next; next >= 0) fetch(next);
     forget(id);
     return true;
@@ -103,7 +115,7 @@ bool BlockPool::evict() {
 }
 
 int32_t BlockPool::owner_ahead() const {
-  if (const int32_t id = first_above_share(); id >= 0) return at(id).owner;
+  if (const int32_t id = above_.empty() ? -1 : first_above_share(); id >= 0) return at(id).owner;
   const int64_t ticket = first_ticket_ + kNear;
   return ticket < next_ticket_ ? at(queued(ticket)).owner : -1;
 }

@@ -99,7 +99,7 @@ class BlockPool {
   /// Keeps the contents, not kept so far, of a referenced block when its last reference goes.
   /// `owner`, at least 0, is for whoever wants to know which those were when they are evicted.
   /// `tenant`, whose they are, is one of the first numbers from 0 on. As long as there is none but
-  /// 0, tenants cost nothing.
+  /// 0, tenants are only counted.
   void keep(int32_t id, int32_t owner, int32_t tenant = 0);
   bool is_kept(int32_t id) const { return at(id).owner >= 0; }
   /// A reference to a block whose contents are kept.
@@ -144,12 +144,12 @@ class BlockPool {
   int64_t num_idle() const { return num_idle_; }
   int32_t ref_count(int32_t id) const { return at(id).ref_count; }
   /// Whether it makes a difference which tenant a block is kept for.
-  bool has_shares() const { return share_ < num_blocks(); }
-  /// Blocks whose contents are kept for a tenant, free or not.
+  bool has_shares() const { return has_shares_; }
+  /// Where it does, blocks whose contents are kept for a tenant, free or not.
   int64_t num_kept(int32_t tenant) const {
     return static_cast<size_t>(tenant) < tenants_.size() ? at_tenant(tenant).num_kept : 0;
   }
-  /// For whom the contents of a block are kept, or were last.
+  /// Likewise, for whom the contents of a block are kept, or were last.
   int32_t tenant_of(int32_t id) const { return links_.empty() ? 0 : link(id).tenant; }
 
  private:
@@ -187,6 +187,8 @@ class BlockPool {
   void make_idle(int32_t id);
   void end_idle(int32_t id);
   void close_gaps();
+  void count(int32_t id, int32_t tenant);
+  int32_t uncount(int32_t id);
   void tell_tenants_apart();
   void add_last(int32_t id);
   void take_out(int32_t id);
@@ -220,6 +222,7 @@ class BlockPool {
   std::vector<Held> held_;
   int64_t num_held_ = 0;
   int64_t num_idle_held_ = 0;
+  const bool has_shares_;
   const int64_t share_;          // blocks that are kept for a tenant before its own go first
   std::vector<Tenant> tenants_;  // by number
   std::vector<int32_t> above_;   // numbers of those that have more than their share

@@ -205,7 +205,7 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
         tables[g].replace(cursor.depth_, pool.share(known));
       } else {
         known = own;
-        keep(cursor, sequence, pool, own, node);
+        pool.keep(own, node, pool.has_shares() ? number(cursor, sequence, pool) : 0);
       }
     }
     ++at(node).num_cursors;
@@ -215,13 +215,11 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
   }
 }
 
-/// Has a pool keep the block of a node for the tenant of the sequence that brings it.
-void PrefixTree::keep(PrefixCursor& cursor, const Sequence& sequence, BlockPool& pool,
-                      int32_t block_id, int32_t node) {
-  if (!pool.has_shares()) return pool.keep(block_id, node);
+/// The number of a sequence's tenant, for which a pool is about to keep a block.
+int32_t PrefixTree::number(PrefixCursor& cursor, const Sequence& sequence, const BlockPool& pool) {
   if (cursor.tenant_ < 0) cursor.tenant_ = tenants_.join(sequence.tenant);
   if (pool.num_kept(cursor.tenant_) == 0) tenants_.refer(cursor.tenant_);
-  pool.keep(block_id, node, cursor.tenant_);
+  return cursor.tenant_;
 }
 
 void PrefixTree::on_lose(LoseListener listener) {

@@ -203,8 +203,7 @@ class PrefixTree {
   int32_t find_partial(const Sequence& sequence, const PrefixMatch& found, int64_t limit,
                        int64_t& num_common);
   int32_t add(const Key& key);
-  void keep(PrefixCursor& cursor, const Sequence& sequence, BlockPool& pool, int32_t block_id,
-            int32_t node);
+  int32_t number(PrefixCursor& cursor, const Sequence& sequence, const BlockPool& pool);
   void unpin(int32_t node);
   void prune(int32_t node);
   void lose(size_t group, int32_t node, int32_t block_id);
