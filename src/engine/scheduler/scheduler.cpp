@@ -522,8 +522,10 @@ void Scheduler::top_up() {
     if (running->sequence->num_computed + running->count == running->sequence->num_tokens())
       continue;
     refund(*running);
-    const int64_t count =
-        std::exchange(running->count, chunk(*running->sequence, running->sequence->num_computed));
+    // It keeps what it has. Times as they were learnt need not grow with the work, so that a chunk
+    // may seem too much behind those of others that did not in front of them.
+    const int64_t count = running->count;
+    running->count = std::max(count, chunk(*running->sequence, running->sequence->num_computed));
     if (!grow(*running)) running->count = count;
     spend(*running->sequence, running->count);
   }
@@ -593,6 +595,7 @@ void Scheduler::emit() {
     const auto* const tables = &block_ids_[static_cast<size_t>(running.slot) * num_groups];
     for (size_t g = 0; g < num_groups; ++g) *next_table++ = tables[g];
   }
+  HASTEN_CHECK(next_copy == plan_.copies.size());  // who was admitted has tokens in this step
   plan_.sequences.resize(static_cast<size_t>(next - plan_.sequences.data()));
   plan_.block_tables.resize(plan_.sequences.size() * num_groups);
   plan_.num_tokens = work_.tokens;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "engine/scheduler/scheduler.h"
@@ -108,6 +110,55 @@ TEST(TargetStep, AnImpossibleTargetDoesNotStopPrompts) {
   const Outcome outcome = read_long_prompt(1000);
   EXPECT_LT(outcome.num_steps, kLongPrompt / 7);
   EXPECT_LT(outcome.worst_us, 120'000);
+}
+
+// Where a machine has been faster with more keys, as when it warmed up, a chunk that was granted in
+// front of another may not be granted behind it. It stays: with it goes the copy of a block.
+TEST(TargetStep, WhatIsAdmittedKeepsItsTokensWhenOthersJoin) {
+  Scheduler scheduler({.block_size = 4, .target_step_us = 800},
+                      std::vector<GroupBlocks>{{.num_blocks = 4096}});
+  std::vector<int32_t> tokens(4000);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  std::deque<Sequence> sequences;
+  const auto add = [&](std::span<const int32_t> prompt, int64_t max_generated) -> Sequence& {
+    Sequence& sequence = sequences.emplace_back();
+    sequence.request_id = std::ssize(sequences);
+    sequence.prompt = prompt;
+    sequence.max_generated = max_generated;
+    scheduler.add(sequence);
+    return sequence;
+  };
+  const auto run = [&](const StepPlan& plan) {
+    StepWork work;
+    for (const PlannedSequence& planned : plan.sequences) work.add(planned.begin, planned.count);
+    scheduler.advance(1000 - work.keys);
+    for (const PlannedSequence& planned : std::vector(plan.sequences)) {
+      if (!planned.samples) continue;
+      planned.sequence->generated.push_back(7);
+      if (std::ssize(planned.sequence->generated) == planned.sequence->max_generated)
+        scheduler.finish(*planned.sequence);
+    }
+  };
+  const auto all = std::span<const int32_t>(tokens);
+  add(all.first(40), 1000);  // decodes beside all that follows
+  for (const size_t length : {9, 50, 20, 40}) {
+    add(all.subspan(1000, length), 8);
+    for (int step = 0; step < 12; ++step) run(scheduler.plan(0));
+  }
+  std::vector<int32_t> begins_alike(all.begin() + 1000, all.begin() + 1034);
+  begins_alike.insert(begins_alike.end(), all.begin() + 2000, all.begin() + 2040);
+  const Sequence& first = add(begins_alike, 1);
+  const Sequence& second = add(all.subspan(3000, 1000), 1);
+  const StepPlan& plan = scheduler.plan(0);
+  ASSERT_EQ(first.num_cached, 34);
+  ASSERT_EQ(plan.sequences.size(), 3U);
+  EXPECT_EQ(plan.sequences[1].sequence, &first);
+  EXPECT_EQ(plan.sequences[2].sequence, &second);
+  ASSERT_EQ(plan.copies.size(), 1U);
+  EXPECT_EQ(plan.copies[0].sequence, 1);
+  EXPECT_EQ(plan.copies[0].to, plan.block_table(1, 0)[8]);
+  run(plan);
+  for (const Sequence& sequence : sequences) scheduler.remove(sequence);
 }
 
 }  // namespace

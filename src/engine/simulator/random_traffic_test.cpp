@@ -126,8 +126,13 @@ class Traffic {
       now_us_ += draw(0, 5000);
       give_up();
       if (tier_) tier_->num_not_yet = 0;
+      const std::vector<const Sequence*> waiting = all_waiting();
       const StepPlan& plan = scheduler_->plan(now_us_);
       REQUIRE(!plan.empty() || scheduler_->num_running() == 0);
+      // What is copied for who is admitted may be gone in the next step.
+      for (const Sequence* const sequence : waiting)
+        REQUIRE(sequence->queued_us >= 0 ||
+                std::ranges::count(plan.sequences, sequence, &PlannedSequence::sequence) == 1);
       REQUIRE(!plan.empty() || scheduler_->next_step_us() > now_us_ || waits_for_tier());
       check(plan);
       if (move(plan)) {
@@ -257,6 +262,15 @@ class Traffic {
     REQUIRE(scheduler_->num_cache_tenants() >= std::ssize(names));
   }
 
+  std::vector<const Sequence*> all_waiting() const {
+    std::vector<const Sequence*> waiting;
+    for (const auto& ask : asks_)
+      for (const auto& choice : ask->choices)
+        if (ask->added && !ask->over && choice->sequence.queued_us >= 0)
+          waiting.push_back(&choice->sequence);
+    return waiting;
+  }
+
   /// Whether a sequence waits for blocks that the tier, asked in this plan, is about to bring:
   /// whoever runs an empty plan sleeps until it has.
   bool waits_for_tier() const {
@@ -327,6 +341,9 @@ class Traffic {
   void execute(const StepPlan& plan) {
     for (const BlockCopy& copy : plan.copies) {
       const auto group = static_cast<size_t>(copy.group);
+      const auto taker = static_cast<size_t>(copy.sequence);
+      REQUIRE(copy.sequence >= 0 && taker < plan.sequences.size());
+      REQUIRE(std::ranges::count(plan.block_table(taker, group), copy.to) == 1);
       for (int64_t i = 0; i < options_.block_size; ++i)
         slot(group, copy.to, i) = slot(group, copy.from, i);
     }
