@@ -390,11 +390,12 @@ int64_t Scheduler::chunk(const Sequence& sequence, int64_t begin) const {
 }
 
 /// How many of the tokens [begin, begin + count) of a sequence keep the step below its target.
-/// Whatever decodes has its token; the first that prefills gets a few even in a full step, or
-/// prompts would never end beside many decodes, and no more while nothing is known of the time
-/// that they take. Where nobody decodes, nobody waits for a token.
+/// Whatever decodes has its token, as has a prompt of which all others are there; the first that
+/// prefills gets a few even in a full step, or prompts would never end beside many decodes, and no
+/// more while nothing is known of the time that they take. Where nobody decodes, nobody waits for a
+/// token.
 int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
-  if (options_.target_step_us == 0 || !decoding_) return count;
+  if (options_.target_step_us == 0 || !decoding_ || count <= 1) return count;
   int64_t most = num_prefilling_ > 0 ? 0 : std::min(count, kLeastPrefill);
   if (!step_time_.ready()) return most;
   for (int64_t above = count + 1; above - most > 1;) {

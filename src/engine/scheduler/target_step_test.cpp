@@ -161,5 +161,44 @@ TEST(TargetStep, WhatIsAdmittedKeepsItsTokensWhenOthersJoin) {
   for (const Sequence& sequence : sequences) scheduler.remove(sequence);
 }
 
+// Of a prompt that the cache has, as of the second answer to one, a single token is left to run: it
+// does not wait for the end of a long prompt, even where no step keeps to its target.
+TEST(TargetStep, OneTokenJoinsAtOnce) {
+  Scheduler scheduler({.target_step_us = 1}, std::vector<GroupBlocks>{{.num_blocks = 1024}});
+  std::vector<int32_t> tokens(8000);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const auto all = std::span<const int32_t>(tokens);
+  std::deque<Sequence> sequences;
+  const auto add = [&](std::span<const int32_t> prompt, int64_t max_generated) -> Sequence& {
+    Sequence& sequence = sequences.emplace_back();
+    sequence.request_id = std::ssize(sequences);
+    sequence.prompt = prompt;
+    sequence.max_generated = max_generated;
+    scheduler.add(sequence);
+    return sequence;
+  };
+  const auto run = [&] {
+    const StepPlan& plan = scheduler.plan(0);
+    scheduler.advance(20'000 + 2400 * plan.num_tokens);
+    for (const PlannedSequence& planned : std::vector(plan.sequences)) {
+      if (!planned.samples) continue;
+      planned.sequence->generated.push_back(7);
+      if (std::ssize(planned.sequence->generated) == planned.sequence->max_generated)
+        scheduler.finish(*planned.sequence);
+    }
+  };
+  add(all.first(65), 1000);
+  add(all.subspan(100, 65), 3);
+  for (int step = 0; step < 20; ++step) run();
+  const Sequence& reading = add(all.subspan(1000), 1);
+  for (int step = 0; step < 20; ++step) run();
+  const Sequence& cached = add(all.subspan(100, 65), 3);
+  run();
+  EXPECT_EQ(cached.num_cached, 64);
+  EXPECT_EQ(cached.generated.size(), 1U);
+  EXPECT_LT(reading.num_computed, 500);
+  for (const Sequence& sequence : sequences) scheduler.remove(sequence);
+}
+
 }  // namespace
 }  // namespace hasten::engine
