@@ -398,7 +398,9 @@ int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
   if (options_.target_step_us == 0 || !decoding_ || count <= 1) return count;
   int64_t most = num_prefilling_ > 0 ? 0 : std::min(count, kLeastPrefill);
   if (!step_time_.ready()) return most;
-  for (int64_t above = count + 1; above - most > 1;) {
+  // What more than twice the tokens of any step so far would take is a guess.
+  const int64_t foreseen = std::max(most, 2 * step_time_.most_tokens() - work_.tokens);
+  for (int64_t above = std::min(count, foreseen) + 1; above - most > 1;) {
     const int64_t middle = most + (above - most) / 2;
     StepWork work = work_;
     work.add(begin, middle);

@@ -48,6 +48,7 @@ void StepTimeModel::observe(const StepWork& work, int64_t us) {
     coefficients_[0] = static_cast<double>(us);
   }
   ++num_observed_;
+  most_tokens_ = std::max(most_tokens_, work.tokens);
   // Divided by the time itself, an error is a relative one.
   Vector x = features(work);
   for (double& value : x) value /= static_cast<double>(std::max<int64_t>(us, 1));
