@@ -160,6 +160,14 @@ TEST_P(AttentionTest, LongContexts) {
   }
 }
 
+// A chunk of a long prompt beside decodes, short and long: some are cut into spans, others not.
+TEST_P(AttentionTest, LongChunksBesideDecodes) {
+  std::vector<Load> loads = {{random_.between(2500, 3000), random_.between(20, 40)}};
+  for (int i = 0; i < 6; ++i) loads.push_back({random_.between(1, 300), 1});
+  loads.push_back({random_.between(1500, 2000), 1});
+  check({.num_kv_heads = 2, .heads_per_kv_head = 4, .head_dim = 64}, loads);
+}
+
 // Scores of thousands: exp must not overflow, and all weight goes to the largest.
 TEST_P(AttentionTest, HugeScores) {
   const AttentionSettings settings{.num_kv_heads = 1, .heads_per_kv_head = 2, .head_dim = 32};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deals (sequence, queries, KV head), and for few long sequences also spans of keys, to threads.
+// Deals (sequence, queries, KV head), and of those that are much of a step spans of keys, to
+// threads.
 #include "backends/cpu/attention.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ constexpr int64_t kCachedRows = 12;
 // Partial results of spans; where they need more, one thread does all spans of a piece.
 constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
 
-/// Bytes of a softmax state and its parts in order: max, sum, output.
+/// A softmax state has its parts in order: max, sum, output.
 int64_t state_floats(int64_t rows, int64_t padded_dim) {
   return round_up(rows * (padded_dim + 2), 16);
 }

@@ -82,8 +82,9 @@ class BlockHold {
 /// have all that the others leave.
 ///
 /// Every operation takes constant time, release on average, and evict the longer, the more tenants
-/// have more than their share, of whom there are less than 1 / share. None allocates but the first
-/// hold, and the first keep for a tenant. One thread.
+/// have more than their share, of whom there are less than 1 / share; but the first keep for a
+/// tenant other than 0 goes through all that is idle. None allocates but the first hold, and the
+/// first keep for a tenant. One thread.
 class BlockPool {
  public:
   /// All of `num_blocks` blocks, with ids from 0, are free. `tenant_share`, of the blocks, is what

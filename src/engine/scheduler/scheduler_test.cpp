@@ -386,22 +386,26 @@ TEST(Scheduler, AFloodOfOneTenantLeavesWhatOthersHaveInTheCache) {
   EXPECT_EQ(found_beside_a_flood(0.5), 3 * 32);
 }
 
+// Three prompts of eight full blocks and a ninth fill the pool; a fourth pushes the oldest out.
 TEST(Scheduler, ALoneTenantHasTheWholeCache) {
   World world({.block_size = 4, .step_tokens = 16, .max_batch = 2, .tenant_cache_share = 0.1},
-              {{.num_blocks = 30}});
+              {{.num_blocks = 25}});
   std::vector<std::vector<int32_t>> prompts;
-  for (int32_t i = 0; i < 3; ++i) {
+  for (int32_t i = 0; i < 4; ++i) {
     prompts.emplace_back(33);
     std::iota(prompts.back().begin(), prompts.back().end(), 100 * i);
   }
   int64_t id = 0;
-  for (int round = 0; round < 2; ++round) {
-    for (const auto& prompt : prompts) {
-      const Sequence& sequence = world.add(prompt, ++id, 1);
-      world.run();
-      EXPECT_EQ(sequence.num_cached, round * 32);
-    }
-  }
+  const auto ask = [&](size_t prompt) {
+    const Sequence& sequence = world.add(prompts[prompt], ++id, 1);
+    world.run();
+    return sequence.num_cached;
+  };
+  for (const int64_t expected : {0, 32})
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ask(i), expected);
+  EXPECT_EQ(ask(3), 0);
+  EXPECT_EQ(ask(2), 32);
+  EXPECT_LT(ask(0), 32);
 }
 
 TEST(Scheduler, WaitsForOneThatComputesTheSame) {
