@@ -210,15 +210,7 @@ class TokenizerFolder {
   }
 
  private:
-  std::optional<std::string> file(std::string_view name) const {
-    auto content = folder_.file(name);
-    if (content && content->starts_with("version https://git-lfs.github.com/")) {
-      fail(ErrorCode::invalid_data,
-           "{} is not there yet, only what Git LFS put in its place: git lfs pull fetches it",
-           name);
-    }
-    return content;
-  }
+  std::optional<std::string> file(std::string_view name) const { return read_file(folder_, name); }
 
   std::string text(std::string_view name) const { return file(name).value_or(""); }
 

@@ -353,6 +353,14 @@ TEST_F(TokenizerFolder, SaysWhatIsNotFetched) {
   expect_refusal(ErrorCode::invalid_data, "tokenizer.model is not there yet");
   write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
   expect_refusal(ErrorCode::invalid_data, "tokenizer.json is not there yet");
+  std::filesystem::remove(folder_.path() / "tokenizer.json");
+  std::filesystem::remove(folder_.path() / "tokenizer.model");
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n");
+  for (const char* name : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"}) {
+    write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+    expect_refusal(ErrorCode::invalid_data, std::string(name) + " is not there yet");
+    std::filesystem::remove(folder_.path() / name);
+  }
 }
 
 TEST_F(TokenizerFolder, SaysWhatItLookedFor) {
