@@ -114,6 +114,16 @@ TEST(TargetStep, AnImpossibleTargetDoesNotStopPrompts) {
   EXPECT_LT(outcome.worst_us, 120'000);
 }
 
+Sequence& submit(Scheduler& scheduler, std::deque<Sequence>& sequences,
+                 std::span<const int32_t> prompt, int64_t max_generated) {
+  Sequence& sequence = sequences.emplace_back();
+  sequence.request_id = std::ssize(sequences);
+  sequence.prompt = prompt;
+  sequence.max_generated = max_generated;
+  scheduler.add(sequence);
+  return sequence;
+}
+
 // Where a machine has been faster with more keys, as when it warmed up, a chunk that was granted in
 // front of another may not be granted behind it. It stays: with it goes the copy of a block.
 TEST(TargetStep, WhatIsAdmittedKeepsItsTokensWhenOthersJoin) {
@@ -123,12 +133,7 @@ TEST(TargetStep, WhatIsAdmittedKeepsItsTokensWhenOthersJoin) {
   std::iota(tokens.begin(), tokens.end(), 0);
   std::deque<Sequence> sequences;
   const auto add = [&](std::span<const int32_t> prompt, int64_t max_generated) -> Sequence& {
-    Sequence& sequence = sequences.emplace_back();
-    sequence.request_id = std::ssize(sequences);
-    sequence.prompt = prompt;
-    sequence.max_generated = max_generated;
-    scheduler.add(sequence);
-    return sequence;
+    return submit(scheduler, sequences, prompt, max_generated);
   };
   const auto run = [&](const StepPlan& plan) {
     StepWork work;
@@ -174,12 +179,7 @@ TEST(TargetStep, OneTokenJoinsAtOnce) {
   const auto all = std::span<const int32_t>(tokens);
   std::deque<Sequence> sequences;
   const auto add = [&](std::span<const int32_t> prompt, int64_t max_generated) -> Sequence& {
-    Sequence& sequence = sequences.emplace_back();
-    sequence.request_id = std::ssize(sequences);
-    sequence.prompt = prompt;
-    sequence.max_generated = max_generated;
-    scheduler.add(sequence);
-    return sequence;
+    return submit(scheduler, sequences, prompt, max_generated);
   };
   const auto run = [&] {
     const StepPlan& plan = scheduler.plan(0);
