@@ -140,7 +140,7 @@ void Scheduler::dequeue(const Sequence& sequence) {
   waiting_.pop_back();
 }
 
-/// Gives back what a sequence holds. Its slot is taken anew only when running_ is compact again.
+/// Gives back what a sequence holds. Its slot is free when the next plan takes it out of running_.
 void Scheduler::vacate(Running& running) {
   --(running.finished ? num_finished_ : num_running_);
   uncount_kv(running);
