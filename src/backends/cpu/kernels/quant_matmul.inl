@@ -11,18 +11,12 @@
 
 #include "backends/cpu/kernels/output.inl"
 #include "backends/cpu/kernels/packed_weights.inl"
+#include "backends/cpu/kernels/prefetcher.inl"
 
 namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kPanelBlocks = 16;  // 2 groups x 16 blocks of bytes = 16 KiB: a third of L1
-
-template <class T>
-HASTEN_INLINE inline T load_scalar(const uint8_t* p) {
-  T value;
-  __builtin_memcpy(&value, p, sizeof value);
-  return value;
-}
 
 /// total[g][r] += weights of source g, `count` blocks from `source_first` on, times row r of a tile
 /// of activations, whose matching blocks begin at x. Calls before_block(i) before block i.
@@ -118,38 +112,6 @@ inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
       quant_matmul_direct<Source, 1, kRows>(task, begin_group);
   });
 }
-
-/// Fetches the packed weights of the next panel, some lines at a time while this one is multiplied:
-/// unpacking alone would wait for memory.
-class Prefetcher {
- public:
-  void add(const uint8_t* begin, int64_t num_bytes) {
-    ranges_[count_++] = {.at = begin, .end = begin + num_bytes};
-  }
-  /// Expects next() `calls` times.
-  void spread(int64_t calls) {
-    int64_t bytes = 0;
-    for (int i = 0; i < count_; ++i) bytes += ranges_[i].end - ranges_[i].at;
-    lines_per_call_ = (bytes / 64 + calls) / calls;
-  }
-  HASTEN_INLINE void next() {
-    for (int64_t i = 0; i < lines_per_call_ && count_ > 0; ++i) {
-      Range& range = ranges_[count_ - 1];
-      prefetch(range.at);
-      range.at += 64;
-      if (range.at >= range.end) --count_;
-    }
-  }
-
- private:
-  struct Range {
-    const uint8_t* at;
-    const uint8_t* end;
-  };
-  Range ranges_[3 * kQuantGroups];  // codes and two kinds of scales
-  int count_ = 0;
-  int64_t lines_per_call_ = 0;
-};
 
 /// sums[r][g] += `count` blocks of panel g times row r of a tile of activations. Not inlined: all
 /// formats whose panels look alike share it.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops unrolled by the language, where an index must be a constant.
+// Loops unrolled by the language, where an index must be a constant; numbers out of bytes.
 #pragma once
+
+#include <stdint.h>
 
 #define HASTEN_INLINE __attribute__((always_inline))
 
@@ -28,6 +30,13 @@ inline void with_constant(int64_t n, F&& f) {
     if (n < kMax) return with_constant<kMax - 1>(n, f);
   }
   f(Constant<kMax>{});
+}
+
+template <class T>
+HASTEN_INLINE inline T load_scalar(const uint8_t* p) {
+  T value;
+  __builtin_memcpy(&value, p, sizeof value);
+  return value;
 }
 
 }  // namespace
