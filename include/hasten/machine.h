@@ -11,7 +11,7 @@ namespace hasten {
 struct Machine {
   std::string cpu;                // as the processor names itself
   int32_t num_threads = 0;        // workers that hasten would use: physical cores it may run on
-  std::string isa;                // instruction set that hasten would use: "avx512"
+  std::string isa;                // instruction set that hasten would use: "avx512_bf16"
   std::vector<std::string> isas;  // those that this processor has, best first
   int64_t memory_bytes = 0;       // of the machine, or of the control group if that is less
   int64_t available_bytes = 0;    // of it, that can be had now without swapping

@@ -21,7 +21,7 @@ Candidate cpu_candidate(const std::string& isa) {
               [isa](int32_t threads) {
                 return cpu::make_cpu_backend({.threads = threads, .isa = isa});
               },
-          .accuracy = {.int8_activations = true, .bf16_activations = true},
+          .accuracy = {.int8_activations = true, .bf16_activations = isa == "avx512_bf16"},
           .absent = present ? "" : "this machine or build has no " + isa};
 }
 
@@ -44,6 +44,7 @@ const std::vector<Candidate>& candidates() {
       {.name = "reference",
        .make = [](int32_t) { return ops::make_reference_backend(); },
        .accuracy = {}},
+      cpu_candidate("avx512_bf16"),
       cpu_candidate("avx512"),
       cpu_candidate("avx2"),
       cpu_candidate("generic"),

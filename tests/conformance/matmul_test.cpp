@@ -43,13 +43,12 @@ std::vector<float> multiply(ops::Backend& backend, const Product& product) {
 
 /// The most that a row of `n` results may be off, relative to its norm.
 double tolerance(const Accuracy& accuracy, DType dtype, int64_t n) {
-  // 8-bit rounding of activations is worth about half a percent; the promise is two. Where a row
-  // has few elements, chance spreads their mean.
-  if (accuracy.int8_activations && info(dtype).quantized) {
-    return 2e-2 * (1.0 + 2.0 / std::sqrt(static_cast<double>(n)));
-  }
-  // Half a unit in the last of bf16's 8 bits.
-  if (accuracy.bf16_activations && dtype == DType::bf16) return 0x1p-9;
+  // Where a row has few elements, chance spreads their mean.
+  const double spread = 1.0 + 2.0 / std::sqrt(static_cast<double>(n));
+  // 8-bit rounding of activations is worth about half a percent; the promise is two.
+  if (accuracy.int8_activations && info(dtype).quantized) return 2e-2 * spread;
+  // Half a unit in the last of bf16's 8 bits, of a number just above a power of two.
+  if (accuracy.bf16_activations && dtype == DType::bf16) return 0x1p-8 * spread;
   return 1e-5;
 }
 

@@ -19,6 +19,7 @@ extern const KernelTable kGenericKernels;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+void add_avx512_bf16(KernelTable& kernels);
 int64_t peak_avx512_bf16(int64_t rounds);
 #endif
 
@@ -64,6 +65,8 @@ bool has_avx512() {
          bit(extended.b, 30) && bit(extended.b, 31) &&                         // BW VL
          bit(extended.c, 11);                                                  // VNNI
 }
+
+bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
 #endif
 
 struct Candidate {
@@ -71,7 +74,7 @@ struct Candidate {
   bool (*supported)();
 };
 
-/// Best first.
+/// Best first, but for what adds to one of them.
 constexpr Candidate kCandidates[] = {
 #if defined(__x86_64__)
     {&kAvx512Kernels, has_avx512},
@@ -93,6 +96,13 @@ std::string join_names() {
 std::span<const KernelTable* const> supported_kernels() {
   static const std::vector<const KernelTable*> supported = [] {
     std::vector<const KernelTable*> list;
+#if defined(__x86_64__)
+    if (has_avx512_bf16()) {
+      static KernelTable kernels = kAvx512Kernels;
+      add_avx512_bf16(kernels);
+      list.push_back(&kernels);
+    }
+#endif
     for (const Candidate& candidate : kCandidates) {
       if (candidate.supported()) list.push_back(candidate.kernels);
     }
@@ -114,7 +124,7 @@ const KernelTable& select_kernels(std::string_view isa) {
 
 PeakKernel bf16_peak_kernel() {
 #if defined(__x86_64__)
-  if (has_avx512() && bit(cpuid(7, 1).a, 5)) return peak_avx512_bf16;  // AVX512_BF16
+  if (has_avx512_bf16()) return peak_avx512_bf16;
 #endif
   return nullptr;
 }

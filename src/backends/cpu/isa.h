@@ -18,7 +18,7 @@ namespace hasten::cpu {
 [[nodiscard]] const KernelTable& select_kernels(std::string_view isa);
 
 /// What measures the unit for bf16 dot products, as KernelTable::peak_f32 the one for f32; null
-/// where the processor has none. No other kernel needs that unit.
+/// where the processor has none, whichever table is used.
 using PeakKernel = int64_t (*)(int64_t rounds);
 [[nodiscard]] PeakKernel bf16_peak_kernel();
 

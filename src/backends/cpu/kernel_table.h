@@ -93,6 +93,34 @@ struct FloatMatmulTask {
   uint8_t* scratch;
 };
 
+/// As FloatMatmulTask, for bf16 weights and activations that are rounded to bf16, in tiles of
+/// RowTiles: a tile of h rows is, for each pair of columns, [h][2].
+struct Bf16MatmulTask {
+  const uint8_t* groups;
+  int64_t group_bytes;
+  int64_t first_group;
+  int64_t num_groups;
+  const uint8_t* tiles;
+  int64_t num_rows;
+  int64_t columns;
+  int64_t pass_rows;  // as in QuantMatmulTask
+  const float* bias;
+  float* out;
+  int64_t out_features;
+  uint8_t* scratch;
+};
+
+/// Of an activation row in such tiles; an odd last column has a pair of its own.
+static constexpr int64_t bf16_row_bytes(int64_t columns) { return (columns + 1) / 2 * 4; }
+
+/// Writes one such tile.
+struct RoundBf16Task {
+  const float* x;  // [num_rows, columns]
+  int64_t num_rows;
+  int64_t columns;
+  uint8_t* tile;
+};
+
 /// Rows of a step that share one pass over an unpacked weight panel, at most: their sums stay in
 /// L2.
 inline constexpr int64_t kPassRows = 512;
@@ -224,6 +252,11 @@ struct KernelTable {
   int64_t quant_direct_rows;  // of RowTiles in what quant_matmul takes
   int64_t quant_tile_rows;
   void (*float_matmul[3])(const FloatMatmulTask&);  // by FloatKind
+  // Null: float_matmul is for weights of bf16, too.
+  void (*bf16_matmul)(const Bf16MatmulTask&) = nullptr;
+  void (*round_bf16_tile)(const RoundBf16Task&) = nullptr;
+  int64_t bf16_direct_rows = 0;  // of RowTiles in what bf16_matmul takes
+  int64_t bf16_tile_rows = 0;
   void (*quantize_row)(const QuantizeRowTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);

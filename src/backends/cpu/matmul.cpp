@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantises activations once for all products of a group, then deals groups of rows to threads.
+// Quantises or rounds activations once for all products of a group, then deals groups of rows to
+// threads.
 #include "backends/cpu/matmul.h"
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -85,6 +87,7 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
   quantized_.reserve(columns / kBlockColumns * activation_block_bytes(rows, kMostParts));
+  if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
 
 Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
@@ -124,6 +127,26 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   });
 }
 
+void Matmul::round_to_bf16(const Rows& rows) {
+  const int64_t row_bytes = bf16_row_bytes(rows.columns);
+  uint8_t* tiles = rounded_.get(rows.count * row_bytes);
+  const auto split = RowTiles::of(rows.count, kernels_.bf16_direct_rows, kernels_.bf16_tile_rows);
+  workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t first = split.first_row(t);
+      kernels_.round_bf16_tile({.x = rows.x + first * rows.columns,
+                                .num_rows = split.first_row(t + 1) - first,
+                                .columns = rows.columns,
+                                .tile = tiles + first * row_bytes});
+    }
+  });
+}
+
+/// Whether products with a weight take activations that are rounded to bf16.
+bool Matmul::rounds_activations(const WeightLayout& layout) const {
+  return !layout.packed && layout.floats == FloatKind::bf16 && kernels_.bf16_matmul != nullptr;
+}
+
 void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
                              int64_t count, int32_t thread) {
   const CpuWeight& weight = cpu_weight(params);
@@ -141,6 +164,21 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
   }
   uint8_t* scratch = thread_scratch_.get(0) + thread * kMatmulScratchBytes;
   const float* bias = params.bias.defined() ? params.bias.f32() : nullptr;
+  if (rounds_activations(layout)) {
+    kernels_.bf16_matmul({.groups = groups,
+                          .group_bytes = layout.group.group_bytes,
+                          .first_group = first,
+                          .num_groups = count,
+                          .tiles = rounded_.get(0),
+                          .num_rows = rows.count,
+                          .columns = rows.columns,
+                          .pass_rows = pass_rows(bf16_row_bytes(rows.columns), workers_.l2_bytes()),
+                          .bias = bias,
+                          .out = params.out.f32(),
+                          .out_features = weight.out_features(),
+                          .scratch = scratch});
+    return;
+  }
   if (!layout.packed) {
     kernels_.float_matmul[static_cast<int>(layout.floats)]({.groups = groups,
                                                             .group_bytes = layout.group.group_bytes,
@@ -203,13 +241,16 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
   const Rows rows = gather(group.front());
   if (rows.count == 0) return;
   const PackedFormat* quantized = nullptr;  // what the activations are ready for
+  bool rounded = false;                     // they are for weights of bf16
   size_t begin = 0;                         // of what waits to be multiplied
   for (size_t i = 0; i < group.size(); ++i) {
     const ops::MatmulParams& params = group[i];
     HASTEN_CHECK(params.x.data() == group.front().x.data() &&
                  params.rows.data() == group.front().rows.data() &&
                  params.weight.in_features() == rows.columns);
-    const auto kind = cpu_weight(params).layout().packed;
+    const WeightLayout& layout = cpu_weight(params).layout();
+    if (rounds_activations(layout) && !std::exchange(rounded, true)) round_to_bf16(rows);
+    const auto kind = layout.packed;
     if (!kind) continue;
     const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
     if (quantized == nullptr || !take_same_activations(*quantized, format)) {

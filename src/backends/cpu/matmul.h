@@ -50,14 +50,17 @@ class Matmul {
 
   Rows gather(const ops::MatmulParams& params);
   void quantize(const Rows& rows, const PackedFormat& format);
+  void round_to_bf16(const Rows& rows);
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
   void multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
                        int64_t count, int32_t thread);
+  bool rounds_activations(const WeightLayout& layout) const;
 
   const KernelTable& kernels_;
   Workers& workers_;
   Scratch gathered_;         // [rows, columns] f32
   Scratch quantized_;        // QuantizedRows::tiles
+  Scratch rounded_;          // Bf16MatmulTask::tiles
   Scratch thread_scratch_;   // [threads] of kMatmulScratchBytes
   Scratch unpacked_groups_;  // [threads] of a tile of groups, for weights left in the file
   int64_t largest_tile_bytes_ = 0;
