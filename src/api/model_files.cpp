@@ -106,26 +106,17 @@ std::string display_name(const weights::Checkpoint& checkpoint) {
                      : leaf.filename().string());
 }
 
-std::optional<std::string> read_file(const weights::Checkpoint& checkpoint, std::string_view name) {
-  auto content = checkpoint.file(name);
-  if (content && content->starts_with("version https://git-lfs.github.com/")) {
-    fail(ErrorCode::invalid_data,
-         "{} is not there yet, only what Git LFS put in its place: git lfs pull fetches it", name);
-  }
-  return content;
-}
-
 std::string read_chat_template(const weights::Checkpoint& checkpoint, std::string_view name) {
   if (checkpoint.format() == weights::Checkpoint::Format::gguf) {
     const std::string key = "tokenizer.chat_template";
     if (name == kDefault) return source_of(checkpoint.metadata().get_string(key, ""));
     return std::string(checkpoint.metadata().get_string(key + "." + std::string(name), ""));
   }
-  if (auto source = read_file(checkpoint, "chat_template.jinja")) {
+  if (auto source = checkpoint.file("chat_template.jinja")) {
     return name == kDefault ? *std::move(source) : std::string();
   }
   for (const char* file : {"chat_template.json", "tokenizer_config.json"}) {
-    const auto content = read_file(checkpoint, file);
+    const auto content = checkpoint.file(file);
     if (!content) continue;
     const json::Value parsed = json::parse(*content, file, kTokenizerJsonLimits);
     if (const auto* object = parsed.if_object()) {

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,10 +16,6 @@ namespace hasten::api {
 /// Opens `path`; empty: the demonstration model built into the library. Throws Error.
 std::unique_ptr<const weights::Checkpoint> open_model(
     const std::filesystem::path& path, weights::Contents contents = weights::Contents::everything);
-
-/// A small file of the model's folder, if it is there. Throws Error{invalid_data} where Git LFS has
-/// not fetched it yet.
-std::optional<std::string> read_file(const weights::Checkpoint& checkpoint, std::string_view name);
 
 /// What clients call the model: general.name, or the name of the file or folder. Valid UTF-8
 /// without control characters.

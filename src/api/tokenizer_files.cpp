@@ -210,7 +210,7 @@ class TokenizerFolder {
   }
 
  private:
-  std::optional<std::string> file(std::string_view name) const { return read_file(folder_, name); }
+  std::optional<std::string> file(std::string_view name) const { return folder_.file(name); }
 
   std::string text(std::string_view name) const { return file(name).value_or(""); }
 

@@ -58,7 +58,8 @@ class Checkpoint {
   /// The text of a file that lies beside the weights of a Hugging Face folder (tokenizer.json,
   /// tokenizer_config.json, generation_config.json, chat_template.jinja, tokenizer.model, …), read
   /// now. nullopt: there is none, or this is a GGUF file. Throws Error{invalid_argument} for a name
-  /// with a folder in it, Error{invalid_data} for a file over its limit, Error{io}.
+  /// with a folder in it, Error{invalid_data} for a file over its limit or one that Git LFS has not
+  /// fetched yet, Error{io}.
   [[nodiscard]] virtual std::optional<std::string> file(std::string_view name) const;
   /// The names that `file` may be asked for which begin and end so ("", ".tiktoken"), in
   /// alphabetical order; none for GGUF. Throws Error{io}.

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "weights/gguf_format.h"
+#include "weights/git_lfs.h"
 
 namespace hasten::weights {
 namespace {
@@ -112,6 +113,7 @@ class GgufParser {
 
  private:
   void parse_magic() {
+    check_is_fetched(bytes_, file_);
     const auto magic = cursor_.take(static_cast<int64_t>(kGgufMagic.size()), "magic");
     const std::string_view found(reinterpret_cast<const char*>(magic.data()), magic.size());
     if (found != kGgufMagic) {

@@ -118,6 +118,11 @@ TEST(Gguf, ReadsAHandmadeFile) {
   EXPECT_EQ(error_of(image.bytes()), "no error");
 }
 
+TEST(Gguf, SaysThatItIsNotFetched) {
+  EXPECT_THAT(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
+              HasSubstr("is not there yet, only what Git LFS put in its place: git lfs pull"));
+}
+
 TEST(Gguf, SaysWhatIsWrong) {
   struct Case {
     std::function<void(Image&)> lie;

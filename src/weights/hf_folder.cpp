@@ -18,12 +18,14 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/printable.h"
+#include "weights/git_lfs.h"
 #include "weights/safetensors.h"
 
 namespace hasten::weights {
 namespace {
 
 constexpr const char* kConfigFile = "config.json";
+constexpr const char* kGenerationFile = "generation_config.json";
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
@@ -50,6 +52,8 @@ class HfCheckpoint final : public Checkpoint {
       config_ = parse_object(kConfigFile);
     }
     if (contents == Contents::no_weights) return;
+    // Nothing reads it, but what is not fetched should not go by unsaid.
+    (void)file(kGenerationFile);
     if (is_there(folder / kSingleFile)) {
       load(kSingleFile);
     } else if (is_there(folder / kIndexFile)) {
@@ -82,6 +86,7 @@ class HfCheckpoint final : public Checkpoint {
     std::ifstream in(file, std::ios::binary);
     std::string text(static_cast<size_t>(code ? 0 : size), '\0');
     if (code || !in.read(text.data(), size)) fail(ErrorCode::io, "cannot read {}", file.string());
+    check_is_fetched(text, file.string());
     return text;
   }
 

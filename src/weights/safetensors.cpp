@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "weights/git_lfs.h"
 
 namespace hasten::weights {
 namespace {
@@ -150,6 +151,7 @@ void check_contiguous(std::vector<Entry>& entries, int64_t data_bytes, std::stri
 }  // namespace
 
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
+  check_is_fetched(bytes, name);
   const std::string_view header = header_of(bytes, name);
   const json::Value value =
       json::parse(header, name, {.max_bytes = kMaxSafetensorsHeader, .max_depth = kMaxHeaderDepth});

@@ -221,6 +221,30 @@ TEST_F(HfFolder, OpensShards) {
   EXPECT_EQ(checkpoint->total_bytes(), 32);
 }
 
+// What is left of a repository's files where Git LFS has fetched none of them.
+TEST_F(HfFolder, SaysWhatIsNotFetched) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+  const auto expect_refusal = [&](const std::string& name) {
+    EXPECT_THAT(open_error(), HasSubstr(name + " is not there yet, only what Git LFS put in its "
+                                               "place: git lfs pull fetches it"));
+  };
+  write("config.json", pointer);
+  expect_refusal("config.json");
+  write("config.json", "{}");
+  write("model.safetensors", pointer);
+  expect_refusal("model.safetensors");
+  write("model.safetensors", one_tensor("w"));
+  write("generation_config.json", pointer);
+  expect_refusal("generation_config.json");
+  std::filesystem::remove(folder_.path() / "generation_config.json");
+  std::filesystem::remove(folder_.path() / "model.safetensors");
+  write("model.safetensors.index.json", pointer);
+  expect_refusal("model.safetensors.index.json");
+  write("model.safetensors.index.json", R"({"weight_map":{"a":"1.safetensors"}})");
+  write("1.safetensors", pointer);
+  expect_refusal("1.safetensors");
+}
+
 TEST(HfFolderReal, HasTheTensorsOfItsGguf) {
   HASTEN_NEED_SHARED("models/hasten-tiny/hf");
   const auto folder = hasten::testing::shared_dir() / "models/hasten-tiny";
