@@ -10,6 +10,7 @@
 #include "api/model_files.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_spec.h"
 
 namespace hasten::api {
@@ -187,21 +188,35 @@ class TokenizerFolder {
         added_tokens_(text("added_tokens.json")) {}
 
   text::TokenizerSpec read() const {
-    if (const auto tokenizer = file("tokenizer.json")) {
-      return text::parse_tokenizer_json(*tokenizer, config_);
+    if (const auto tokenizer = vocabulary("tokenizer.json")) {
+      return of_file("tokenizer.json", text::parse_tokenizer_json(*tokenizer, config_));
     }
-    if (const auto tekken = file("tekken.json")) return text::parse_tekken_json(*tekken);
-    if (const auto model = file("tokenizer.model")) return read_model(*model);
-    const auto vocabulary = file("vocab.json");
-    const auto merges = file("merges.txt");
-    if (vocabulary && merges) return text::parse_vocab_and_merges(*vocabulary, *merges, beside());
-    if (const auto pieces = file("vocab.txt")) {
-      return text::parse_word_piece_vocabulary(*pieces, beside());
+    if (const auto tekken = vocabulary("tekken.json")) {
+      return of_file("tekken.json", text::parse_tekken_json(*tekken));
+    }
+    if (const auto model = vocabulary("tokenizer.model")) return read_model(*model);
+    const auto vocab = vocabulary("vocab.json");
+    const auto merges = vocabulary("merges.txt");
+    if (vocab && merges) {
+      return of_file("vocab.json with merges.txt",
+                     text::parse_vocab_and_merges(*vocab, *merges, beside()));
+    }
+    if (const auto pieces = vocabulary("vocab.txt")) {
+      return of_file("vocab.txt", text::parse_word_piece_vocabulary(*pieces, beside()));
     }
     if (const auto name = only_file("", ".tiktoken")) return read_ranks(*name);
-    if (file("tiktoken.model")) return read_ranks("tiktoken.model");
+    if (vocabulary("tiktoken.model")) return read_ranks("tiktoken.model");
     if (const auto name = only_file("rwkv_vocab_", ".txt")) {
-      return text::parse_rwkv_vocabulary(text(*name));
+      return text::in_file(*name, [&] {
+        return of_file(*name, text::parse_rwkv_vocabulary(vocabulary(*name).value_or("")));
+      });
+    }
+    if (vocab || merges) {
+      fail(ErrorCode::not_found,
+           "{} has {} but no {}: the pieces and how they join make a tokenizer together; fetch the "
+           "other, too",
+           folder_.path().string(), vocab ? "vocab.json" : "merges.txt",
+           vocab ? "merges.txt" : "vocab.json");
     }
     fail(ErrorCode::not_found,
          "{} has no tokenizer: looked for tokenizer.json, tekken.json, tokenizer.model, vocab.json "
@@ -210,9 +225,22 @@ class TokenizerFolder {
   }
 
  private:
-  std::optional<std::string> file(std::string_view name) const { return folder_.file(name); }
+  std::string text(std::string_view name) const { return folder_.file(name).value_or(""); }
 
-  std::string text(std::string_view name) const { return file(name).value_or(""); }
+  // A file without which what it describes cannot be read.
+  std::optional<std::string> vocabulary(std::string_view name) const {
+    auto content = folder_.file(name);
+    if (content && content->empty()) {
+      fail(ErrorCode::invalid_data, "{} is empty: fetch it again",
+           (folder_.path() / name).string());
+    }
+    return content;
+  }
+
+  static text::TokenizerSpec of_file(std::string_view name, text::TokenizerSpec spec) {
+    spec.file = name;
+    return spec;
+  }
 
   text::TokenizerSideFiles beside() const {
     return {.config = config_,
@@ -221,14 +249,14 @@ class TokenizerFolder {
   }
 
   text::TokenizerSpec read_ranks(const std::string& name) const {
-    return text::parse_tiktoken_file(name, text(name), beside());
+    return of_file(name, text::parse_tiktoken_file(name, vocabulary(name).value_or(""), beside()));
   }
 
   text::TokenizerSpec read_model(const std::string& model) const {
     if (text::is_tiktoken_ranks(model)) return read_ranks("tokenizer.model");
     text::TokenizerSpec spec = text::parse_sentencepiece_model(model);
     text::apply_side_files(beside(), spec);
-    return spec;
+    return of_file("tokenizer.model", std::move(spec));
   }
 
   // The one file whose name begins and ends so, if there is any.
@@ -250,9 +278,14 @@ class TokenizerFolder {
 }  // namespace
 
 text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint) {
-  return checkpoint.format() == weights::Checkpoint::Format::gguf
-             ? spec_from_gguf(checkpoint.metadata())
-             : TokenizerFolder(checkpoint).read();
+  if (checkpoint.format() != weights::Checkpoint::Format::gguf) {
+    return TokenizerFolder(checkpoint).read();
+  }
+  const std::string file = checkpoint.path().string();
+  text::TokenizerSpec spec =
+      text::in_file(file, [&] { return spec_from_gguf(checkpoint.metadata()); });
+  spec.file = file;
+  return spec;
 }
 
 }  // namespace hasten::api

@@ -363,6 +363,62 @@ TEST_F(TokenizerFolder, SaysWhatIsNotFetched) {
   }
 }
 
+TEST_F(TokenizerFolder, SaysWhichFileIsEmpty) {
+  for (const char* name :
+       {"rwkv_vocab_v20230424.txt", "tiktoken.model", "qwen.tiktoken", "vocab.txt", "merges.txt",
+        "vocab.json", "tokenizer.model", "tekken.json", "tokenizer.json"}) {
+    write(name, "");
+    expect_refusal(ErrorCode::invalid_data,
+                   (folder_.path() / name).string() + " is empty: fetch it again");
+  }
+}
+
+TEST_F(TokenizerFolder, SaysWhichHalfIsMissing) {
+  write("vocab.json", kVocabulary);
+  expect_refusal(ErrorCode::not_found, "has vocab.json but no merges.txt");
+  std::filesystem::remove(folder_.path() / "vocab.json");
+  write("merges.txt", "a b\n");
+  expect_refusal(ErrorCode::not_found, "has merges.txt but no vocab.json");
+}
+
+// What only shows when the tokenizer is made of what was read.
+TEST_F(TokenizerFolder, ErrorsBeginWithTheFile) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 2\n");
+  expect_refusal(ErrorCode::invalid_data, "rwkv_vocab_v20230424.txt: RWKV vocabulary: line 1");
+  write("qwen.tiktoken", "YQ== 0\nYg== 0\n");
+  expect_refusal(ErrorCode::invalid_data, "qwen.tiktoken: line 2 of the rank file");
+  write("qwen.tiktoken", "YQ== 0\nYg== 1\nYQ== 2\n");
+  expect_refusal(ErrorCode::invalid_data, "qwen.tiktoken: the ranks of tokens 0 and 2");
+  write("vocab.txt", std::string(3000, 'a') + "\n");
+  expect_refusal(ErrorCode::invalid_data, "vocab.txt: token 0 is 3000 bytes long");
+  write("vocab.json", kVocabulary);
+  write("merges.txt", "ab\n");
+  expect_refusal(ErrorCode::invalid_data, "vocab.json with merges.txt: merge 0 is not two pieces");
+  write("tokenizer.model", "\x0f");
+  expect_refusal(ErrorCode::invalid_data,
+                 "tokenizer.model is not what its name says, or damaged: a field of wire type 7");
+  write("tekken.json", R"({"config": {"pattern": "*a", "default_vocab_size": 1,
+                                      "default_num_special_tokens": 0},
+                           "vocab": [{"rank": 0, "token_bytes": "YQ=="}]})");
+  expect_refusal(ErrorCode::invalid_data, "tekken.json: regular expression: nothing to repeat");
+  write("tokenizer.json", R"({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated"},
+            {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
+  expect_refusal(ErrorCode::invalid_data,
+                 "tokenizer.json: regular expression: a ( without its ) at byte 2: \"(a\"");
+}
+
+TEST_F(GgufTokenizer, ErrorsBeginWithTheFile) {
+  set_tokens("gpt2", {"a", "b"}, {1, 1});
+  expect_refusal(ErrorCode::invalid_data, path_.string() + ": the BPE tokenizer has no merges");
+}
+
+TEST_F(GgufTokenizer, MetadataErrorsBeginWithTheFile) {
+  set_tokens("morse", {"a", "b"}, {1, 1});
+  expect_refusal(ErrorCode::unsupported, path_.string() + ": tokenizer.ggml.model");
+}
+
 TEST_F(TokenizerFolder, SaysWhatItLookedFor) {
   expect_refusal(ErrorCode::not_found, "has no tokenizer: looked for tokenizer.json");
 }

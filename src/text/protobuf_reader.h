@@ -37,7 +37,10 @@ class ProtobufReader {
         bytes_ = take(4);
         break;
       default:
-        fail(ErrorCode::invalid_data, "{}: wire type {} is not known", name_, tag & 7);
+        fail(ErrorCode::invalid_data,
+             "{} is not what its name says, or damaged: a field of wire type {}, where 0, 1, 2 and "
+             "5 are known; fetch it again",
+             name_, tag & 7);
     }
     return true;
   }
@@ -63,13 +66,15 @@ class ProtobufReader {
       value |= uint64_t{byte & 0x7FU} << shift;
       if (byte < 0x80) return value;
     }
-    fail(ErrorCode::invalid_data, "{} is cut short", name_);
+    fail(ErrorCode::invalid_data,
+         "{} is cut short or damaged: a number in it does not end; fetch it again", name_);
   }
 
   std::string_view take(uint64_t size) {
     if (size > rest_.size()) {
-      fail(ErrorCode::invalid_data, "{} is cut short: a field of {} bytes, {} are left", name_,
-           size, rest_.size());
+      fail(ErrorCode::invalid_data,
+           "{} is cut short: a field of {} bytes, {} are left; fetch it again", name_, size,
+           rest_.size());
     }
     const std::string_view taken = rest_.substr(0, size);
     rest_.remove_prefix(size);

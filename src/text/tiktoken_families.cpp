@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_side_files.h"
 #include "text/tokenizer_spec.h"
 
@@ -124,7 +125,7 @@ TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
                                   const TokenizerSideFiles& files) {
   const SideFiles beside(files);
   const Family& family = family_of(name, beside.tokenizer_class());
-  TokenizerSpec spec = parse_tiktoken_ranks(ranks, family.pre);
+  TokenizerSpec spec = in_file(name, [&] { return parse_tiktoken_ranks(ranks, family.pre); });
   const auto num_ranks = static_cast<int32_t>(spec.tokens.size());
   if (family.name == "tokenizer.model") check_is_llama3(beside.tokenizer_class(), num_ranks);
   beside.apply(spec);

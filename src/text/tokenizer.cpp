@@ -11,6 +11,7 @@
 #include "text/segment_encoder.h"
 #include "text/text_normalizer.h"
 #include "text/token_texts.h"
+#include "text/tokenizer_json_fields.h"
 #include "text/utf8.h"
 #include "text/vocabulary.h"
 
@@ -258,7 +259,9 @@ std::optional<int32_t> Tokenizer::find(std::string_view piece) const {
 int32_t Tokenizer::vocab_size() const { return vocabulary_->size(); }
 
 std::unique_ptr<const Tokenizer> make_tokenizer(TokenizerSpec spec) {
-  return std::make_unique<const Tokenizer>(std::move(spec));
+  const auto make = [&] { return std::make_unique<const Tokenizer>(std::move(spec)); };
+  const std::string file = spec.file;
+  return file.empty() ? make() : in_file(file, make);
 }
 
 }  // namespace hasten::text

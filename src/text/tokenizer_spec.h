@@ -57,6 +57,7 @@ struct AddedTokenRule {
 /// Everything that decides how text becomes tokens and back. Filled from a file by its reader and
 /// not trusted: make_tokenizer checks it. An empty optional means "what kind and pre imply".
 struct TokenizerSpec {
+  std::string file;  // that it was read from, which errors begin with; empty: not known
   TokenizerKind kind = TokenizerKind::bpe;
   std::string pre;                             // bpe: tokenizer.ggml.pre, such as "llama-bpe"
   std::optional<PreTokenizerSteps> pre_steps;  // bpe: how words are cut, where `pre` does not say
