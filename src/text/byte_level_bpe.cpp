@@ -35,7 +35,7 @@ MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
     return merges_of_ranks(ids, vocabulary, MergeSymbols(vocabulary, MergeSymbols::First::byte));
   }
   if (spec.merges.empty()) fail(ErrorCode::invalid_data, "the BPE tokenizer has no merges");
-  return merges_of_list(spec.merges, vocabulary);
+  return merges_of_list(spec, vocabulary);
 }
 
 TokenJoints make_joints(const Vocabulary& vocabulary) {

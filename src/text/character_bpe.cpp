@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/hash.h"
+#include "text/merge_check.h"
 #include "text/merge_rules.h"
 #include "text/unknown_fallback.h"
 #include "text/utf8.h"
@@ -18,10 +19,12 @@ MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
   for (const std::string& merge : spec.merges) seed = hash_bytes(merge, seed);
   MergeTable table(spec.merges.size(), seed);
   const std::string_view mark = spec.continuing_subword_prefix;
+  MergeCheck check(spec, vocabulary);
   std::string joined;
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const std::string_view merge = spec.merges[rank];
     check_merge(merge, rank);
+    bool applies = false;
     // Pieces may hold spaces themselves: the first cut that makes sense of the line is meant.
     for (size_t cut = merge.find(' ', 1); cut < merge.size() - 1; cut = merge.find(' ', cut + 1)) {
       const int32_t left = vocabulary.find_ordinary(merge.substr(0, cut));
@@ -33,9 +36,12 @@ MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
       const int32_t merged = vocabulary.find_ordinary(joined);
       if (merged < 0) continue;
       table.add(left, right, merged, static_cast<int32_t>(rank));
+      applies = true;
       break;
     }
+    if (!applies) check.add_unused(rank);
   }
+  check.finish();
   return table;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "text/merge_check.h"
 
 namespace hasten::text {
 
@@ -20,8 +21,8 @@ void check_merge(std::string_view merge, size_t rank) {
 namespace {
 
 // Pieces may hold spaces themselves: the first cut that makes sense of the line is meant.
-void add_merge(std::string_view merge, size_t rank, const Vocabulary& vocabulary,
-               MergeTable& table) {
+void add_merge(std::string_view merge, size_t rank, const Vocabulary& vocabulary, MergeTable& table,
+               MergeCheck& check) {
   std::string joined;
   for (size_t cut = merge.find(' ', 1); cut < merge.size() - 1; cut = merge.find(' ', cut + 1)) {
     const auto left = vocabulary.find_spelling(merge.substr(0, cut));
@@ -31,8 +32,10 @@ void add_merge(std::string_view merge, size_t rank, const Vocabulary& vocabulary
     const int32_t merged = vocabulary.find_ordinary(joined);
     if (merged < 0) continue;
     table.add(*left, *right, merged, static_cast<int32_t>(rank));
+    check.add_made(merged);
     return;
   }
+  check.add_unused(rank);
 }
 
 /// Merges of byte-level vocabularies, each with one space. A vocabulary is larger than the caches:
@@ -41,8 +44,8 @@ class MergeBatch {
  public:
   static constexpr size_t kSize = 32;
 
-  MergeBatch(const Vocabulary& vocabulary, MergeTable& table)
-      : vocabulary_(vocabulary), table_(table) {}
+  MergeBatch(const Vocabulary& vocabulary, MergeTable& table, MergeCheck& check)
+      : vocabulary_(vocabulary), table_(table), check_(check) {}
 
   /// False if `merge` is not of that form; otherwise it is in the table after `finish`.
   bool take(std::string_view merge, size_t rank) {
@@ -50,11 +53,13 @@ class MergeBatch {
     if (cut == 0 || merge.find(' ', cut + 1) != std::string_view::npos) return false;
     if (count_ == kSize) finish();
     Pair& pair = pairs_[count_];
-    // What names no piece of the vocabulary never applies.
     pair.bytes.clear();
-    if (!append_from_gpt2_alphabet(merge.substr(0, cut), pair.bytes)) return true;
+    const bool has_left = append_from_gpt2_alphabet(merge.substr(0, cut), pair.bytes);
     pair.left_bytes = pair.bytes.size();
-    if (!append_from_gpt2_alphabet(merge.substr(cut + 1), pair.bytes)) return true;
+    if (!has_left || !append_from_gpt2_alphabet(merge.substr(cut + 1), pair.bytes)) {
+      check_.add_unused(rank);
+      return true;
+    }
     pair.rank = rank;
     const std::string_view bytes = pair.bytes;
     const std::array parts = {bytes.substr(0, pair.left_bytes), bytes.substr(pair.left_bytes),
@@ -76,8 +81,12 @@ class MergeBatch {
       const int32_t right =
           vocabulary_.find_ordinary(bytes.substr(pair.left_bytes), pair.hashes[1]);
       const int32_t merged = vocabulary_.find_ordinary(bytes, pair.hashes[2]);
-      if (left < 0 || right < 0 || merged < 0) continue;
+      if (left < 0 || right < 0 || merged < 0) {
+        check_.add_unused(pair.rank);
+        continue;
+      }
       table_.add(left, right, merged, static_cast<int32_t>(pair.rank));
+      check_.add_made(merged);
     }
     count_ = 0;
   }
@@ -91,21 +100,25 @@ class MergeBatch {
   };
   const Vocabulary& vocabulary_;
   MergeTable& table_;
+  MergeCheck& check_;
   std::array<Pair, kSize> pairs_;
   size_t count_ = 0;
 };
 
 }  // namespace
 
-MergeTable merges_of_list(const std::vector<std::string>& merges, const Vocabulary& vocabulary) {
+MergeTable merges_of_list(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+  const std::vector<std::string>& merges = spec.merges;
   MergeTable table(merges.size(), vocabulary.seed());
-  MergeBatch batch(vocabulary, table);
+  MergeCheck check(spec, vocabulary);
+  MergeBatch batch(vocabulary, table, check);
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     check_merge(merges[rank], rank);
     if (vocabulary.is_byte_level() && batch.take(merges[rank], rank)) continue;
-    add_merge(merges[rank], rank, vocabulary, table);
+    add_merge(merges[rank], rank, vocabulary, table, check);
   }
   batch.finish();
+  check.finish();
   return table;
 }
 

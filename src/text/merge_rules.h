@@ -20,11 +20,10 @@ namespace hasten::text {
 /// space between them.
 void check_merge(std::string_view merge, size_t rank);
 
-/// The listed merges, "left right" each, the first first. A merge that names a piece which the
-/// vocabulary does not have can never apply and is left out. Throws Error{invalid_data} for a line
-/// that is no pair.
-[[nodiscard]] MergeTable merges_of_list(const std::vector<std::string>& merges,
-                                        const Vocabulary& vocabulary);
+/// The merges that `spec` lists, "left right" each, the first first. One that names a piece which
+/// the vocabulary does not have can never apply and is left out. Throws Error{invalid_data} for a
+/// line that is no pair, and for what spec.merge_list does not allow.
+[[nodiscard]] MergeTable merges_of_list(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
 /// What merging begins with, and what it makes: the ordinary tokens and, where characters are
 /// merged, those that stand in tokens but are none themselves, numbered from vocab_size on. Borrows

@@ -125,7 +125,7 @@ class SentencePieceBpe final : public SegmentEncoder {
   }
 
   MergeTable make_merges(const TokenizerSpec& spec) const {
-    if (!spec.merges.empty()) return merges_of_list(spec.merges, vocabulary_);
+    if (!spec.merges.empty()) return merges_of_list(spec, vocabulary_);
     if (spec.scores.size() != spec.tokens.size()) {
       fail(ErrorCode::invalid_data, "the tokenizer has {} tokens but {} scores", spec.tokens.size(),
            spec.scores.size());

@@ -106,6 +106,8 @@ TEST(TokenizerJson, RefusesByName) {
   refuse("\"he\": 2", "\"he\": \"2\"", ErrorCode::invalid_data, "\"he\"");
   refuse("[\"h e\"]", "[\"he\"]", ErrorCode::invalid_data, "merge 0");
   refuse("[\"h e\"]", "[[\"h\"]]", ErrorCode::invalid_data, "pairs");
+  refuse("[\"h e\"]", "[\"h e\", \"e x\"]", ErrorCode::invalid_data,
+         "merge 1, \"e x\", needs \"x\"");
   refuse("[\"h e\"]", "7", ErrorCode::invalid_data, "model.merges");
   refuse("\"ids\": [6]", "\"ids\": [60000]", ErrorCode::invalid_data, "<s>");
   expect_error([] { return parse_tokenizer_json("[]"); }, ErrorCode::invalid_data, "object");
@@ -193,6 +195,7 @@ TEST(VocabAndMerges, ReadsAndRefuses) {
   refuse("[]", merges, ErrorCode::invalid_data, "vocab.json");
   refuse(R"({"a</w>": 0})", merges, ErrorCode::unsupported, "</w>");
   refuse(vocab, "ab\n", ErrorCode::invalid_data, "merge 0");
+  refuse(vocab, "a b\na x\n", ErrorCode::invalid_data, "merge 1, \"a x\", needs \"x\"");
   refuse(vocab, "", ErrorCode::invalid_data, "no merges");
 }
 

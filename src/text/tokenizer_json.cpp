@@ -148,6 +148,7 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   beside.type_special_tokens(spec);
   type_unknown_token(spec);
   spec.lists_added_tokens = true;
+  spec.merge_list = MergeList::known;
   return spec;
 }
 
@@ -174,6 +175,7 @@ TokenizerSpec parse_vocab_and_merges(std::string_view vocab_json, std::string_vi
          "vocab.json marks the ends of words with </w>: such a tokenizer needs its tokenizer.json");
   }
   spec.merges = read_merge_lines(merges_txt);
+  spec.merge_list = MergeList::whole;
   beside.apply(spec);
   const bool around = is_of("Roberta") || is_of("Bart") || is_of("Longformer");
   spec.add_bos = spec.add_bos.value_or(around);

@@ -42,6 +42,13 @@ enum class SpacePrefix {
   every,  // before the text, and again after each special token
 };
 
+/// What a list of merges is known to be, by the file that it is from.
+enum class MergeList : uint8_t {
+  any,    // GGUF files are made of folders of any kind: a merge may be of pieces that do not exist
+  known,  // every merge is of two tokens and makes one
+  whole,  // and makes most tokens: a file of lines may have lost its end
+};
+
 /// How an added token treats its surroundings. Listed when it does, and for user-defined tokens
 /// that a SentencePiece model does not know: those are matched in the text as it is written.
 struct AddedTokenRule {
@@ -65,6 +72,7 @@ struct TokenizerSpec {
   std::vector<double> scores;  // [vocab_size]; spm: the highest merges first; unigram: logarithms
   std::vector<int32_t> types;  // [vocab_size] TokenType numbers; empty: all are normal
   std::vector<std::string> merges;  // "left right"; the first merges first
+  MergeList merge_list = MergeList::any;
   // No merges are listed: whatever joins to a token, lowest id first. No two have the same bytes.
   bool merges_by_rank = false;
   std::vector<AddedTokenRule> added_token_rules;
