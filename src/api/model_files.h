@@ -2,11 +2,13 @@
 // From a checkpoint to what the text layer and the engine need: opening, tokenizer, chat template.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "base/json_fwd.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 #include "weights/checkpoint.h"
@@ -26,6 +28,10 @@ std::string display_name(const weights::Checkpoint& checkpoint);
 /// of tiktoken; rwkv_vocab_*.txt. Throws Error{invalid_data, unsupported} that names file, key and
 /// value, and Error{not_found} that names what was looked for.
 text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint);
+
+/// What makes it doubtful that a tokenizer of this size is whole and belongs to the model of this
+/// config.json, or empty.
+std::string doubt_of_size(int64_t num_tokens, const json::Object& config);
 
 /// Source of the chat template, or empty. A Hugging Face folder: chat_template.jinja,
 /// chat_template.json, or the entry in tokenizer_config.json. Of several, the one of this name

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads tokenizers out of GGUF metadata and out of the files of a folder.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -9,6 +11,8 @@
 
 #include "api/model_files.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_spec.h"
@@ -277,9 +281,29 @@ class TokenizerFolder {
 
 }  // namespace
 
+std::string doubt_of_size(int64_t num_tokens, const json::Object& config) {
+  const json::Object* holder = &config;
+  if (const json::Value* inner = config.if_contains("text_config")) {
+    if (!config.contains("vocab_size") && inner->is_object()) holder = &inner->get_object();
+  }
+  const json::Value* given = holder->if_contains("vocab_size");
+  const int64_t* vocab_size = given == nullptr ? nullptr : given->if_int64();
+  // Tables of embeddings are padded: published ones by up to 2.4 %.
+  if (vocab_size == nullptr || num_tokens >= *vocab_size - *vocab_size / 10) return {};
+  return fmt::format(
+      "it has {} tokens, and config.json's vocab_size is {}: its file may be cut, or of another "
+      "model; if answers are broken, fetch it again",
+      num_tokens, *vocab_size);
+}
+
 text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint) {
   if (checkpoint.format() != weights::Checkpoint::Format::gguf) {
-    return TokenizerFolder(checkpoint).read();
+    text::TokenizerSpec spec = TokenizerFolder(checkpoint).read();
+    const std::string doubt = checkpoint.config() == nullptr
+                                  ? std::string()
+                                  : doubt_of_size(std::ssize(spec.tokens), *checkpoint.config());
+    if (!doubt.empty()) log::warn("the tokenizer of {}: {}", checkpoint.path().string(), doubt);
+    return spec;
   }
   const std::string file = checkpoint.path().string();
   text::TokenizerSpec spec =

@@ -238,18 +238,14 @@ TEST_F(TokenizerFolder, RanksByTheirName) {
   expect_refusal(ErrorCode::unsupported,
                  "cl100k_base, o200k_base, p50k_base, r50k_base, qwen.tiktoken, hy.tiktoken, "
                  "tiktoken.model, tokenizer.model, and otherwise");
-  std::filesystem::rename(folder_.path() / "mine.tiktoken", folder_.path() / "qwen.tiktoken");
-  EXPECT_EQ(open().encode("ab a<|im_end|><|extra_0|>", true, true), (Ids{2, 3, 0, 6, 7}));
-  EXPECT_EQ(open().eos(), 4);
-  std::filesystem::rename(folder_.path() / "qwen.tiktoken", folder_.path() / "hy.tiktoken");
+  std::filesystem::rename(folder_.path() / "mine.tiktoken", folder_.path() / "hy.tiktoken");
   EXPECT_EQ(open().encode("ab a<|eos|><|extra_0|>", true, true), (Ids{2, 3, 0, 7, 9}));
   EXPECT_EQ(open().eos(), 7);
   EXPECT_EQ(open().bos(), 5);
-  std::filesystem::rename(folder_.path() / "hy.tiktoken", folder_.path() / "qwen.tiktoken");
   write("other.tiktoken", ranks);
-  expect_refusal(ErrorCode::invalid_data, "other.tiktoken and qwen.tiktoken");
+  expect_refusal(ErrorCode::invalid_data, "hy.tiktoken and other.tiktoken");
   std::filesystem::remove(folder_.path() / "other.tiktoken");
-  std::filesystem::rename(folder_.path() / "qwen.tiktoken", folder_.path() / "tokenizer.model");
+  std::filesystem::rename(folder_.path() / "hy.tiktoken", folder_.path() / "tokenizer.model");
   expect_refusal(ErrorCode::unsupported,
                  "tokenizer.model holds 4 ranks, and does not say how it cuts words: Llama 3's has "
                  "128000, others are known by the tokenizer_class");
@@ -279,6 +275,15 @@ std::string ranks_of_bytes(int num_ranks) {
   return ranks;
 }
 
+TEST_F(TokenizerFolder, RanksOfQwen) {
+  write("qwen.tiktoken", ranks_of_bytes(151643));
+  const Tokenizer qwen = open();
+  EXPECT_EQ(qwen.encode("a<|im_end|><|extra_0|>", true, true), (Ids{97, 151645, 151646}));
+  EXPECT_EQ(qwen.eos(), 151643);
+  write("qwen.tiktoken", ranks_of_bytes(151642));
+  expect_refusal(ErrorCode::invalid_data, "qwen.tiktoken holds 151642 ranks");
+}
+
 TEST_F(TokenizerFolder, RanksOfLlama3ByTheirNumber) {
   write("tokenizer.model", ranks_of_bytes(128000));
   const Tokenizer llama3 = open();
@@ -289,6 +294,8 @@ TEST_F(TokenizerFolder, RanksOfLlama3ByTheirNumber) {
   EXPECT_EQ(open().encode("a<|eot_id|>", true, true), (Ids{128000, 97, 128009}));
   write("tokenizer.model", ranks_of_bytes(128001));
   expect_refusal(ErrorCode::unsupported, "128001 ranks");
+  write("tokenizer.model", ranks_of_bytes(127999));
+  expect_refusal(ErrorCode::unsupported, "if it is Llama 3's, it was cut: fetch it again");
 }
 
 TEST_F(TokenizerFolder, Tekken) {
@@ -385,10 +392,10 @@ TEST_F(TokenizerFolder, SaysWhichHalfIsMissing) {
 TEST_F(TokenizerFolder, ErrorsBeginWithTheFile) {
   write("rwkv_vocab_v20230424.txt", "1 'a' 2\n");
   expect_refusal(ErrorCode::invalid_data, "rwkv_vocab_v20230424.txt: RWKV vocabulary: line 1");
-  write("qwen.tiktoken", "YQ== 0\nYg== 0\n");
-  expect_refusal(ErrorCode::invalid_data, "qwen.tiktoken: line 2 of the rank file");
-  write("qwen.tiktoken", "YQ== 0\nYg== 1\nYQ== 2\n");
-  expect_refusal(ErrorCode::invalid_data, "qwen.tiktoken: the ranks of tokens 0 and 2");
+  write("hy.tiktoken", "YQ== 0\nYg== 0\n");
+  expect_refusal(ErrorCode::invalid_data, "hy.tiktoken: line 2 of the rank file");
+  write("hy.tiktoken", "YQ== 0\nYg== 1\nYQ== 2\n");
+  expect_refusal(ErrorCode::invalid_data, "hy.tiktoken: the ranks of tokens 0 and 2");
   write("vocab.txt", std::string(3000, 'a') + "\n");
   expect_refusal(ErrorCode::invalid_data, "vocab.txt: token 0 is 3000 bytes long");
   write("vocab.json", kVocabulary);
@@ -417,6 +424,25 @@ TEST_F(GgufTokenizer, ErrorsBeginWithTheFile) {
 TEST_F(GgufTokenizer, MetadataErrorsBeginWithTheFile) {
   set_tokens("morse", {"a", "b"}, {1, 1});
   expect_refusal(ErrorCode::unsupported, path_.string() + ": tokenizer.ggml.model");
+}
+
+// Of published models DeepSeek's have the most rows without a token, 2,385 of 102,400.
+TEST(TokenizerSize, DoubtsATokenizerFarSmallerThanTheModel) {
+  const auto doubt = [](int64_t num_tokens, const char* config) {
+    return api::doubt_of_size(num_tokens, json::parse(config, "config.json").as_object());
+  };
+  EXPECT_EQ(doubt(100015, R"({"vocab_size": 102400})"), "");
+  EXPECT_EQ(doubt(90, R"({"vocab_size": 100})"), "");
+  EXPECT_EQ(doubt(89, R"({"vocab_size": 100})"),
+            "it has 89 tokens, and config.json's vocab_size is 100: its file may be cut, or of "
+            "another model; if answers are broken, fetch it again");
+  EXPECT_THAT(doubt(89, R"({"text_config": {"vocab_size": 100}})"), HasSubstr("89 tokens"));
+  EXPECT_EQ(doubt(1000, R"({"vocab_size": 100})"), "");
+  for (const char* config : {"{}", R"({"vocab_size": "100"})", R"({"vocab_size": -1})",
+                             R"({"text_config": 3})", R"({"vocab_size": 9223372036854775807})"}) {
+    (void)doubt(1, config);
+  }
+  EXPECT_EQ(doubt(1, "{}"), "");
 }
 
 TEST_F(TokenizerFolder, SaysWhatItLookedFor) {

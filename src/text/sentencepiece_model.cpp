@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads tokenizer.model: SentencePiece's ModelProto (sentencepiece_model.proto).
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -94,6 +95,20 @@ void read_normalizer(std::string_view message, TokenizerSpec& spec) {
   }
 }
 
+// A file that was cut between two fields parses. SentencePiece writes the trainer's and the
+// normalizer's settings behind the pieces, whatever they say.
+void check_is_whole(size_t num_pieces, bool has_trainer, bool has_normalizer) {
+  if (num_pieces == 0) {
+    fail(ErrorCode::invalid_data,
+         "{} holds no pieces: it is no SentencePiece model, or damaged; fetch it again", kName);
+  }
+  if (has_trainer && has_normalizer) return;
+  fail(ErrorCode::invalid_data,
+       "{} looks cut: it ends after {} pieces without the {} that every SentencePiece model has "
+       "behind them; fetch it again",
+       kName, num_pieces, has_trainer ? "normalizer_spec" : "trainer_spec");
+}
+
 int32_t find_token(const TokenizerSpec& spec, std::string_view text) {
   const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), text);
   return found == spec.tokens.end() ? -1 : static_cast<int32_t>(found - spec.tokens.begin());
@@ -105,15 +120,16 @@ TokenizerSpec parse_sentencepiece_model(std::string_view bytes) {
   TokenizerSpec spec;
   spec.space_prefix = SpacePrefix::every;
   spec.remove_extra_whitespaces = true;  // the default of the format
-  std::string_view trainer;
-  std::string_view normalizer;
+  std::optional<std::string_view> trainer;
+  std::optional<std::string_view> normalizer;
   for (ProtobufReader model(bytes, kName); model.next();) {
     if (model.field() == kPieces) read_piece(model.bytes(), spec);
     if (model.field() == kTrainerSpec) trainer = model.bytes();
     if (model.field() == kNormalizerSpec) normalizer = model.bytes();
   }
-  const ControlNames names = read_trainer(trainer, spec);
-  read_normalizer(normalizer, spec);
+  check_is_whole(spec.tokens.size(), trainer.has_value(), normalizer.has_value());
+  const ControlNames names = read_trainer(*trainer, spec);
+  read_normalizer(*normalizer, spec);
   spec.bos = find_token(spec, names.bos);
   spec.eos = find_token(spec, names.eos);
   const auto unk =

@@ -22,16 +22,17 @@ struct Family {
   std::string_view name;  // how the file's name begins
   std::string_view tokenizer_class;
   const char* pre;
+  int32_t num_ranks = 0;  // of the whole file, with those left out; 0: not the same in all
 };
 
 // Files that many families share a name for, such as tokenizer.model, are told by the class beside
 // them, or by the number of their ranks.
 constexpr std::array kFamilies = {
-    Family{"cl100k_base", "", "llama-bpe"},
-    Family{"o200k_base", "", "gpt-4o"},
-    Family{"p50k_base", "", "gpt-2"},
-    Family{"r50k_base", "", "gpt-2"},
-    Family{"qwen.tiktoken", "QWenTokenizer", "qwen2"},
+    Family{"cl100k_base", "", "llama-bpe", 100256},
+    Family{"o200k_base", "", "gpt-4o", 199998},
+    Family{"p50k_base", "", "gpt-2", 50281},
+    Family{"r50k_base", "", "gpt-2", 50256},
+    Family{"qwen.tiktoken", "QWenTokenizer", "qwen2", 151643},
     Family{"hy.tiktoken", "HYTokenizer", "hunyuan"},
     Family{"", "ChatGLM4Tokenizer", "chatglm-bpe"},
     Family{"tiktoken.model", "TikTokenTokenizer", "kimi-k2"},
@@ -109,9 +110,32 @@ void check_is_llama3(std::string_view tokenizer_class, int32_t num_ranks) {
   fail(ErrorCode::unsupported,
        "tokenizer.model holds {} ranks{}{}, and does not say how it cuts words: Llama 3's has {}, "
        "others are known by the tokenizer_class in their tokenizer_config.json ({}), and otherwise "
-       "a tokenizer.json is needed",
+       "a tokenizer.json is needed{}",
        num_ranks, tokenizer_class.empty() ? "" : " of a ",
-       tokenizer_class.empty() ? "" : printable(tokenizer_class), kLlama3Ranks, classes);
+       tokenizer_class.empty() ? "" : printable(tokenizer_class), kLlama3Ranks, classes,
+       num_ranks < kLlama3Ranks ? "; if it is Llama 3's, it was cut: fetch it again" : "");
+}
+
+// A file that was cut at the end of a line parses.
+void check_is_whole(std::string_view name, const Family& family, int32_t num_ranks) {
+  if (num_ranks >= family.num_ranks) return;
+  fail(ErrorCode::invalid_data,
+       "{} holds {} ranks, a whole {} has {}: it looks cut; fetch it again", name, num_ranks,
+       family.name, family.num_ranks);
+}
+
+// Nor may the added tokens begin far behind the ranks. Of published files GPT-4's and GPT-4o's
+// leave out most, the one id behind their ranks.
+void check_joins_added_tokens(std::string_view name, const TokenizerSpec& spec, int32_t num_ranks) {
+  constexpr std::ptrdiff_t kMaxGap = 16;
+  const auto behind = spec.tokens.begin() + num_ranks;
+  const auto added =
+      std::find_if(behind, spec.tokens.end(), [](const auto& token) { return !token.empty(); });
+  if (added == spec.tokens.end() || added - behind <= kMaxGap) return;
+  fail(ErrorCode::invalid_data,
+       "{} holds {} ranks, but the first token that the files beside it add, {}, has id {}: it "
+       "looks cut; fetch it again",
+       name, num_ranks, printable(*added), added - spec.tokens.begin());
 }
 
 int32_t find_last(const TokenizerSpec& spec, std::string_view text) {
@@ -128,7 +152,9 @@ TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
   TokenizerSpec spec = in_file(name, [&] { return parse_tiktoken_ranks(ranks, family.pre); });
   const auto num_ranks = static_cast<int32_t>(spec.tokens.size());
   if (family.name == "tokenizer.model") check_is_llama3(beside.tokenizer_class(), num_ranks);
+  check_is_whole(name, family, num_ranks);
   beside.apply(spec);
+  check_joins_added_tokens(name, spec, num_ranks);
   if (static_cast<int32_t>(spec.tokens.size()) > num_ranks) return spec;
 
   for (SpecialToken& token : special_tokens(family, num_ranks)) {

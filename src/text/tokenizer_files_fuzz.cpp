@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                              .added_tokens = second.substr(0, end)}));
       }
       case 7:
-        return use(parse_tiktoken_file("cl100k_base.tiktoken", first, {.config = second}));
+        return use(parse_tiktoken_file("hy.tiktoken", first, {.config = second}));
       case 8:
         return use(parse_tekken_json(bytes));
       default:

@@ -146,21 +146,27 @@ TEST(SentencePieceModel, RefusesByName) {
   const std::string bpe = "\x12\x02\x18\x02";  // trainer_spec.model_type = 2
   const std::string piece =
       "\x0a\x03\x0a\x01"
-      "a";  // one piece
-  refuse("", ErrorCode::invalid_data, "no tokens");
-  refuse("\x12\x02\x18\x03", ErrorCode::unsupported, "type 3");
-  refuse(bpe, ErrorCode::invalid_data, "no tokens");
+      "a";                                            // one piece
+  const std::string normalizer = "\x1a\x02\x18\x01";  // normalizer_spec.add_dummy_prefix = true
+  refuse("", ErrorCode::invalid_data, "no pieces");
+  refuse(piece + "\x12\x02\x18\x03" + normalizer, ErrorCode::unsupported, "type 3");
+  refuse(bpe + normalizer, ErrorCode::invalid_data, "no pieces");
+  refuse(piece + piece, ErrorCode::invalid_data,
+         "tokenizer.model looks cut: it ends after 2 pieces without the trainer_spec");
+  refuse(piece + bpe, ErrorCode::invalid_data,
+         "tokenizer.model looks cut: it ends after 1 pieces without the normalizer_spec");
   refuse("\x0a\x7f", ErrorCode::invalid_data, "cut short");
   refuse("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", ErrorCode::invalid_data, "cut short");
   refuse("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", ErrorCode::invalid_data, "cut short");
   refuse("\x0b", ErrorCode::invalid_data, "wire type 3");
   refuse("\x0a\x02\x18\x09" + bpe, ErrorCode::invalid_data, "type 9");
   refuse(piece + bpe + "\x1a\x03\x12\x01x", ErrorCode::invalid_data, "character map");
-  EXPECT_EQ(parse_sentencepiece_model(piece + bpe).tokens, std::vector<std::string>{"a"});
+  EXPECT_EQ(parse_sentencepiece_model(piece + bpe + normalizer).tokens,
+            std::vector<std::string>{"a"});
 }
 
-// Cut anywhere, a real model is refused or smaller; it never does harm.
-TEST(SentencePieceModel, SurvivesCuts) {
+// Cut anywhere, between fields too, a real model is refused.
+TEST(SentencePieceModel, RefusesCuts) {
   HASTEN_NEED_SHARED("data");
   for (const char* name :
        {"models/stories260K/tok512.model", "tokenizers/sentencepiece/test_model.model"}) {
@@ -168,11 +174,8 @@ TEST(SentencePieceModel, SurvivesCuts) {
         hasten::testing::read_file(hasten::testing::shared_dir() / "data" / name);
     const size_t step = whole.size() / 100;
     for (size_t size = 0; size < whole.size(); size += step) {
-      try {
-        (void)make_tokenizer(parse_sentencepiece_model(whole.substr(0, size)))->encode("Once upon");
-      } catch (const Error& error) {
-        EXPECT_NE(error.code(), ErrorCode::internal);
-      }
+      expect_error([&] { return parse_sentencepiece_model(whole.substr(0, size)); },
+                   ErrorCode::invalid_data, "fetch it again");
     }
   }
 }
@@ -284,6 +287,47 @@ TEST(TiktokenRanks, ReadsAndRefuses) {
   refuse("YQ==\n", "line 1");
   refuse("YQ== x\n", "line 1");
   refuse("YQ== 99999999999999999999\n", "line 1");
+}
+
+TEST(TiktokenFile, ThatLostItsEnd) {
+  const auto refuse = [](std::string_view name, const TokenizerSideFiles& files,
+                         std::string_view words) {
+    expect_error([&] { return parse_tiktoken_file(name, "YQ== 0\nYg== 1\n", files); },
+                 ErrorCode::invalid_data, words);
+  };
+  refuse("qwen.tiktoken", {},
+         "qwen.tiktoken holds 2 ranks, a whole qwen.tiktoken has 151643: it looks cut");
+  refuse("r50k_base.tiktoken", {}, "a whole r50k_base has 50256");
+  const auto config = [](int id) {
+    return R"({"tokenizer_class": "ChatGLM4Tokenizer", "added_tokens_decoder": {")" +
+           std::to_string(id) + R"(": {"content": "<|user|>", "special": true}}})" +
+           std::string(400, ' ');
+  };
+  const std::string near = config(18);
+  const std::string far = config(19);
+  EXPECT_EQ(
+      parse_tiktoken_file("tokenizer.model", "YQ== 0\nYg== 1\n", {.config = near}).tokens.size(),
+      19U);
+  refuse("tokenizer.model", {.config = far},
+         "tokenizer.model holds 2 ranks, but the first token that the files beside it add, "
+         "\"<|user|>\", has id 19: it looks cut; fetch it again");
+}
+
+TEST(TiktokenFile, PublishedOnesAreWhole) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  for (const char* path : {"tiktoken/cl100k_base.tiktoken", "tiktoken/o200k_base.tiktoken",
+                           "qwen/qwen.tiktoken", "llama3/tokenizer.model"}) {
+    const std::string name = std::string(path).substr(std::string(path).find('/') + 1);
+    const std::string ranks = testing::read_tokenizer_file(path);
+    EXPECT_GT(parse_tiktoken_file(name, ranks).tokens.size(), 100'000U) << name;
+    const std::string cut = ranks.substr(0, ranks.rfind('\n', ranks.size() - 2) + 1);
+    try {
+      (void)parse_tiktoken_file(name, cut);
+      ADD_FAILURE() << name << " without its last line";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string_view(error.what()).find("cut"), std::string_view::npos) << error.what();
+    }
+  }
 }
 
 }  // namespace
