@@ -143,6 +143,13 @@ std::string no_command_error(const CLI::App& app) {
   return fmt::format("{}; the commands are {}", wrong, fmt::join(names, " "));
 }
 
+/// Whether a command line begins with a word that is no command. Beside it --help asks for the help
+/// of something that there is not.
+bool names_no_command(const CLI::App& app) {
+  const std::vector<std::string> rest = app.remaining();
+  return app.get_subcommands().empty() && !rest.empty() && !rest[0].starts_with('-');
+}
+
 /// What is wrong with a command line, and where to read more.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   if (app.get_subcommands().empty()) return no_command_error(app) + "; see 'hasten --help'";
@@ -258,7 +265,8 @@ CommandLine::Parsed CommandLine::parse(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return {.status = app_->exit(error)};  // --help, --version
+    const bool is_asked_for = error.get_exit_code() == 0;  // --help, --version
+    if (is_asked_for && !names_no_command(*app_)) return {.status = app_->exit(error)};
     fmt::print(stderr, "hasten: {}\n",
                safe_text(usage_error(*app_, error), /*keep_newlines=*/true));
     return {.status = 2};

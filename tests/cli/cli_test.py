@@ -38,6 +38,15 @@ class Help(unittest.TestCase):
             self.assertEqual(done.returncode, 0, command)
             self.assertGreater(len(done.stdout), 200, command)
 
+    def test_help_of_no_command_is_an_error(self):
+        for arguments, said in ((("sevre", "--help"), "the nearest is serve"), (("--help", "sevre"), "the nearest is serve"),
+                                (("frobnicate", "-h"), "the commands are serve"), (("sevre", "--version"), "the nearest")):
+            done = hasten(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertIn(said, done.stderr)
+        for arguments in (("--help",), ("--frob", "--help"), ("bench", "x.gguf", "--help")):
+            self.assertEqual(hasten(*arguments).returncode, 0, arguments)
+
     def test_version(self):
         self.assertRegex(hasten("--version").stdout, r"^hasten \d+\.\d+\.\d+\n$")
         self.assertEqual(hasten("version").stdout, hasten("--version").stdout)
