@@ -13,6 +13,13 @@
 
 namespace hasten {
 
+/// What a token is.
+enum class TokenKind {
+  text,
+  byte,     // of a character that is no token itself, in vocabularies of characters ("<0x0A>")
+  special,  // control and unknown tokens: no text
+};
+
 /// Text to tokens and back, conversations to prompts, answers to events. Const: any thread.
 class Tokenizer {
  public:
@@ -40,8 +47,10 @@ class Tokenizer {
                                                int num_threads = 0) const;
   /// The text of ids; an id outside the vocabulary is an Error{invalid_argument}.
   std::string decode(const std::vector<int32_t>& tokens, bool show_special = true) const;
-  /// The bytes of one token, which may be part of a character.
+  /// The bytes of one token, which may be part of a character; of a special one its name. An id
+  /// outside the vocabulary is an Error{invalid_argument}.
   std::string token_bytes(int32_t token) const;
+  TokenKind token_kind(int32_t token) const;
 
   /// Source of the model's chat template; empty: it has none and ChatML stands in.
   const std::string& chat_template() const;

@@ -2,6 +2,8 @@
 // Implements hasten::Tokenizer on the text layer.
 #include "hasten/tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <random>
 #include <utility>
 
@@ -86,6 +88,15 @@ std::string Tokenizer::decode(const std::vector<int32_t>& tokens, bool show_spec
 
 std::string Tokenizer::token_bytes(int32_t token) const {
   return std::string(impl_->tokenizer->token_bytes(token));
+}
+
+TokenKind Tokenizer::token_kind(int32_t token) const {
+  const text::Tokenizer& tokenizer = *impl_->tokenizer;
+  if (tokenizer.is_special(token)) return TokenKind::special;
+  const std::string_view bytes = tokenizer.token_bytes(token);
+  if (bytes.size() != 1) return TokenKind::text;
+  const auto byte = tokenizer.find(fmt::format("<0x{:02X}>", static_cast<unsigned char>(bytes[0])));
+  return byte == token ? TokenKind::byte : TokenKind::text;
 }
 
 const std::string& Tokenizer::chat_template() const { return impl_->source; }

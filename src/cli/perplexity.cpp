@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/mapped_file.h"
 #include "base/quantity.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/progress.h"
 #include "cli/words.h"
 #include "server/openai_json.h"
@@ -22,7 +21,7 @@ namespace {
 
 struct PerplexityOptions {
   EngineOptions engine;
-  std::filesystem::path file;
+  std::string file;
   int64_t window = 0;  // predicted tokens per window; 0: as many as the context allows, up to 512
   int64_t tokens = 0;  // of the text, from its start; 0: all
   bool json = false;
@@ -65,16 +64,15 @@ int perplexity(PerplexityOptions& options) {
   log::set_level(log::Level::warn);
   show_progress(options.engine);
   check_model(options.engine.model);
-  const MappedFile file(options.file);
+  const Input file(options.file);
   choose_window(options);
   Engine engine(options.engine);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
+  const std::string_view text = file.text();
   const std::string utf8 = server::to_utf8(text);
   if (utf8 != text) {
     const auto first = std::mismatch(text.begin(), text.end(), utf8.begin(), utf8.end()).first;
     log::warn("{} is not UTF-8 from byte {} on; what is none stays as it is, and surprises a model",
-              options.file.string(), first - text.begin());
+              options.file, first - text.begin());
   }
   // Special tokens count: a corpus that has them separates its documents or turns by them.
   std::vector<int32_t> tokens =
@@ -83,7 +81,7 @@ int perplexity(PerplexityOptions& options) {
     tokens.resize(static_cast<size_t>(options.tokens));
   }
   if (tokens.size() < 2) {
-    fail(ErrorCode::invalid_argument, "{} holds {}; at least 2 are needed", options.file.string(),
+    fail(ErrorCode::invalid_argument, "{} holds {}; at least 2 are needed", options.file,
          counted(static_cast<int64_t>(tokens.size()), "token"));
   }
   // A model that begins every text with a begin token gets one before every window; without one,
@@ -119,7 +117,7 @@ void add_perplexity(Command program) {
   const Command command = program.add("perplexity", "Measure how well a model predicts a text");
   auto options = std::make_shared<PerplexityOptions>();
   add_engine_flags(command, options->engine);
-  command.option("--file TEXT", options->file, "The text, UTF-8").required();
+  command.option("--file TEXT", options->file, "The text, UTF-8; -: standard input").required();
   command.option("--window N", options->window, whole_number(1, 1 << 20),
                  "Predicted tokens in each window (default: 512, or what --ctx allows)");
   command.option("--tokens N", options->tokens, whole_number(0),

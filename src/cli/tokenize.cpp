@@ -4,17 +4,15 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "base/quantity.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/words.h"
 #include "hasten/tokenizer.h"
 
@@ -32,12 +30,10 @@ struct TokenizeOptions {
 
 // A line for each file: its ids, or how many they are.
 int tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options) {
-  const std::vector<MappedFile> files(options.files.begin(), options.files.end());
+  const std::vector<Input> files(options.files.begin(), options.files.end());
   std::vector<std::string_view> texts;
   texts.reserve(files.size());
-  for (const MappedFile& file : files) {
-    texts.emplace_back(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  }
+  for (const Input& file : files) texts.push_back(file.text());
   const auto tokens =
       tokenizer.encode_all(texts, !options.no_bos, options.special, options.threads);
   for (size_t i = 0; i < files.size(); ++i) {
@@ -49,6 +45,21 @@ int tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options) {
     }
   }
   return 0;
+}
+
+/// A token such that it looks like no other one: special tokens by their names, text in quotes,
+/// where spaces can be seen, and bytes that are no whole characters in hexadecimal.
+std::string shown(const Tokenizer& tokenizer, int32_t token) {
+  const std::string bytes = tokenizer.token_bytes(token);
+  switch (tokenizer.token_kind(token)) {
+    case TokenKind::special:
+      return escaped_text(bytes);
+    case TokenKind::byte:
+      return '"' + escaped_bytes(bytes) + '"';
+    case TokenKind::text:
+      break;
+  }
+  return '"' + escaped_text(bytes) + '"';
 }
 
 int tokenize(const TokenizeOptions& options) {
@@ -67,20 +78,16 @@ int tokenize(const TokenizeOptions& options) {
     }
     return tokenize_files(tokenizer, options);
   }
-  const std::string text =
-      options.arguments.size() > 1
-          ? options.arguments[1]
-          : std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  std::optional<Input> input;
+  if (options.arguments.size() < 2) input.emplace("-");
+  const std::string_view text = input ? input->text() : options.arguments[1];
   const std::vector<int32_t> tokens = tokenizer.encode(text, !options.no_bos, options.special);
   if (options.json) {
     json::Array ids(tokens.begin(), tokens.end());
     fmt::print("{}\n", json_text(ids));
     return 0;
   }
-  for (const int32_t token : tokens) {
-    // As a JSON string, so that spaces, line ends and bytes of split characters can be seen.
-    fmt::print("{:>7}  {}\n", token, json_text(json::Value(tokenizer.decode({token}))));
-  }
+  for (const int32_t token : tokens) fmt::print("{:>7}  {}\n", token, shown(tokenizer, token));
   fmt::print("{}, {}\n", counted(std::ssize(tokens), "token"), counted(std::ssize(text), "byte"));
   return 0;
 }
@@ -97,13 +104,17 @@ void add_tokenize(Command program) {
   command.flag("--json", options->json, "Print a JSON list of token ids, of each file a line");
   const Option file =
       command.option("--file FILE", options->files,
-                     "Count the tokens of a file, or list them with --json; may be repeated");
+                     "Count the tokens of a file or a pipe (-: standard input), or list them with "
+                     "--json; may be repeated");
   command
       .option("--threads N", options->threads, whole_number(0, 256),
               "Threads for --file (default, and 0: as many as the machine has)")
       .only_with(file);
   command.flag("--special", options->special, "Special tokens written in the text count");
   command.flag("--no-bos", options->no_bos, "Leave out begin and end tokens");
+  command.footer(
+      "Each line is an id and its token: text in quotes, with \\n, \\t, \\u200b for what does not\n"
+      "show and \\xe4 for a byte that is no whole character; special tokens by their names.");
   command.run([options] { return tokenize(*options); });
 }
 

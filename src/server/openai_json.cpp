@@ -14,7 +14,17 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-/// Length of the well-formed UTF-8 sequence at the start of `bytes`, or 0 (Unicode, table 3-7).
+/// More bytes could make `bytes`, which are no whole sequence, one.
+bool begins_sequence(std::string_view bytes) {
+  // A second byte is limited from below after E0 and F0, from above after ED and F4.
+  for (const std::string_view rest : {"\x80\x80\x80", "\xA0\x80\x80"}) {
+    if (sequence_length(std::string(bytes).append(rest)) > bytes.size()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::size_t sequence_length(std::string_view bytes) {
   const auto byte = [&bytes](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const auto in = [&](std::size_t i, unsigned low, unsigned high) {
@@ -31,17 +41,6 @@ std::size_t sequence_length(std::string_view bytes) {
   const bool second = in(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF);
   return second && in(2, 0x80, 0xBF) && in(3, 0x80, 0xBF) ? 4 : 0;
 }
-
-/// More bytes could make `bytes`, which are no whole sequence, one.
-bool begins_sequence(std::string_view bytes) {
-  // A second byte is limited from below after E0 and F0, from above after ED and F4.
-  for (const std::string_view rest : {"\x80\x80\x80", "\xA0\x80\x80"}) {
-    if (sequence_length(std::string(bytes).append(rest)) > bytes.size()) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 std::string to_utf8(std::string_view bytes) {
   std::string text;

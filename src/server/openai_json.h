@@ -11,6 +11,10 @@
 
 namespace hasten::server {
 
+/// Length of the well-formed UTF-8 sequence at the start of `bytes`, which are not empty; 0: there
+/// is none (Unicode, table 3-7).
+std::size_t sequence_length(std::string_view bytes);
+
 /// `bytes` with what is not UTF-8 replaced by U+FFFD, as JSON wants its text.
 std::string to_utf8(std::string_view bytes);
 /// A token's bytes as text; "bytes:\\xNN…" for those that are no UTF-8, such as a part of a

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs what the program does with vocabularies and templates alone: tokenize, inspect."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+PROGRAM, ROOT = sys.argv[1], Path(sys.argv[2])
+MODEL = ROOT / "assets/hasten-tiny-bf16.gguf"
+
+
+def hasten(*arguments, stdin=""):
+    stdin = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run([PROGRAM, *map(os.fsdecode, arguments)], input=stdin, capture_output=True, timeout=300,
+                          check=False)
+    done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def added(content, number, special=True):
+    return {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": special}
+
+
+def write_sentencepiece_like(folder):
+    """A tokenizer.json as Llama 2 has it: words with and without a space, and byte tokens."""
+    names = ["<unk>", "<s>", "</s>", "<0x61>", "<0xE4>", "<0xBD>", "<0xA0>", "\u2581", "a", "\u2581a", "\u200b"]
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "added_tokens": [added(name, i) for i, name in enumerate(names[:3])],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+                                                           {"type": "Replace", "pattern": {"String": " "},
+                                                            "content": "\u2581"}]},
+        "pre_tokenizer": None,
+        "post_processor": {"type": "TemplateProcessing",
+                           "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                                      {"Sequence": {"id": "A", "type_id": 0}}],
+                           "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+        "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+                                                     {"type": "ByteFallback"}, {"type": "Fuse"},
+                                                     {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True,
+                  "vocab": {name: i for i, name in enumerate(names)}, "merges": ["\u2581 a"]}}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>",
+                                                              "unk_token": "<unk>"}))
+
+
+class Tokens(unittest.TestCase):
+    def tokens(self, *arguments):
+        """The lines of tokenize: id -> token as it is shown."""
+        lines = hasten("tokenize", *arguments).stdout.splitlines()[:-1]
+        return {int(line[:7]): line[9:] for line in lines}
+
+    def test_different_tokens_look_different(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_sentencepiece_like(Path(folder))
+            shown = self.tokens(folder, "a a\u4f60 \u200b </s>", "--special")
+            self.assertEqual(shown, {1: "<s>", 9: '" a"', 4: r'"\xe4"', 5: r'"\xbd"', 6: r'"\xa0"', 7: '" "',
+                                     10: r'"\u200b"', 2: "</s>"})
+            self.assertEqual(self.tokens(folder, "aa")[8], '"a"')
+
+    def test_bytes_and_control_characters_are_escaped(self):
+        shown = self.tokens("", 'a\t\n\r"\\\x01\u0085\u00e9 \u4f60', "--special")
+        self.assertEqual([shown[ord(c)] for c in 'a\t\n\r"\\\x01'],
+                         ['"a"', r'"\t"', r'"\n"', r'"\r"', r'"\""', r'"\\"', r'"\u0001"'])
+        for byte in "\u0085\u00e9\u4f60".encode():
+            self.assertEqual(shown[byte], rf'"\x{byte:02x}"')
+        output = hasten("tokenize", "", "\x1b[2J\u009b").stdout
+        self.assertFalse(set(output) & {"\x1b", "\u009b"})
+
+    def test_word_pieces_that_continue_look_different(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##a\n")
+            shown = self.tokens(folder, "aa a")
+            self.assertEqual((shown[2], shown[3]), ("[CLS]", "[SEP]"))
+            self.assertNotEqual(shown[5], shown[6])
+
+    def test_streams(self):
+        text = "Once upon a time"
+        self.assertEqual(hasten("tokenize", "--file", "-", stdin=text).stdout, "-: 4 tokens, 16 bytes\n")
+        self.assertEqual(hasten("tokenize", "--file", "/dev/stdin", stdin=text).stdout,
+                         "/dev/stdin: 4 tokens, 16 bytes\n")
+        self.assertEqual(hasten("tokenize", "--file", "-").stdout, "-: 0 tokens, 0 bytes\n")
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            writer = threading.Thread(target=pipe.write_text, args=(text,))
+            writer.start()
+            self.assertEqual(hasten("tokenize", "--file", pipe, "--json").stdout, "[721,674,257,469]\n")
+            writer.join()
+            refused = hasten("tokenize", "--file", folder)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("is not a regular file", refused.stderr)
+
+    def test_a_stream_is_bounded(self):
+        for arguments in (("--file", "-"), ()):
+            done = hasten("tokenize", *arguments, stdin=bytes((256 << 20) + 1))
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("standard input has more than 256.0 MiB", done.stderr)
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)
