@@ -18,6 +18,7 @@ void add_run(Command program);
 void add_bench(Command program);
 void add_perplexity(Command program);
 void add_tokenize(Command program);
+void add_detokenize(Command program);
 void add_inspect(Command program);
 void add_synth(Command program);
 void add_simulate(Command program);

@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   add_bench(program);
   add_perplexity(program);
   add_tokenize(program);
+  add_detokenize(program);
   add_inspect(program);
   add_synth(program);
   add_simulate(program);

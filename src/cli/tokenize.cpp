@@ -114,7 +114,8 @@ void add_tokenize(Command program) {
   command.flag("--no-bos", options->no_bos, "Leave out begin and end tokens");
   command.footer(
       "Each line is an id and its token: text in quotes, with \\n, \\t, \\u200b for what does not\n"
-      "show and \\xe4 for a byte that is no whole character; special tokens by their names.");
+      "show and \\xe4 for a byte that is no whole character; special tokens by their names.\n"
+      "Ids to text: hasten detokenize");
   command.run([options] { return tokenize(*options); });
 }
 

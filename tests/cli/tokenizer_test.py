@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what the program does with vocabularies and templates alone: tokenize, inspect."""
+"""Runs what the program does with vocabularies and templates alone: tokenize, detokenize, inspect."""
 import json
 import os
 import subprocess
@@ -62,6 +62,8 @@ class Tokens(unittest.TestCase):
             self.assertEqual(shown, {1: "<s>", 9: '" a"', 4: r'"\xe4"', 5: r'"\xbd"', 6: r'"\xa0"', 7: '" "',
                                      10: r'"\u200b"', 2: "</s>"})
             self.assertEqual(self.tokens(folder, "aa")[8], '"a"')
+            # A byte token is told from the character that it would be.
+            self.assertEqual(hasten("detokenize", folder, "3").stdout, "a\n")
 
     def test_bytes_and_control_characters_are_escaped(self):
         shown = self.tokens("", 'a\t\n\r"\\\x01\u0085\u00e9 \u4f60', "--special")
@@ -101,6 +103,38 @@ class Tokens(unittest.TestCase):
             done = hasten("tokenize", *arguments, stdin=bytes((256 << 20) + 1))
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertIn("standard input has more than 256.0 MiB", done.stderr)
+
+
+class Detokenize(unittest.TestCase):
+    def test_gives_the_text_back(self):
+        text = "Once upon a time,\n\t\u4f60\u597d \U0001f600 "
+        ids = hasten("tokenize", "", text, "--json").stdout
+        self.assertEqual(hasten("detokenize", stdin=ids).stdout, text + "\n")
+        self.assertEqual(json.loads(hasten("detokenize", "--json", stdin=ids).stdout), text)
+        self.assertEqual(hasten("detokenize", MODEL, *ids.strip("[]\n").split(",")).stdout, text + "\n")
+        self.assertEqual(hasten("detokenize", MODEL, ids.replace(",", ", ")).stdout, text + "\n")
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(ids.replace(",", "\n"))
+            file.flush()
+            self.assertEqual(hasten("detokenize", "--file", file.name, MODEL).stdout, text + "\n")
+        self.assertEqual(hasten("detokenize", "--file", "-", stdin="721 674").stdout, "Once upon\n")
+        self.assertEqual(hasten("detokenize", stdin="").stdout, "\n")
+
+    def test_special_tokens(self):
+        self.assertEqual(hasten("detokenize", "", "721,2047").stdout, "Once<|im_end|>\n")
+        self.assertEqual(hasten("detokenize", "", "721,2047", "--skip-special").stdout, "Once\n")
+
+    def test_what_is_no_id_is_named(self):
+        for ids, said in (("0 2048", "there is no token 2048: the vocabulary has 2048, from 0 to 2047"),
+                          ("99999999999999999999", "there is no token 99999999999999999999"),
+                          ("[-1]", "there is no token -1: the vocabulary"), ("12 1x", '"1x" is no token id'),
+                          ("[1][2]", "several lists"), ("1.5", '"1.5" is no token id')):
+            by_words = () if "[" in ids else (hasten("detokenize", "", *ids.split()),)
+            for done in (hasten("detokenize", stdin=ids), *by_words):
+                self.assertEqual((done.returncode, done.stdout), (1, ""), ids)
+                self.assertIn(said, done.stderr)
+        self.assertIn('write: hasten detokenize "" 721 674', hasten("detokenize", "721", "674").stderr)
+        self.assertIn("not both", hasten("detokenize", "", "1", "--file", "x").stderr)
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)

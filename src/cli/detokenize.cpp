@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten detokenize: the text of token ids.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "cli/command.h"
+#include "cli/input.h"
+#include "cli/words.h"
+#include "hasten/tokenizer.h"
+#include "server/openai_json.h"
+
+namespace hasten::cli {
+namespace {
+
+struct DetokenizeOptions {
+  std::vector<std::string> arguments;  // [MODEL] [ID]…
+  std::string file;                    // empty: none
+  bool json = false;
+  bool skip_special = false;
+};
+
+int32_t read_id(std::string_view word, int64_t vocab_size) {
+  int64_t id = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+  const bool is_number = end == word.data() + word.size() && error != std::errc::invalid_argument;
+  if (!is_number) fail(ErrorCode::invalid_argument, "{} is no token id", printable(word));
+  if (error != std::errc() || id < 0 || id >= vocab_size) {
+    fail(ErrorCode::invalid_argument, "there is no token {}: the vocabulary has {}, from 0 to {}",
+         word, vocab_size, vocab_size - 1);
+  }
+  return static_cast<int32_t>(id);
+}
+
+/// Ids between spaces, line ends and commas, in brackets or not: also what tokenize --json prints.
+std::vector<int32_t> read_ids(std::string_view text, int64_t vocab_size) {
+  constexpr std::string_view kSeparators = " \t\r\n,[]";
+  if (text.find('[') != text.rfind('[')) {
+    fail(ErrorCode::invalid_argument, "there are several lists of ids; give one at a time");
+  }
+  std::vector<int32_t> ids;
+  while (true) {
+    const size_t begin = text.find_first_not_of(kSeparators);
+    if (begin == std::string_view::npos) return ids;
+    text.remove_prefix(begin);
+    const std::string_view word = text.substr(0, text.find_first_of(kSeparators));
+    ids.push_back(read_id(word, vocab_size));
+    text.remove_prefix(word.size());
+  }
+}
+
+int detokenize(const DetokenizeOptions& options) {
+  const std::string model = options.arguments.empty() ? "" : options.arguments[0];
+  std::string words;
+  for (size_t i = 1; i < options.arguments.size(); ++i) words += " " + options.arguments[i];
+  std::error_code ignored;
+  const bool begins_with_id = model.find_first_not_of("0123456789,[] ") == std::string::npos;
+  if (!model.empty() && begins_with_id && !std::filesystem::exists(model, ignored)) {
+    fail(ErrorCode::not_found,
+         "there is no MODEL {0}; if that is an id, write: hasten detokenize \"\" {0}{1}", model,
+         words);
+  }
+  if (!options.file.empty() && !words.empty()) {
+    fail(ErrorCode::invalid_argument, "detokenize takes IDS or --file, not both");
+  }
+  check_model(model, ModelUse::vocabulary);
+  const Tokenizer tokenizer(model);
+  std::optional<Input> input;
+  if (words.empty()) input.emplace(options.file.empty() ? "-" : options.file);
+  const std::vector<int32_t> ids = read_ids(input ? input->text() : words, tokenizer.vocab_size());
+  const std::string text = tokenizer.decode(ids, /*show_special=*/!options.skip_special);
+  if (options.json) {
+    fmt::print("{}\n", json_text(json::Value(server::to_utf8(text))));
+  } else {
+    fmt::print("{}\n", text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_detokenize(Command program) {
+  const Command command = program.add("detokenize", "Show the text of token ids");
+  auto options = std::make_shared<DetokenizeOptions>();
+  constexpr int kMostWords = 1 << 20;  // more than a system passes to a program
+  command.words("arguments [MODEL] [IDS]...", options->arguments, kMostWords,
+                "MODEL (\"\" for the built-in one; as for tokenize) and IDS with spaces or commas "
+                "between them, also as tokenize --json prints them; without IDS, standard input");
+  command.option("--file FILE", options->file,
+                 "Read the ids from a file or a pipe (-: standard "
+                 "input)");
+  command.flag("--skip-special", options->skip_special, "Leave special tokens out of the text");
+  command.flag("--json", options->json,
+               "Print the text as a JSON string, without the line end that is put behind it else");
+  command.footer(
+      "  hasten tokenize \"\" \"Once upon a time\" --json | hasten detokenize\n"
+      "Bytes that are no whole characters become U+FFFD; hasten tokenize shows them.");
+  command.run([options] { return detokenize(*options); });
+}
+
+}  // namespace hasten::cli
