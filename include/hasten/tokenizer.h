@@ -56,6 +56,9 @@ class Tokenizer {
   const std::string& chat_template() const;
   /// What the template can express: "system role, tools, tool results, …".
   const std::string& template_capabilities() const;
+  /// Why the template does not parse or renders not even a question, with the line; empty: it
+  /// works. Then render_chat throws that, and all else works.
+  const std::string& template_error() const;
   /// The prompt of a conversation.
   RenderedChat render_chat(const Chat& chat) const;
   /// A parser for one answer to a rendered prompt. Calls are told from content when it offers

@@ -180,6 +180,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.device = backend->name();
   info.chat_template = tokenizer.chat_template();
   info.template_capabilities = tokenizer.template_capabilities();
+  info.template_error = tokenizer.template_error();
   info.vocab_size = text->vocab_size();  // rows of the model beyond it are padding
   info.context = capacity.context;
   info.train_context = loaded.max_context;

@@ -25,17 +25,44 @@ json::Value parse_field(const std::string& text, const char* param) {
   }
 }
 
+/// Why a template renders no conversation at all; empty: it renders some.
+std::string failure_of(const text::ChatTemplate& chat_template) {
+  try {
+    const json::Array question{json::Object{{"role", "user"}, {"content", "Hello"}}};
+    (void)chat_template.render(question, {}, /*add_generation_prompt=*/true);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::internal) throw;
+    // Some are only for conversations with a system message, or with tools.
+    const text::Capabilities& can = chat_template.capabilities();
+    if (!can.system_role && !can.tools) return error.what();
+  }
+  return {};
+}
+
 }  // namespace
 
 Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint)
     : tokenizer(text::make_tokenizer(api::read_tokenizer_spec(checkpoint))),
       source(api::read_chat_template(checkpoint)),
-      chat_template(source.empty() ? std::string(text::default_template()) : source,
-                    name_of(tokenizer->bos()), name_of(tokenizer->eos())),
-      answer_format(text::detect_answer_format(chat_template.source())) {
+      answer_format(
+          text::detect_answer_format(source.empty() ? text::default_template() : source)) {
+  make_template();
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
   read_tool_template(checkpoint);
-  capabilities = (tool_template ? *tool_template : chat_template).capabilities().describe();
+  const auto& best = tool_template ? tool_template : chat_template;
+  if (best) capabilities = best->capabilities().describe();
+}
+
+void Tokenizer::Impl::make_template() {
+  try {
+    chat_template.emplace(source.empty() ? std::string(text::default_template()) : source,
+                          name_of(tokenizer->bos()), name_of(tokenizer->eos()));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_data) throw;
+    template_error = error.what();  // what needs no chats works all the same
+    return;
+  }
+  template_error = failure_of(*chat_template);
 }
 
 void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint) {
@@ -101,6 +128,7 @@ TokenKind Tokenizer::token_kind(int32_t token) const {
 
 const std::string& Tokenizer::chat_template() const { return impl_->source; }
 const std::string& Tokenizer::template_capabilities() const { return impl_->capabilities; }
+const std::string& Tokenizer::template_error() const { return impl_->template_error; }
 
 RenderedChat Tokenizer::render_chat(const Chat& chat) const {
   const json::Value messages = parse_field(chat.messages, "messages");
@@ -114,9 +142,10 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
     extra = arguments.as_object();
   }
   const bool any_tools = tools.is_array() && !tools.get_array().empty();
-  const text::ChatTemplate& chosen =
-      any_tools && impl_->tool_template ? *impl_->tool_template : impl_->chat_template;
-  text::Rendered rendered = chosen.render(messages, tools, chat.add_generation_prompt, extra);
+  const auto& chosen =
+      any_tools && impl_->tool_template ? impl_->tool_template : impl_->chat_template;
+  if (!chosen) throw Error(ErrorCode::invalid_data, impl_->template_error);
+  text::Rendered rendered = chosen->render(messages, tools, chat.add_generation_prompt, extra);
   RenderedChat result;
   if (any_tools) result.tools = std::make_shared<const text::ToolSchemas>(tools);
   // A model's own template is the whole truth about its prompt, begin token included.

@@ -354,6 +354,37 @@ TEST_F(GgufTokenizer, TemplateForTools) {
   EXPECT_EQ(tokenizer.render_chat({.messages = R"([{"role": "user", "content": "a"}])"}).text, "a");
 }
 
+// What needs no chats works without their template.
+TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
+  EXPECT_EQ(open().template_error(), "");
+  constexpr std::pair<const char*, const char*> kBroken[] = {
+      {"a\n{% for m in %}", "the chat template does not parse: line 2: unexpected end of a tag"},
+      {"a\n\n{{ messages[0].content | shout }}", "the chat template failed in line 3: "}};
+  for (const auto& [source, words] : kBroken) {
+    write("chat_template.jinja", source);
+    const Tokenizer tokenizer = open();
+    EXPECT_THAT(tokenizer.template_error(), HasSubstr(words));
+    EXPECT_EQ(tokenizer.chat_template(), source);
+    EXPECT_EQ(tokenizer.template_capabilities(), "");
+    EXPECT_EQ(tokenizer.encode("aba"), (Ids{2, 1}));
+    try {
+      (void)tokenizer.render_chat({.messages = R"([{"role": "user", "content": "a"}])"});
+      ADD_FAILURE() << "it renders: " << source;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), tokenizer.template_error());
+    }
+  }
+  // One that is only for some conversations works.
+  for (const char* source :
+       {"{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}"
+        "{{ messages[0].content }}",
+        "{{ tools[0].function.name }}"}) {
+    write("chat_template.jinja", source);
+    EXPECT_EQ(open().template_error(), "");
+  }
+}
+
 // What is left of large files in a repository that was cloned without Git LFS.
 TEST_F(TokenizerFolder, SaysWhatIsNotFetched) {
   write("tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");

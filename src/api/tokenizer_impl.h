@@ -16,6 +16,8 @@ namespace hasten {
 
 struct Tokenizer::Impl {
   explicit Impl(const weights::Checkpoint& checkpoint);
+  /// Fills in chat_template, or template_error.
+  void make_template();
   /// Fills in tool_template and tool_format, where the model has such a template and it parses.
   void read_tool_template(const weights::Checkpoint& checkpoint);
   /// The name of a token, empty for -1.
@@ -23,7 +25,8 @@ struct Tokenizer::Impl {
 
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::string source;  // of the model's own template; empty: it has none
-  text::ChatTemplate chat_template;
+  std::optional<text::ChatTemplate> chat_template;  // none: it does not parse
+  std::string template_error;                       // why no chat can be rendered; empty: it can
   std::optional<text::ChatTemplate> tool_template;  // of prompts that offer tools, if it is another
   std::string capabilities;
   text::AnswerFormat answer_format;  // of any prompt; chat_parser fills in what depends on one

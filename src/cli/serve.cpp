@@ -11,8 +11,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -81,17 +83,34 @@ class ShutdownSignals {
   std::thread receiver_;
 };
 
+std::vector<int32_t> story_prompt(const Engine& engine) {
+  if (!engine.model().template_error.empty()) return engine.tokenize("Once upon a time");
+  constexpr const char* kQuestion =
+      R"([{"role": "user", "content": "Tell me a story about a fox."}])";
+  return engine.render_chat({.messages = kQuestion}).tokens;
+}
+
+/// Says what will fail of a model whose chat template does not work, and what to do about it.
+void warn_of_template(const Engine& engine, const std::filesystem::path& path) {
+  const ModelInfo& model = engine.model();
+  if (model.template_error.empty()) return;
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(path, ignored);
+  log::warn(
+      "{}: /v1/chat/completions and the chat page will answer 400 with that, /v1/completions "
+      "works; {}, and look at it with hasten inspect --chat-template",
+      safe_text(model.template_error),
+      is_folder ? "put one that works into the folder as chat_template.jinja"
+                : "serve a file whose tokenizer.chat_template works");
+}
+
 /// Asks the model for a few words: proof that it answers, and a first figure of its speed, taken
 /// where the weights are in memory and the machine's pauses do not count. A model that cannot say
 /// them may still serve other requests, so what went wrong is told only. Returns lines of the
 /// banner.
 std::string proof_of_life(Engine& engine) try {
   Request request;
-  request.prompt =
-      engine
-          .render_chat(
-              {.messages = R"([{"role": "user", "content": "Tell me a story about a fox."}])"})
-          .tokens;
+  request.prompt = story_prompt(engine);
   request.sampling.temperature = 0;
   request.max_tokens = 24;
   std::string answer;
@@ -138,6 +157,7 @@ int serve(ServeOptions& options) {
   }
   show_progress(options.engine);
   Engine engine(options.engine);
+  warn_of_template(engine, options.engine.model);
   // The engine's queue refuses what is too much, not a lower limit in front of it.
   const int64_t max_batch = engine.model().max_batch;
   options.server.limits.requests = std::max(

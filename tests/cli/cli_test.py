@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -631,6 +632,17 @@ class Serve(unittest.TestCase):
     def url(self, banner):
         return re.search(r"http://127\.0\.0\.1:\d+", banner).group(0)
 
+    def post(self, banner, route, body):
+        """Status and JSON of the answer."""
+        request = urllib.request.Request(f"{self.url(banner)}/v1/{route}", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
     def test_bench_serve_loads_a_server(self):
         with self.serving("--api-key", "k") as (_, banner):
             base = ("bench", "serve", "--url", self.url(banner), "--requests", "6", "--prompt", "30", "--gen", "8")
@@ -738,6 +750,22 @@ class Serve(unittest.TestCase):
             self.assertIn("the context is 8 tokens", banner)
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(timeout=30), 0)
+
+    def test_serves_completions_though_its_template_does_not_work(self):
+        for wrong in (b"messages -#}", b"me|shout -%}"):
+            with tempfile.NamedTemporaryFile(suffix=".gguf") as odd, tempfile.TemporaryFile("w+") as log:
+                odd.write(MODEL.read_bytes().replace(b"messages -%}", wrong, 1))
+                odd.flush()
+                with self.serving(odd.name, log=log) as (_, banner):
+                    self.assertIn("It says:   ", banner)
+                    log.seek(0)
+                    warning = next(line for line in log if "the chat template" in line)
+                    self.assertRegex(warning, r"line 1: .*/v1/completions works; serve a file whose .*inspect")
+                    self.assertEqual(self.post(banner, "completions", {"prompt": "Once", "max_tokens": 1})[0], 200)
+                    messages = [{"role": "user", "content": "Hi"}]
+                    status, answer = self.post(banner, "chat/completions", {"messages": messages})
+                    self.assertEqual(status, 400)
+                    self.assertRegex(answer["error"]["message"], "the chat template .* line 1")
 
     def test_name_of_the_model_is_text(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
