@@ -20,12 +20,16 @@ enum class TokenKind {
   special,  // control and unknown tokens: no text
 };
 
+/// Whether `path` is a file that Tokenizer takes as a whole vocabulary: by its name one of those
+/// that model folders have (tokenizer.json, tokenizer.model, x.tiktoken, …) or of their kind.
+bool is_vocabulary_file(const std::filesystem::path& path);
+
 /// Text to tokens and back, conversations to prompts, answers to events. Const: any thread.
 class Tokenizer {
  public:
-  /// Reads the vocabulary and the template of a model: a .gguf file or a Hugging Face folder;
-  /// empty: the demonstration model inside the library. Weights are not read, and need not be
-  /// there. Throws Error.
+  /// Reads the vocabulary and the template of a model: a .gguf file, a Hugging Face folder or one
+  /// file of a vocabulary, with what lies beside it; empty: the demonstration model inside the
+  /// library. Weights are not read, and need not be there. Throws Error.
   explicit Tokenizer(const std::filesystem::path& model);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;

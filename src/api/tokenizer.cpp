@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/tokenizer_impl.h"
+#include "api/vocabulary_file.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -85,7 +86,7 @@ std::string Tokenizer::Impl::name_of(int32_t token) const {
 }
 
 Tokenizer::Tokenizer(const std::filesystem::path& model)
-    : impl_(std::make_unique<Impl>(*api::open_model(model, weights::Contents::no_weights))) {}
+    : impl_(std::make_unique<Impl>(*api::open_vocabulary(model))) {}
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;

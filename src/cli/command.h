@@ -43,7 +43,7 @@ void add_queue_flag(Command command, EngineOptions& options);
 void add_sampling_flags(Command command, Request& request);
 
 /// What a command needs of a model.
-enum class ModelUse { weights, vocabulary };
+enum class ModelUse { weights, vocabulary, either };
 
 /// Throws Error when `model` is neither empty nor a GGUF file nor a folder that may hold what `use`
 /// needs, and says what to give. What else is wrong with it comes to light when it is read.

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "hasten/tokenizer.h"
 
 namespace hasten::cli {
 namespace {
@@ -52,7 +53,8 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
   const bool weights = use == ModelUse::weights;
   const std::string_view wanted =
       weights ? "a MODEL is a .gguf file or a Hugging Face folder"
-              : "a MODEL is a .gguf file, a Hugging Face folder or a folder of tokenizer files";
+              : "a MODEL is a .gguf file, a Hugging Face folder, or tokenizer files: a folder of "
+                "them or one, such as tokenizer.json";
   if (!std::filesystem::exists(model, error)) {
     if (error) return;  // such as a folder that must not be read: opening says why
     fail(ErrorCode::not_found, "there is no {}: {}; without one, the built-in model is used", name,
@@ -61,19 +63,22 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
   if (!std::filesystem::is_directory(model, error)) {
     const bool is_file = std::filesystem::is_regular_file(model, error);
     if (!is_file || model.extension() == ".safetensors" || is_gguf(model)) return;
+    if (!weights && is_vocabulary_file(model)) return;
     fail(ErrorCode::invalid_data, "{} is not a GGUF file: {}", name, wanted);
   }
   if (std::filesystem::exists(model / "config.json", error)) return;
   std::string gguf;
+  bool has_vocabulary = false;
   for (const auto& entry : std::filesystem::directory_iterator(model, error)) {
-    if (!weights && is_vocabulary(entry.path())) return;
+    has_vocabulary = has_vocabulary || is_vocabulary(entry.path());
     if (entry.path().extension() == ".gguf") gguf = entry.path().string();
   }
+  if (has_vocabulary && use == ModelUse::vocabulary) return;
   if (!gguf.empty()) {
     fail(ErrorCode::invalid_argument, "{} is a folder of GGUF files: give one of them, such as {}",
          name, gguf);
   }
-  if (!weights) return;
+  if (use == ModelUse::vocabulary || (use == ModelUse::either && has_vocabulary)) return;
   fail(ErrorCode::invalid_argument, "{} is a folder without a config.json: {}", name, wanted);
 }
 

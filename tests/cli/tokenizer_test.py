@@ -12,11 +12,12 @@ from pathlib import Path
 
 PROGRAM, ROOT = sys.argv[1], Path(sys.argv[2])
 MODEL = ROOT / "assets/hasten-tiny-bf16.gguf"
+SHARED = Path(os.environ.get("HASTEN_SHARED", ROOT.parent / "shared"))
 
 
 def hasten(*arguments, stdin=""):
     stdin = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run([PROGRAM, *map(os.fsdecode, arguments)], input=stdin, capture_output=True, timeout=300,
+    done = subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, timeout=300,
                           check=False)
     done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
     return done
@@ -135,6 +136,50 @@ class Detokenize(unittest.TestCase):
                 self.assertIn(said, done.stderr)
         self.assertIn('write: hasten detokenize "" 721 674', hasten("detokenize", "721", "674").stderr)
         self.assertIn("not both", hasten("detokenize", "", "1", "--file", "x").stderr)
+
+
+class LoneFiles(unittest.TestCase):
+    """A file of a tokenizer as MODEL."""
+
+    def ids(self, *arguments):
+        done = hasten("tokenize", *arguments, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_each_is_read_as_if_it_were_alone(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            (folder / "rwkv_vocab_one.txt").write_text("1 'a' 1\n2 'ab' 2\n")
+            (folder / "rwkv_vocab_two.txt").write_text("1 'ab' 2\n2 'a' 1\n")
+            (folder / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
+            (folder / "merges.txt").write_text("#version: 0.2\na b\n")
+            (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##ba\n")
+            for file, ids in (("tokenizer.json", [1, 9, 8]), ("rwkv_vocab_one.txt", [1, 1]), ("rwkv_vocab_two.txt", [2, 2]),
+                              ("vocab.json", [0, 0]), ("merges.txt", [0, 0])):
+                self.assertEqual(self.ids(folder / file, "aa"), ids, file)
+            self.assertEqual(self.ids(folder / "vocab.txt", "aba"), [2, 5, 6, 3])
+            self.assertEqual(hasten("detokenize", folder / "rwkv_vocab_two.txt", "1", "2").stdout, "aba\n")
+            # Under another name of its kind.
+            (folder / "tokenizer.json").rename(folder / "my.json")
+            self.assertEqual(self.ids(folder / "my.json", "aa"), [1, 9, 8])
+            here = subprocess.run([Path(PROGRAM).resolve(), "tokenize", "my.json", "a", "--json"], cwd=folder,
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(here.stdout, "[1,9]\n", here.stderr)
+            self.assertIn("is not a GGUF file", hasten("tokenize", folder / "tokenizer_config.json", "a").stderr)
+            self.assertIn("is not a GGUF file", hasten("run", folder / "vocab.json", "-p", "a").stderr)
+            os.truncate(folder / "vocab.txt", 0)
+            self.assertEqual(hasten("tokenize", folder / "vocab.txt", "a").returncode, 1)
+
+    @unittest.skipUnless((SHARED / "data/tokenizers").is_dir(), "needs shared/data/tokenizers")
+    def test_published_ones(self):
+        folder = SHARED / "data/tokenizers"
+        for file, ids in (("tiktoken/cl100k_base.tiktoken", [15339, 1917]), ("llama3/tokenizer.model", [128000, 15339, 1917]),
+                          ("llama2/tokenizer.model", [1, 22172, 3186]), ("hf/llama2/tokenizer.json", [1, 22172, 3186]),
+                          ("mistral_instruct_tokenizer_240323.model.v3", [1, 7080, 29477, 2294])):
+            self.assertEqual(self.ids(folder / file, "hello world"), ids, file)
+            text = hasten("detokenize", folder / file, *ids, "--skip-special").stdout
+            self.assertEqual(text.strip(), "hello world", file)
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// One file of a tokenizer, named as a model.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "weights/checkpoint.h"
+
+namespace hasten::api {
+
+/// Opens what has a vocabulary: what open_model does, without weights, or one of the files that
+/// read_tokenizer_spec looks for, also under another name of its kind ("my.model",
+/// "tokenizer.model.v3"). Such a file is read as if it were the only vocabulary of its folder; what
+/// lies beside it (tokenizer_config.json, a chat template) counts. Throws as open_model.
+std::unique_ptr<const weights::Checkpoint> open_vocabulary(const std::filesystem::path& path);
+
+}  // namespace hasten::api
