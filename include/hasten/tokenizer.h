@@ -20,6 +20,21 @@ enum class TokenKind {
   special,  // control and unknown tokens: no text
 };
 
+/// What a tokenizer is, for people.
+struct TokenizerInfo {
+  std::string kind;  // "byte-level BPE", "SentencePiece Unigram", "WordPiece", …
+  std::string
+      pre_tokenizer;  // what cuts text into words: "llama-bpe", "split by …"; empty: nothing
+  std::string file;   // that it was read from, by its name in a folder
+  int32_t bos = -1;   // ids of what the file gives these roles; -1: none
+  int32_t eos = -1;
+  int32_t eot = -1;
+  int32_t unk = -1;
+  int32_t pad = -1;             // may lie outside the vocabulary
+  std::vector<int32_t> before;  // what encode puts around a text
+  std::vector<int32_t> after;
+};
+
 /// Whether `path` is a file that Tokenizer takes as a whole vocabulary: by its name one of those
 /// that model folders have (tokenizer.json, tokenizer.model, x.tiktoken, …) or of their kind.
 bool is_vocabulary_file(const std::filesystem::path& path);
@@ -35,6 +50,7 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
+  const TokenizerInfo& info() const;
   int64_t vocab_size() const;
   int32_t bos() const;  // -1: none
   int32_t eos() const;  // -1: none

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/tokenizer_impl.h"
+#include "api/tokenizer_info.h"
 #include "api/vocabulary_file.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -42,11 +43,13 @@ std::string failure_of(const text::ChatTemplate& chat_template) {
 
 }  // namespace
 
-Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint)
-    : tokenizer(text::make_tokenizer(api::read_tokenizer_spec(checkpoint))),
+Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec)
+    : info(api::describe(spec)),
+      tokenizer(text::make_tokenizer(std::move(spec))),
       source(api::read_chat_template(checkpoint)),
       answer_format(
           text::detect_answer_format(source.empty() ? text::default_template() : source)) {
+  api::describe(*tokenizer, info);
   make_template();
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
   read_tool_template(checkpoint);
@@ -92,6 +95,7 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
+const TokenizerInfo& Tokenizer::info() const { return impl_->info; }
 int64_t Tokenizer::vocab_size() const { return impl_->tokenizer->vocab_size(); }
 int32_t Tokenizer::bos() const { return impl_->tokenizer->bos(); }
 int32_t Tokenizer::eos() const { return impl_->tokenizer->eos(); }

@@ -15,7 +15,9 @@
 namespace hasten {
 
 struct Tokenizer::Impl {
-  explicit Impl(const weights::Checkpoint& checkpoint);
+  explicit Impl(const weights::Checkpoint& checkpoint)
+      : Impl(checkpoint, api::read_tokenizer_spec(checkpoint)) {}
+  Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec);
   /// Fills in chat_template, or template_error.
   void make_template();
   /// Fills in tool_template and tool_format, where the model has such a template and it parses.
@@ -23,6 +25,7 @@ struct Tokenizer::Impl {
   /// The name of a token, empty for -1.
   std::string name_of(int32_t token) const;
 
+  TokenizerInfo info;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::string source;  // of the model's own template; empty: it has none
   std::optional<text::ChatTemplate> chat_template;  // none: it does not parse

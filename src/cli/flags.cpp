@@ -27,8 +27,9 @@ std::string list_choices(const std::vector<NamedChoice>& choices) {
   return lines + "\n (default: {})";
 }
 
-/// Whether a folder with this file may be a tokenizer's: one of those that reading it looks for.
-bool is_vocabulary(const std::filesystem::path& file) {
+}  // namespace
+
+bool is_vocabulary_name(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 6> kNames = {"tokenizer.json",  "tekken.json",
                                                       "tokenizer.model", "vocab.json",
                                                       "vocab.txt",       "tiktoken.model"};
@@ -36,8 +37,6 @@ bool is_vocabulary(const std::filesystem::path& file) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
          name.ends_with(".tiktoken") || (name.starts_with("rwkv_vocab_") && name.ends_with(".txt"));
 }
-
-}  // namespace
 
 bool is_gguf(const std::filesystem::path& file) {
   std::array<char, 4> magic{};
@@ -70,7 +69,7 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
   std::string gguf;
   bool has_vocabulary = false;
   for (const auto& entry : std::filesystem::directory_iterator(model, error)) {
-    has_vocabulary = has_vocabulary || is_vocabulary(entry.path());
+    has_vocabulary = has_vocabulary || is_vocabulary_name(entry.path());
     if (entry.path().extension() == ".gguf") gguf = entry.path().string();
   }
   if (has_vocabulary && use == ModelUse::vocabulary) return;

@@ -7,15 +7,16 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
+#include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/quantity.h"
 #include "cli/command.h"
+#include "cli/inspect_text.h"
 #include "cli/words.h"
-#include "hasten/tokenizer.h"
 #include "server/openai_json.h"
 #include "tensor/dtype.h"
 #include "weights/checkpoint.h"
@@ -38,6 +39,7 @@ struct InspectOptions {
   bool tensors = false;
   bool metadata = false;
   bool json = false;
+  bool chat_template = false;
 };
 
 /// Bytes by element type, for the summary line.
@@ -108,121 +110,170 @@ json::Object dimensions(const weights::Checkpoint& checkpoint) {
   return result;
 }
 
+/// Whether a folder has text files alone, which open_checkpoint would miss the tensors of.
+bool is_weightless(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return false;
+  }
+  return !error;
+}
+
+/// None: the model is one file of a tokenizer.
 std::unique_ptr<const weights::Checkpoint> open(const std::filesystem::path& model) {
+  if (is_vocabulary_file(model)) return nullptr;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model, ignored) && is_weightless(model))
+    return weights::open_checkpoint(model, weights::Contents::no_weights);
   if (!model.empty()) return weights::open_checkpoint(model);
   return weights::open_gguf(std::as_bytes(std::span(hasten_tiny_gguf, hasten_tiny_gguf_end)),
                             "hasten-tiny");
 }
 
-int inspect(const InspectOptions& options) {
-  check_model(options.model);
-  const auto checkpoint = open(options.model);
-  // A file of weights alone is worth inspecting too: what its text side lacks is said, not fatal.
-  std::optional<Tokenizer> tokenizer;
-  std::string tokenizer_error;
-  try {
-    tokenizer.emplace(options.model);
-  } catch (const Error& error) {
-    tokenizer_error = error.what();
-  }
+/// Whether a model has a tokenizer at all, working or not.
+bool has_vocabulary(const std::filesystem::path& model, const weights::Checkpoint* checkpoint) {
+  if (checkpoint == nullptr) return true;
+  if (checkpoint->format() == weights::Checkpoint::Format::gguf)
+    return checkpoint->metadata().contains("tokenizer.ggml.model");
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(model, error))
+    if (is_vocabulary_name(entry.path())) return true;
+  return false;
+}
 
+/// What `checkpoint`, which has no tensors, is.
+std::string weightless_name(const weights::Checkpoint& checkpoint) {
+  if (checkpoint.format() == weights::Checkpoint::Format::gguf)
+    return fmt::format("gguf {}, a vocabulary without weights", architecture(checkpoint));
+  if (checkpoint.config() != nullptr)
+    return fmt::format("folder of {} without weights (*.safetensors)", architecture(checkpoint));
+  return "tokenizer files, without weights";
+}
+
+/// The whole model in one object.
+json::Object summary_of(const weights::Checkpoint& checkpoint) {
   json::Object summary{
-      {"path", checkpoint->path().string()},
-      {"format",
-       checkpoint->format() == weights::Checkpoint::Format::gguf ? "gguf" : "safetensors"},
-      {"architecture", architecture(*checkpoint)},
-      {"parameters", count_parameters(*checkpoint)},
-      {"tensor_bytes", checkpoint->total_bytes()},
-      {"tensors", checkpoint->tensors().size()}};
-  const json::Object sizes = dimensions(*checkpoint);
+      {"path", checkpoint.path().string()},
+      {"format", checkpoint.format() == weights::Checkpoint::Format::gguf ? "gguf" : "safetensors"},
+      {"architecture", architecture(checkpoint)},
+      {"parameters", count_parameters(checkpoint)},
+      {"tensor_bytes", checkpoint.total_bytes()},
+      {"tensors", checkpoint.tensors().size()}};
+  const json::Object sizes = dimensions(checkpoint);
   for (const auto& entry : sizes) summary[entry.key()] = entry.value();
   json::Object types;
-  for (const auto& [name, bytes] : bytes_by_type(*checkpoint)) types[name] = bytes;
+  for (const auto& [name, bytes] : bytes_by_type(checkpoint)) types[name] = bytes;
   summary["bytes_by_type"] = types;
-  if (tokenizer) {
-    summary["vocabulary"] = tokenizer->vocab_size();
-    summary["chat_template"] = !tokenizer->chat_template().empty();
-    summary["template_capabilities"] = tokenizer->template_capabilities();
+  json::Object values;
+  for (const auto& [key, value] : checkpoint.metadata().entries())
+    values[safe_text(key)] = to_json(value);
+  summary["metadata"] = checkpoint.config() != nullptr ? *checkpoint.config() : values;
+  json::Array list;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    json::Array dims;
+    for (int axis = 0; axis < tensor.shape().rank(); ++axis) dims.push_back(tensor.dim(axis));
+    list.push_back(json::Object{{"name", safe_text(name)},
+                                {"type", info(tensor.dtype()).name},
+                                {"shape", std::move(dims)}});
+  }
+  summary["tensor_list"] = std::move(list);
+  return summary;
+}
+
+void print_head(const weights::Checkpoint& checkpoint) {
+  if (checkpoint.tensors().empty()) {
+    fmt::print("{}: {}\n", checkpoint.path().string(), weightless_name(checkpoint));
   } else {
-    summary["tokenizer_error"] = tokenizer_error;
+    fmt::print("{}: {} {}, {} parameters, {} in {}\n", checkpoint.path().string(),
+               checkpoint.format() == weights::Checkpoint::Format::gguf ? "gguf" : "safetensors",
+               architecture(checkpoint), count_text(count_parameters(checkpoint)),
+               size_text(checkpoint.total_bytes()),
+               counted(std::ssize(checkpoint.tensors()), "tensor"));
   }
-
-  if (options.json) {
-    json::Object values;
-    for (const auto& [key, value] : checkpoint->metadata().entries())
-      values[safe_text(key)] = to_json(value);
-    summary["metadata"] = checkpoint->config() != nullptr ? *checkpoint->config() : values;
-    json::Array list;
-    for (const auto& [name, tensor] : checkpoint->tensors()) {
-      json::Array dims;
-      for (int axis = 0; axis < tensor.shape().rank(); ++axis) dims.push_back(tensor.dim(axis));
-      list.push_back(json::Object{{"name", safe_text(name)},
-                                  {"type", info(tensor.dtype()).name},
-                                  {"shape", std::move(dims)}});
-    }
-    summary["tensor_list"] = std::move(list);
-    fmt::print("{}\n", json_text(summary));
-    return 0;
-  }
-
-  fmt::print("{}: {} {}, {} parameters, {} in {}\n", checkpoint->path().string(),
-             std::string_view(summary["format"].as_string()), architecture(*checkpoint),
-             count_text(count_parameters(*checkpoint)), size_text(checkpoint->total_bytes()),
-             counted(std::ssize(checkpoint->tensors()), "tensor"));
-  for (const auto& [name, bytes] : bytes_by_type(*checkpoint)) {
+  for (const auto& [name, bytes] : bytes_by_type(checkpoint)) {
     fmt::print("  {:<8} {}\n", name, size_text(bytes));
   }
-  for (const auto& entry : sizes) {
+  for (const auto& entry : dimensions(checkpoint)) {
     const std::string_view unit = entry.key() == "context" ? " tokens" : "";
     fmt::print("{:<14} {}{}\n", std::string_view(entry.key()), json_text(entry.value()), unit);
   }
-  if (tokenizer) {
-    fmt::print("vocabulary     {} tokens\n", tokenizer->vocab_size());
-    fmt::print("chat template  {}\n", tokenizer->chat_template().empty()
-                                          ? "none (ChatML stands in)"
-                                          : tokenizer->template_capabilities());
+}
+
+void print_metadata(const weights::Checkpoint& checkpoint) {
+  fmt::print("\n");
+  for (const auto& [key, value] : checkpoint.metadata().entries()) {
+    std::string text = json_text(to_json(value));
+    if (text.size() > kMaxShown) {
+      size_t end = kMaxShown;
+      while ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // whole characters
+      text = text.substr(0, end) + "…";
+    }
+    fmt::print("{} = {}\n", safe_text(key), text);
+  }
+  if (const json::Object* config = checkpoint.config()) {
+    for (const auto& entry : *config) {
+      fmt::print("{} = {}\n", safe_text(entry.key()), json_text(entry.value()));
+    }
+  }
+}
+
+void print_tensors(const weights::Checkpoint& checkpoint) {
+  fmt::print("\n");
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    fmt::print("{:<48} {:<7} {:<20} {}\n", safe_text(name), info(tensor.dtype()).name,
+               tensor.shape().to_string(), size_text(tensor.num_bytes()));
+  }
+}
+
+int inspect(const InspectOptions& options) {
+  check_model(options.model, ModelUse::either);
+  const auto checkpoint = open(options.model);
+  // A file of weights alone is worth inspecting too: what its text side lacks is said, not fatal.
+  const InspectedText text(options.model, has_vocabulary(options.model, checkpoint.get()));
+  if (options.chat_template) {
+    text.print_template();
+    return 0;
+  }
+  if (options.json) {
+    json::Object summary =
+        checkpoint ? summary_of(*checkpoint)
+                   : json::Object{{"path", options.model.string()}, {"format", "tokenizer"}};
+    text.add_to(summary);
+    fmt::print("{}\n", json_text(summary));
   } else {
-    fmt::print("tokenizer      {}\n", tokenizer_error);
-  }
-  if (options.metadata) {
-    fmt::print("\n");
-    for (const auto& [key, value] : checkpoint->metadata().entries()) {
-      std::string text = json_text(to_json(value));
-      if (text.size() > kMaxShown) {
-        size_t end = kMaxShown;
-        while ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // whole characters
-        text = text.substr(0, end) + "…";
-      }
-      fmt::print("{} = {}\n", safe_text(key), text);
+    if (checkpoint) {
+      print_head(*checkpoint);
+    } else {
+      fmt::print("{}: a tokenizer's file\n", options.model.string());
     }
-    if (const json::Object* config = checkpoint->config()) {
-      for (const auto& entry : *config) {
-        fmt::print("{} = {}\n", safe_text(entry.key()), json_text(entry.value()));
-      }
-    }
+    text.print();
+    if (checkpoint && options.metadata) print_metadata(*checkpoint);
+    if (checkpoint && options.tensors) print_tensors(*checkpoint);
   }
-  if (options.tensors) {
-    fmt::print("\n");
-    for (const auto& [name, tensor] : checkpoint->tensors()) {
-      fmt::print("{:<48} {:<7} {:<20} {}\n", safe_text(name), info(tensor.dtype()).name,
-                 tensor.shape().to_string(), size_text(tensor.num_bytes()));
-    }
-  }
+  // What was shown is shown; but whoever asks by a script should not have to read it.
+  if (const std::string fault = text.fault(); !fault.empty())
+    throw Error(ErrorCode::invalid_data, fault);
   return 0;
 }
 
 }  // namespace
 
 void add_inspect(Command program) {
-  const Command command = program.add("inspect", "Show what is in a model file");
+  const Command command = program.add("inspect", "Show what is in a model file, or a tokenizer's");
   auto options = std::make_shared<InspectOptions>();
   command.option(
       "model MODEL", options->model,
-      "A .gguf file or a Hugging Face folder. Left out: the demonstration model inside this "
-      "program");
+      "A .gguf file, a Hugging Face folder, or tokenizer files: a folder of them or one. Left out: "
+      "the demonstration model inside this program");
   command.flag("--tensors", options->tensors, "List every tensor");
   command.flag("--metadata", options->metadata, "List the metadata");
-  command.flag("--json", options->json, "Print everything as one JSON object");
+  const Option json = command.flag("--json", options->json, "Print everything as one JSON object");
+  command
+      .flag("--chat-template", options->chat_template,
+            "Print the chat template and nothing else, as it is in the file")
+      .never_with(json);
+  command.footer("Ends with 1 where a tokenizer or a template is there and does not work.");
   command.run([options] { return inspect(*options); });
 }
 

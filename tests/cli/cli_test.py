@@ -350,7 +350,8 @@ class Models(unittest.TestCase):
         self.assertEqual([result[key] for key in ("layers", "width", "heads", "kv_heads")], [5, 256, 4, 2])
         self.assertRegex(hasten("inspect", MODEL).stdout, r"context +\d+ tokens\nlayers +\d+\nwidth +256\nheads +\d+\n")
         built_in = json.loads(hasten("inspect", "--json").stdout)
-        self.assertEqual({**result, "path": "hasten-tiny"}, built_in)
+        tokenizer = {**result["tokenizer"], "file": "hasten-tiny"}
+        self.assertEqual({**result, "path": "hasten-tiny", "tokenizer": tokenizer}, built_in)
         self.assertIn("llama.rope.freq_base = 10000\n", hasten("inspect", "--metadata").stdout)
 
     def test_inspect_shows_no_control_characters_of_a_file(self):

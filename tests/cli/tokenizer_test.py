@@ -182,4 +182,93 @@ class LoneFiles(unittest.TestCase):
             self.assertEqual(text.strip(), "hello world", file)
 
 
+class Inspect(unittest.TestCase):
+    def test_tells_of_the_tokenizer(self):
+        done = hasten("inspect")
+        self.assertIn("vocabulary     2048 tokens\ntokenizer      byte-level BPE, from hasten-tiny\n"
+                      "pre-tokenizer  qwen2\nbos            2045 <|endoftext|>\neos            2047 <|im_end|>\n"
+                      "pad            2045 <|endoftext|>\naround a text  nothing\n", done.stdout)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            for model, head in ((folder, "tokenizer files, without weights"),
+                                (folder / "tokenizer.json", "a tokenizer's file")):
+                done = hasten("inspect", model)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual(done.stdout,
+                                 f"{model}: {head}\nvocabulary     11 tokens\n"
+                                 "tokenizer      SentencePiece BPE, from tokenizer.json\npre-tokenizer  none\n"
+                                 "bos            1 <s>\neos            2 </s>\nunk            0 <unk>\n"
+                                 "around a text  <s> before it\nchat template  none (ChatML stands in)\n")
+            result = json.loads(hasten("inspect", folder, "--json").stdout)["tokenizer"]
+            self.assertEqual((result["kind"], result["file"], result["unk"], result["pad"], result["before_text"]),
+                             ("SentencePiece BPE", "tokenizer.json", {"id": 0, "text": "<unk>"}, None, [1]))
+            (folder / "tokenizer.json").rename(folder / "my.json")
+            self.assertIn("from my.json", hasten("inspect", folder / "my.json").stdout)
+            (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##ba\n")
+            shown = hasten("inspect", folder).stdout
+            self.assertIn("WordPiece, from vocab.txt\npre-tokenizer  split ", shown)
+            self.assertIn("around a text  [CLS] before it, [SEP] behind it\n", shown)
+            (folder / "model.gguf").touch()
+            self.assertIn("is a folder of GGUF files", hasten("inspect", folder).stderr)
+
+    @unittest.skipUnless((SHARED / "data/tokenizers").is_dir(), "needs shared/data/tokenizers")
+    def test_published_ones(self):
+        folder = SHARED / "data/tokenizers"
+        for model, words in (("ggml-vocab/ggml-vocab-llama-spm.gguf", "spm.gguf: gguf llama, a vocabulary without weights\n"),
+                             ("ggml-vocab/ggml-vocab-gpt-2.gguf", "pre-tokenizer  gpt-2\n"),
+                             ("sentencepiece/test_model.model", "SentencePiece Unigram, from test_model.model"),
+                             ("llama2", "SentencePiece BPE, from tokenizer.model"),
+                             ("llama3", "byte-level BPE, merged by rank, from tokenizer.model"),
+                             ("gpt2", "from vocab.json with merges.txt"),
+                             ("hf/phi-2", "split by \"'(?:[sdmt]|ll|ve|re)|")):
+            done = hasten("inspect", folder / model)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), model)
+            self.assertIn(words, done.stdout)
+
+    def test_what_is_broken_is_said_and_status_1(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            for source, why in (("a\n{{ messages | shout }}", "failed in line 2: no filter named 'shout'"),
+                                ("{% for m in %}", "does not parse: line 1: unexpected end of a tag")):
+                (folder / "chat_template.jinja").write_text(source)
+                done = hasten("inspect", folder)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"chat template  does not work: it {why}\n", done.stdout)
+                self.assertEqual(done.stderr, f"hasten: the chat template {why}\n")
+                self.assertIn("bos            1 <s>\n", done.stdout)
+                done = hasten("inspect", folder, "--json")
+                self.assertEqual((done.returncode, json.loads(done.stdout)["template_error"]),
+                                 (1, f"the chat template {why}"))
+                self.assertEqual(hasten("tokenize", folder, "a", "--json").stdout, "[1,9]\n")
+            (folder / "tokenizer.json").write_text("{}")
+            done = hasten("inspect", folder)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("tokenizer      does not work: ", done.stdout)
+            (folder / "tokenizer.json").unlink()
+            (folder / "config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
+            done = hasten("inspect", folder)  # what there is not is not broken
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("folder of llama without weights (*.safetensors)\nwidth          64\ntokenizer      none: ",
+                          done.stdout)
+
+    def test_template_whole(self):
+        source = "{# a\ttab #}{{ messages[0].content }}\n\x1b"
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            none = hasten("inspect", folder, "--chat-template")
+            self.assertEqual((none.returncode, none.stdout), (1, ""))
+            self.assertIn("no chat template", none.stderr)
+            (folder / "chat_template.jinja").write_text(source)
+            self.assertEqual(hasten("inspect", folder, "--chat-template").stdout, source)
+            master, terminal = os.openpty()
+            done = subprocess.run([PROGRAM, "inspect", folder, "--chat-template"], stdout=terminal, check=False)
+            os.close(terminal)
+            shown = os.read(master, 1000).decode().replace("\r\n", "\n")
+            os.close(master)
+            self.assertEqual((done.returncode, shown), (0, source.replace("\x1b", "\ufffd\n")))
+
+
 unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What hasten inspect says of a model's text side: its tokenizer and its chat template.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "hasten/tokenizer.h"
+
+namespace hasten::cli {
+
+class InspectedText {
+ public:
+  /// Reads the text side of a model as Tokenizer does. `is_there`: the model has a vocabulary's
+  /// file or metadata, so that what cannot be read is broken; else it is absent.
+  InspectedText(const std::filesystem::path& model, bool is_there);
+
+  void add_to(json::Object& summary) const;
+  void print() const;
+  /// The template's source alone; on a terminal without what terminals obey. Throws Error where
+  /// there is none.
+  void print_template() const;
+
+  bool has_tokenizer() const { return tokenizer_.has_value(); }
+  /// Why the model has no tokenizer that works; empty: it has.
+  const std::string& tokenizer_error() const { return error_; }
+  /// What is there and does not work, in a sentence; empty: all does.
+  std::string fault() const;
+
+ private:
+  /// The file that the tokenizer was read from, without its folder.
+  std::string file() const;
+
+  std::filesystem::path model_;
+  bool is_there_;
+  std::optional<Tokenizer> tokenizer_;
+  std::string error_;
+};
+
+}  // namespace hasten::cli
