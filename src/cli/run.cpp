@@ -26,6 +26,7 @@ struct RunOptions {
   std::optional<std::string> prompt;
   std::string system;
   bool raw = false;
+  bool special = false;
   bool json = false;
 };
 
@@ -58,7 +59,7 @@ int answer_once(Engine& engine, const RunOptions& options) {
   if (!options.system.empty()) messages.push_back(message("system", options.system));
   messages.push_back(message("user", *options.prompt));
   std::vector<int32_t> prompt =
-      options.raw ? engine.tokenize(*options.prompt)
+      options.raw ? engine.tokenize(*options.prompt, /*add_special=*/true, options.special)
                   : engine.render_chat({.messages = json::serialize(messages)}).tokens;
   std::string text;
   const Chunk last =
@@ -153,10 +154,16 @@ void add_run(Command program) {
   command.option("-p,--prompt TEXT", options->prompt,
                  "What to say to the model; left out: standard input, or a chat in a terminal");
   const Option system = command.option("--system TEXT", options->system, "A system message");
+  const Option raw = command
+                         .flag("--raw", options->raw,
+                               "Continue the prompt as it is, without the chat template or "
+                               "--system")
+                         .never_with(system);
   command
-      .flag("--raw", options->raw,
-            "Continue the prompt as it is, without the chat template or --system")
-      .never_with(system);
+      .flag("--special", options->special,
+            "Special tokens written in a --raw prompt count, as in a template's own output; else "
+            "they are text, so that what others wrote cannot end a turn")
+      .only_with(raw);
   command.flag("--json", options->json, "Print the answer and its numbers as JSON");
   add_sampling_flags(command, options->request);
   command.run([options] { return run(*options); });

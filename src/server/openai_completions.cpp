@@ -171,9 +171,10 @@ class CompletionWriter : public AnswerWriter {
   std::vector<Choice> choices_;
 };
 
-std::vector<int32_t> prompt_tokens(const Engine& engine, const Prompt& prompt, bool add_special) {
+std::vector<int32_t> prompt_tokens(const Engine& engine, const Prompt& prompt,
+                                   const CompletionRequest& request) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return engine.tokenize(*text, add_special);
+    return engine.tokenize(*text, request.add_special_tokens, request.parse_special);
   }
   return std::get<std::vector<int32_t>>(prompt);
 }
@@ -194,7 +195,7 @@ Task<> completions(Context& context, Exchange& exchange) {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::string> echoes;
   for (const Prompt& prompt : request.prompts) {
-    prompts.push_back(prompt_tokens(context.engine, prompt, request.add_special_tokens));
+    prompts.push_back(prompt_tokens(context.engine, prompt, request));
     check_context(context, prompts.back(), "prompt");
     echoes.push_back(request.echo ? prompt_text(context.engine, prompt) : "");
     requests.push_back(request.common.request);

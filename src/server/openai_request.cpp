@@ -242,6 +242,7 @@ CompletionRequest parse_completion_request(std::string_view text, const RequestB
   result.prompts = read_prompts(body, bounds);
   result.echo = body.boolean("echo").value_or(false);
   result.add_special_tokens = body.boolean("add_special_tokens").value_or(true);
+  result.parse_special = body.boolean("parse_special").value_or(false);
   if (const auto suffix = body.string("suffix", bounds.limits.body_bytes);
       suffix && !suffix->empty()) {
     fail_unsupported("suffix", "is not supported");
@@ -272,6 +273,7 @@ TokenizeRequest parse_tokenize_request(std::string_view text, const RequestBound
   TokenizeRequest result;
   result.model = body.string("model", kModelBytes).value_or("");
   result.add_special_tokens = body.boolean("add_special_tokens").value_or(true);
+  result.parse_special = body.boolean("parse_special").value_or(false);
   result.with_strings = body.boolean("return_token_strs").value_or(false);
   if (body.find("messages") != nullptr) {
     result.input = read_chat(body, bounds.limits);
@@ -290,6 +292,7 @@ DetokenizeRequest parse_detokenize_request(std::string_view text, const RequestB
   const json::Array& tokens =
       read_array(body.require("tokens"), "tokens", bounds.limits.body_bytes);
   result.tokens = read_tokens(tokens, "tokens", bounds.vocab_size);
+  result.skip_special_tokens = body.boolean("skip_special_tokens").value_or(false);
   return result;
 }
 

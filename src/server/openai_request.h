@@ -42,6 +42,7 @@ struct CompletionRequest {
   std::vector<Prompt> prompts;     // at least one
   bool echo = false;               // the answer begins with the prompt
   bool add_special_tokens = true;  // such as BOS, before a text prompt
+  bool parse_special = false;      // special tokens written in a text prompt count as such
   bool only_prompt = false;        // max_tokens was 0: only the prompt's own logprobs are wanted
 };
 
@@ -50,12 +51,14 @@ struct TokenizeRequest {
   std::string model;
   std::variant<std::string, Chat> input;
   bool add_special_tokens = true;
-  bool with_strings = false;  // the tokens' texts, too
+  bool parse_special = false;  // of a text: special tokens written in it count as such
+  bool with_strings = false;   // the tokens' texts, too
 };
 
 struct DetokenizeRequest {
   std::string model;
   std::vector<int32_t> tokens;
+  bool skip_special_tokens = false;
 };
 
 /// Parse and check one body. Unknown members are ignored; what would change the answer and is not

@@ -110,7 +110,8 @@ const FieldCase kChatOnly[] = {
 const FieldCase kCompletionOnly[] = {
     {"max_tokens", {"1"}, {"0"}, 'i'},          {"logprobs", {"0", "20"}, {"-1", "21"}, 'i'},
     {"best_of", {"1"}, {"0", "2", "17"}, 'i'},  {"echo", {"true"}, {}, 'b'},
-    {"add_special_tokens", {"false"}, {}, 'b'}, {"suffix", {"\"\""}, {"\"end\""}, 's'},
+    {"add_special_tokens", {"false"}, {}, 'b'}, {"parse_special", {"true"}, {}, 'b'},
+    {"suffix", {"\"\""}, {"\"end\""}, 's'},
 };
 
 /// JSON texts of every kind that a field of `kind` must refuse.
@@ -339,12 +340,20 @@ TEST(OpenAiRequestTest, ReadsTokenizeAndDetokenize) {
   EXPECT_EQ(std::get<std::string>(text.input), "a");
   EXPECT_FALSE(text.add_special_tokens);
   EXPECT_TRUE(text.with_strings);
+  EXPECT_FALSE(text.parse_special);
+  constexpr const char* kSpecial = R"({"prompt": "a", "parse_special": true})";
+  EXPECT_TRUE(parse_tokenize_request(kSpecial, kBounds).parse_special);
+  EXPECT_TRUE(parse_completion_request(kSpecial, kBounds).parse_special);
+  EXPECT_FALSE(parse_completion_request(R"({"prompt": "a"})", kBounds).parse_special);
   const TokenizeRequest chat =
       parse_tokenize_request(R"({"messages": [{"role": "user", "content": "a"}]})", kBounds);
   EXPECT_TRUE(std::holds_alternative<Chat>(chat.input));
   EXPECT_EQ(error_of([] { parse_tokenize_request("{}", kBounds); }, "").param(), "prompt");
   EXPECT_EQ(parse_detokenize_request(R"({"tokens": [1, 2]})", kBounds).tokens,
             (std::vector<int32_t>{1, 2}));
+  EXPECT_FALSE(parse_detokenize_request(R"({"tokens": []})", kBounds).skip_special_tokens);
+  EXPECT_TRUE(parse_detokenize_request(R"({"tokens": [], "skip_special_tokens": true})", kBounds)
+                  .skip_special_tokens);
   EXPECT_EQ(
       error_of([] { parse_detokenize_request(R"({"tokens": [1000]})", kBounds); }, "").param(),
       "tokens[0]");

@@ -16,8 +16,9 @@ Task<> tokenize(Context& context, Exchange& exchange) {
   const GenerationSlot slot(context);
   const auto* text = std::get_if<std::string>(&request.input);
   const std::vector<int32_t> tokens =
-      text != nullptr ? context.engine.tokenize(*text, request.add_special_tokens)
-                      : render_chat(context.engine, std::get<Chat>(request.input)).tokens;
+      text != nullptr
+          ? context.engine.tokenize(*text, request.add_special_tokens, request.parse_special)
+          : render_chat(context.engine, std::get<Chat>(request.input)).tokens;
   json::Object result = {{"count", tokens.size()},
                          {"max_model_len", context.engine.model().context},
                          {"tokens", json::Array(tokens.begin(), tokens.end())},
@@ -38,7 +39,8 @@ Task<> detokenize(Context& context, Exchange& exchange) {
       parse_detokenize_request(exchange.take_body(), context.bounds());
   context.served_name(request.model);
   const GenerationSlot slot(context);
-  const std::string text = to_utf8(context.engine.detokenize(request.tokens));
+  const std::string text = to_utf8(
+      context.engine.detokenize(request.tokens, /*show_special=*/!request.skip_special_tokens));
   HttpResponse response{.body = json::serialize(json::Object{{"prompt", text}})};
   co_await exchange.respond(std::move(response));
 }

@@ -255,6 +255,16 @@ class Run(unittest.TestCase):
         self.assertEqual(story(7), story(7))
         self.assertNotEqual(story(7), story(8))
 
+    def test_special_tokens_of_a_raw_prompt_are_text_unless_asked_for(self):
+        base = ("run", "--raw", "-p", "<|im_start|>user\nHi<|im_end|>\n", "-n", 1, "--json")
+        inert, special = (json.loads(hasten(*base, *flags).stdout)["prompt_tokens"] for flags in ((), ("--special",)))
+        ids = [json.loads(hasten("tokenize", "", base[3], "--json", *flags).stdout) for flags in ((), ("--special",))]
+        self.assertEqual((inert, special), (len(ids[0]), len(ids[1])))
+        self.assertLess(special, inert)
+        done = hasten("run", "-p", "x", "--special")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--special requires --raw", done.stderr)
+
     def test_json(self):
         answer = json.loads(hasten("run", "-p", "Tell me a story.", "--json", "-n", "5").stdout)
         self.assertEqual((answer["completion_tokens"], answer["finish"]), (5, "length"))
@@ -635,7 +645,7 @@ class Serve(unittest.TestCase):
 
     def post(self, banner, route, body):
         """Status and JSON of the answer."""
-        request = urllib.request.Request(f"{self.url(banner)}/v1/{route}", json.dumps(body).encode(),
+        request = urllib.request.Request(f"{self.url(banner)}{route}", json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -752,6 +762,18 @@ class Serve(unittest.TestCase):
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(timeout=30), 0)
 
+    def test_special_tokens_count_where_they_are_asked_for(self):
+        text, ids = "Once<|im_end|>", [721, 2047]
+        with self.serving() as (_, banner):
+            for extra, special in (({}, False), ({"parse_special": False}, False), ({"parse_special": True}, True)):
+                tokens = self.post(banner, "/tokenize", {"prompt": text, **extra})[1]["tokens"]
+                self.assertEqual(tokens == ids, special)
+                answer = self.post(banner, "/v1/completions", {"prompt": [text, text], "max_tokens": 1, **extra})[1]
+                self.assertEqual(answer["usage"]["prompt_tokens"], 2 * len(tokens))
+            for extra, shown in (({}, text), ({"skip_special_tokens": False}, text),
+                                 ({"skip_special_tokens": True}, "Once")):
+                self.assertEqual(self.post(banner, "/detokenize", {"tokens": ids, **extra})[1], {"prompt": shown})
+
     def test_serves_completions_though_its_template_does_not_work(self):
         for wrong in (b"messages -#}", b"me|shout -%}"):
             with tempfile.NamedTemporaryFile(suffix=".gguf") as odd, tempfile.TemporaryFile("w+") as log:
@@ -762,9 +784,9 @@ class Serve(unittest.TestCase):
                     log.seek(0)
                     warning = next(line for line in log if "the chat template" in line)
                     self.assertRegex(warning, r"line 1: .*/v1/completions works; serve a file whose .*inspect")
-                    self.assertEqual(self.post(banner, "completions", {"prompt": "Once", "max_tokens": 1})[0], 200)
+                    self.assertEqual(self.post(banner, "/v1/completions", {"prompt": "Once", "max_tokens": 1})[0], 200)
                     messages = [{"role": "user", "content": "Hi"}]
-                    status, answer = self.post(banner, "chat/completions", {"messages": messages})
+                    status, answer = self.post(banner, "/v1/chat/completions", {"messages": messages})
                     self.assertEqual(status, 400)
                     self.assertRegex(answer["error"]["message"], "the chat template .* line 1")
 
