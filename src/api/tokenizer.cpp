@@ -62,7 +62,7 @@ void Tokenizer::Impl::make_template() {
     chat_template.emplace(source.empty() ? std::string(text::default_template()) : source,
                           name_of(tokenizer->bos()), name_of(tokenizer->eos()));
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::invalid_data) throw;
+    if (error.code() == ErrorCode::internal) throw;
     template_error = error.what();  // what needs no chats works all the same
     return;
   }
@@ -75,7 +75,7 @@ void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint) 
   try {
     tool_template.emplace(std::move(given), name_of(tokenizer->bos()), name_of(tokenizer->eos()));
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::invalid_data) throw;
+    if (error.code() == ErrorCode::internal) throw;
     log::warn("prompts that offer tools are made like others: of the template tool_use, {}",
               error.what());
     return;

@@ -358,10 +358,12 @@ TEST_F(GgufTokenizer, TemplateForTools) {
 TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
   write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
   EXPECT_EQ(open().template_error(), "");
-  constexpr std::pair<const char*, const char*> kBroken[] = {
+  const std::string deep = "{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}";
+  const std::pair<std::string, const char*> broken[] = {
+      {deep, "the chat template exceeds the depth limit"},
       {"a\n{% for m in %}", "the chat template does not parse: line 2: unexpected end of a tag"},
       {"a\n\n{{ messages[0].content | shout }}", "the chat template failed in line 3: "}};
-  for (const auto& [source, words] : kBroken) {
+  for (const auto& [source, words] : broken) {
     write("chat_template.jinja", source);
     const Tokenizer tokenizer = open();
     EXPECT_THAT(tokenizer.template_error(), HasSubstr(words));
