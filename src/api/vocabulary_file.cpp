@@ -36,7 +36,8 @@ std::string_view role_of(std::string_view name) {
   if (name.starts_with("rwkv_vocab_") && name.ends_with(".txt")) return name;
   if (name == "vocab.json" || name == "merges.txt") return "vocab.json";
   if (name == "vocab.txt") return name;
-  if (name.ends_with(".json")) return has("tekken") ? "tekken.json" : "tokenizer.json";
+  if (name.ends_with(".json") && has("tekken")) return "tekken.json";
+  if (name.ends_with(".json") && has("tokenizer")) return "tokenizer.json";
   if (name.ends_with(".model") || has(".model.v")) return "tokenizer.model";
   return {};
 }

@@ -161,12 +161,14 @@ class LoneFiles(unittest.TestCase):
             self.assertEqual(self.ids(folder / "vocab.txt", "aba"), [2, 5, 6, 3])
             self.assertEqual(hasten("detokenize", folder / "rwkv_vocab_two.txt", "1", "2").stdout, "aba\n")
             # Under another name of its kind.
-            (folder / "tokenizer.json").rename(folder / "my.json")
-            self.assertEqual(self.ids(folder / "my.json", "aa"), [1, 9, 8])
-            here = subprocess.run([Path(PROGRAM).resolve(), "tokenize", "my.json", "a", "--json"], cwd=folder,
+            (folder / "tokenizer.json").rename(folder / "my_tokenizer.json")
+            self.assertEqual(self.ids(folder / "my_tokenizer.json", "aa"), [1, 9, 8])
+            here = subprocess.run([Path(PROGRAM).resolve(), "tokenize", "my_tokenizer.json", "a", "--json"], cwd=folder,
                                   capture_output=True, text=True, check=False)
             self.assertEqual(here.stdout, "[1,9]\n", here.stderr)
-            self.assertIn("is not a GGUF file", hasten("tokenize", folder / "tokenizer_config.json", "a").stderr)
+            (folder / "other.json").write_text("{}")
+            for file in ("tokenizer_config.json", "other.json"):
+                self.assertIn("is not a GGUF file", hasten("tokenize", folder / file, "a").stderr)
             self.assertIn("is not a GGUF file", hasten("run", folder / "vocab.json", "-p", "a").stderr)
             os.truncate(folder / "vocab.txt", 0)
             self.assertEqual(hasten("tokenize", folder / "vocab.txt", "a").returncode, 1)
@@ -203,8 +205,8 @@ class Inspect(unittest.TestCase):
             result = json.loads(hasten("inspect", folder, "--json").stdout)["tokenizer"]
             self.assertEqual((result["kind"], result["file"], result["unk"], result["pad"], result["before_text"]),
                              ("SentencePiece BPE", "tokenizer.json", {"id": 0, "text": "<unk>"}, None, [1]))
-            (folder / "tokenizer.json").rename(folder / "my.json")
-            self.assertIn("from my.json", hasten("inspect", folder / "my.json").stdout)
+            (folder / "tokenizer.json").rename(folder / "my_tokenizer.json")
+            self.assertIn("from my_tokenizer.json", hasten("inspect", folder / "my_tokenizer.json").stdout)
             (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##ba\n")
             shown = hasten("inspect", folder).stdout
             self.assertIn("WordPiece, from vocab.txt\npre-tokenizer  split ", shown)
