@@ -70,7 +70,7 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsInAnyBatch) {
 TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralPasses) {
   constexpr int64_t kColumns = 16384;
   constexpr int64_t kRows = 110;
-  constexpr int64_t kFeatures = 20;
+  constexpr int64_t kFeatures = 70;  // a whole tile of groups, and what is left
   Random random = make_random();
   const HostMatrix matrix = random_matrix(dtype(), kFeatures, kColumns, random);
   const auto backend = make(2);

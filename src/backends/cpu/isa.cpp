@@ -69,18 +69,35 @@ bool has_avx512() {
 bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
 #endif
 
+#if defined(__x86_64__)
+const KernelTable& avx512_bf16_kernels() {
+  static const KernelTable kernels = [] {
+    KernelTable table = kAvx512Kernels;
+    add_avx512_bf16(table);
+    return table;
+  }();
+  return kernels;
+}
+#endif
+
+template <const KernelTable& kTable>
+const KernelTable& table() {
+  return kTable;
+}
+
 struct Candidate {
-  const KernelTable* kernels;
+  const KernelTable& (*kernels)();  // to be called where they are supported
   bool (*supported)();
 };
 
-/// Best first, but for what adds to one of them.
+/// Best first.
 constexpr Candidate kCandidates[] = {
 #if defined(__x86_64__)
-    {&kAvx512Kernels, has_avx512},
-    {&kAvx2Kernels, has_avx2},
+    {avx512_bf16_kernels, has_avx512_bf16},
+    {table<kAvx512Kernels>, has_avx512},
+    {table<kAvx2Kernels>, has_avx2},
 #endif
-    {&kGenericKernels, any_machine},
+    {table<kGenericKernels>, any_machine},
 };
 
 std::string join_names() {
@@ -96,15 +113,8 @@ std::string join_names() {
 std::span<const KernelTable* const> supported_kernels() {
   static const std::vector<const KernelTable*> supported = [] {
     std::vector<const KernelTable*> list;
-#if defined(__x86_64__)
-    if (has_avx512_bf16()) {
-      static KernelTable kernels = kAvx512Kernels;
-      add_avx512_bf16(kernels);
-      list.push_back(&kernels);
-    }
-#endif
     for (const Candidate& candidate : kCandidates) {
-      if (candidate.supported()) list.push_back(candidate.kernels);
+      if (candidate.supported()) list.push_back(&candidate.kernels());
     }
     return list;
   }();
