@@ -21,7 +21,9 @@ Candidate cpu_candidate(const std::string& isa) {
               [isa](int32_t threads) {
                 return cpu::make_cpu_backend({.threads = threads, .isa = isa});
               },
-          .accuracy = {.int8_activations = true, .bf16_activations = isa == "avx512_bf16"},
+          .accuracy = {.int8_activations = true,
+                       .bf16_activations = isa == "avx512_bf16",
+                       .bf16_attention = isa == "avx512_bf16"},
           .absent = present ? "" : "this machine or build has no " + isa};
 }
 

@@ -47,7 +47,7 @@ void clear(const SoftmaxState& state, int64_t rows, int64_t padded_dim) {
 
 /// What a call is about, with its derived sizes.
 struct Attention::Shape {
-  explicit Shape(const ops::AttentionParams& p)
+  Shape(const ops::AttentionParams& p, const KernelTable& table)
       : params(p),
         cache(dynamic_cast<const CpuKvCache&>(p.cache)),
         num_heads(p.q.dim(1)),
@@ -55,7 +55,11 @@ struct Attention::Shape {
         padded_dim(round_up(head_dim, kGroupRows)),
         group(num_heads / cache.spec().num_kv_heads),
         tokens_per_piece(std::max<int64_t>(1, kPieceRows / group)),
-        max_rows(tokens_per_piece * group) {}
+        max_rows(tokens_per_piece * group),
+        kernels(table.bf16_attention.attend_tile != nullptr && head_dim % 2 == 0 &&
+                        cache.key_kind() == KvKind::bf16 && cache.value_kind() == KvKind::bf16
+                    ? table.bf16_attention
+                    : table.attention) {}
 
   int64_t num_rows(const Piece& piece) const { return piece.num_tokens * group; }
   /// Position of a token of the step in its sequence.
@@ -89,11 +93,12 @@ struct Attention::Shape {
   int64_t group;  // query heads per KV head
   int64_t tokens_per_piece;
   int64_t max_rows;
+  const AttentionKernels& kernels;
 };
 
 /// Scratch of one thread.
 struct Attention::ThreadMemory {
-  float* q;            // [rows, head_dim], scaled
+  float* q;            // [rows, head_dim], scaled, as Shape::kernels want it
   float* scores;       // [rows, kTileKeys]
   float* tile_keys;    // [head_dim, kTileKeys]
   float* tile_values;  // [kTileKeys, padded_dim]
@@ -279,7 +284,7 @@ bool Attention::list_spans(const Shape& shape, int64_t piece_index, int64_t& num
   return true;
 }
 
-/// Copies the piece's queries, scaled, and rotated if the keys are.
+/// Copies the piece's queries, scaled, rotated if the keys are, and split if that is wanted.
 void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory& memory) {
   float* to = memory.q;
   for (int64_t t = piece.first_token; t < piece.first_token + piece.num_tokens; ++t) {
@@ -287,13 +292,18 @@ void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory
         shape.params.q.f32() + (t * shape.num_heads + piece.kv_head * shape.group) * shape.head_dim;
     for (int64_t i = 0; i < shape.group * shape.head_dim; ++i) *to++ = from[i] * shape.params.scale;
   }
-  if (!ops::is_rotated(shape.cache.spec().types.keys)) return;
-  for (int64_t row = 0; row < shape.num_rows(piece); ++row)
-    ops::rotate(memory.q + row * shape.head_dim, shape.head_dim);
+  const bool rotated = ops::is_rotated(shape.cache.spec().types.keys);
+  const auto split = shape.kernels.split_queries;
+  if (!rotated && split == nullptr) return;
+  for (int64_t row = 0; row < shape.num_rows(piece); ++row) {
+    float* q = memory.q + row * shape.head_dim;
+    if (rotated) ops::rotate(q, shape.head_dim);
+    if (split != nullptr) split(q, shape.head_dim);
+  }
 }
 
-/// Brings keys and values at positions [begin, end) of one tile to memory as f32; the rest of the
-/// tile is zero, so that what nobody sees is finite.
+/// Brings keys and values at positions [begin, end) of one tile to memory; the rest of the tile is
+/// zero, so that what nobody sees is finite.
 void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                           const ThreadMemory& memory) {
   const ops::PagedBatch& batch = shape.params.batch;
@@ -309,18 +319,18 @@ void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin,
     const int64_t count = std::min(block_size - first, end - position);
     const int64_t block = table[position / block_size];
     HASTEN_CHECK(block >= 0 && block < shape.cache.spec().num_blocks);
-    kernels_.kv_load({.keys = shape.cache.keys(shape.params.layer, block, piece.kv_head),
-                      .values = shape.cache.values(shape.params.layer, block, piece.kv_head),
-                      .key_kind = shape.cache.key_kind(),
-                      .value_kind = shape.cache.value_kind(),
-                      .head_dim = shape.head_dim,
-                      .block_size = block_size,
-                      .first = first,
-                      .count = count,
-                      .tile_keys = memory.tile_keys,
-                      .tile_values = memory.tile_values,
-                      .padded_dim = shape.padded_dim,
-                      .at = position - tile_begin});
+    shape.kernels.kv_load({.keys = shape.cache.keys(shape.params.layer, block, piece.kv_head),
+                           .values = shape.cache.values(shape.params.layer, block, piece.kv_head),
+                           .key_kind = shape.cache.key_kind(),
+                           .value_kind = shape.cache.value_kind(),
+                           .head_dim = shape.head_dim,
+                           .block_size = block_size,
+                           .first = first,
+                           .count = count,
+                           .tile_keys = memory.tile_keys,
+                           .tile_values = memory.tile_values,
+                           .padded_dim = shape.padded_dim,
+                           .at = position - tile_begin});
     position += count;
   }
 }
@@ -411,17 +421,18 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
     if (cached) {
       const bool more = end < span_end;
       if (more) find_tile(shape, piece, end, tile_end(end), tiles[1 - current]);
-      kernels_.attend_cached({.queries = queries,
-                              .key_kind = shape.cache.key_kind(),
-                              .value_kind = shape.cache.value_kind(),
-                              .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
-                              .scale_stride = block_size * kKvScaleBytes,
-                              .tile = &tiles[current],
-                              .next = more ? &tiles[1 - current] : nullptr});
+      shape.kernels.attend_cached(
+          {.queries = queries,
+           .key_kind = shape.cache.key_kind(),
+           .value_kind = shape.cache.value_kind(),
+           .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
+           .scale_stride = block_size * kKvScaleBytes,
+           .tile = &tiles[current],
+           .next = more ? &tiles[1 - current] : nullptr});
       current = 1 - current;
     } else {
       load_tile(shape, piece, begin, end, memory);
-      kernels_.attend_tile(
+      shape.kernels.attend_tile(
           {.queries = queries, .tile_keys = memory.tile_keys, .tile_values = memory.tile_values});
     }
     begin = end;
@@ -491,7 +502,7 @@ void Attention::attend_spans(const Shape& shape, std::span<const Piece> pieces, 
 }
 
 void Attention::run(const ops::AttentionParams& params) {
-  const Shape shape(params);
+  const Shape shape(params, kernels_);
   const ops::KvCacheSpec& spec = shape.cache.spec();
   const ops::PagedBatch& batch = params.batch;
   HASTEN_CHECK(shape.head_dim == spec.head_dim && shape.num_heads % spec.num_kv_heads == 0);

@@ -171,8 +171,8 @@ struct KvRunTask {
   int64_t block_size;
   int64_t first;       // token inside the block
   int64_t count;       // tokens
-  float* tile_keys;    // [head_dim][kTileKeys], written from column `at`
-  float* tile_values;  // [kTileKeys][padded_dim], written from row `at`
+  float* tile_keys;    // as in AttendTileTask, written from key `at` on
+  float* tile_values;  // likewise
   int64_t padded_dim;  // head_dim rounded up to 16; the padding is written as zero
   int64_t at;
 };
@@ -196,7 +196,7 @@ struct SoftmaxState {
 
 /// Query rows that attend to one tile of keys.
 struct TileQueries {
-  const float* q;  // [rows, head_dim], already scaled
+  const float* q;  // [rows, head_dim], already scaled; see AttentionKernels
   int64_t rows;
   int64_t head_dim;
   int64_t padded_dim;
@@ -207,10 +207,10 @@ struct TileQueries {
   SoftmaxState state;
 };
 
-/// A tile of keys as floats: for many rows.
+/// A tile of keys brought to what is multiplied: for many rows.
 struct AttendTileTask {
   TileQueries queries;
-  const float* tile_keys;    // [head_dim][kTileKeys]
+  const float* tile_keys;    // [head_dim][kTileKeys], see AttentionKernels
   const float* tile_values;  // [kTileKeys][padded_dim]
 };
 
@@ -246,6 +246,16 @@ struct MergeTask {
   int64_t padded_dim;
 };
 
+/// How a tile is attended to. Where pairs of bf16 are multiplied, two elements that follow each
+/// other in the sum of a product are one: tile_keys are [head_dim / 2][kTileKeys] and tile_values
+/// [kTileKeys / 2][padded_dim] of them, and queries what split_queries makes.
+struct AttentionKernels {
+  void (*kv_load)(const KvRunTask&);
+  void (*attend_tile)(const AttendTileTask&);
+  void (*attend_cached)(const AttendCachedTask&);
+  void (*split_queries)(float* q, int64_t count) = nullptr;  // null: they stay floats
+};
+
 struct KernelTable {
   const char* name;
   void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&);
@@ -265,9 +275,9 @@ struct KernelTable {
   void (*exp)(const float* x, float* out, int64_t count);
   void (*rope_token)(const RopeTokenTask&);
   void (*kv_store)(const KvStoreTask&);
-  void (*kv_load)(const KvRunTask&);
-  void (*attend_tile)(const AttendTileTask&);
-  void (*attend_cached)(const AttendCachedTask&);
+  AttentionKernels attention;
+  // With pairs, of an even head_dim and of keys and values that both are bf16. Null: as the others.
+  AttentionKernels bf16_attention = {};
   void (*merge_softmax)(const MergeTask&);
   // For measuring what the machine can do; each returns the operations it did (a sum of bytes read
   // for read_bytes), so that nothing is optimised away.

@@ -196,18 +196,18 @@ TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
 void load_token(const KernelTable& kernels, KvKind kind, const void* keys, const void* values,
                 int64_t head_dim, int64_t at, std::vector<float>& tile_keys,
                 std::vector<float>& tile_values) {
-  kernels.kv_load({.keys = static_cast<const uint8_t*>(keys),
-                   .values = static_cast<const uint8_t*>(values),
-                   .key_kind = kind,
-                   .value_kind = kind,
-                   .head_dim = head_dim,
-                   .block_size = 1,
-                   .first = 0,
-                   .count = 1,
-                   .tile_keys = tile_keys.data(),
-                   .tile_values = tile_values.data(),
-                   .padded_dim = head_dim,
-                   .at = at});
+  kernels.attention.kv_load({.keys = static_cast<const uint8_t*>(keys),
+                             .values = static_cast<const uint8_t*>(values),
+                             .key_kind = kind,
+                             .value_kind = kind,
+                             .head_dim = head_dim,
+                             .block_size = 1,
+                             .first = 0,
+                             .count = 1,
+                             .tile_keys = tile_keys.data(),
+                             .tile_values = tile_values.data(),
+                             .padded_dim = head_dim,
+                             .at = at});
 }
 
 // Every binary16 and bf16 through the cache: exact in, rounded to nearest even out.

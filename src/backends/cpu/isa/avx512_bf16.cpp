@@ -3,6 +3,7 @@
 #if defined(__x86_64__)
 #include "backends/cpu/simd/avx512_bf16.h"
 // Written in the types and functions of the header above.
+#include "backends/cpu/kernels/bf16_attention.inl"
 #include "backends/cpu/kernels/bf16_matmul.inl"
 #include "backends/cpu/kernels/peak.inl"
 
@@ -15,6 +16,10 @@ void add_avx512_bf16(KernelTable& kernels) {
   kernels.round_bf16_tile = round_bf16_tile;
   kernels.bf16_direct_rows = kPairDirectRows;
   kernels.bf16_tile_rows = kPairRows;
+  kernels.bf16_attention = {.kv_load = bf16_kv_load,
+                            .attend_tile = bf16_attend_tile,
+                            .attend_cached = bf16_attend_cached,
+                            .split_queries = split_queries};
 }
 
 int64_t peak_avx512_bf16(int64_t rounds) {
