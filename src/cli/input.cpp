@@ -2,35 +2,38 @@
 // Reads files and streams.
 #include "cli/input.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/quantity.h"
 
 namespace hasten::cli {
 namespace {
 
-std::string read_stream(std::istream& stream, const std::string& name) {
+/// Not by std::istream, which takes what cannot be read for the end.
+std::string read_stream(int fd, const std::string& name) {
   constexpr size_t kChunk = size_t{64} << 10;
   std::string text;
-  while (stream && text.size() <= Input::kMaxStreamBytes) {
+  while (text.size() <= Input::kMaxStreamBytes) {
     const size_t before = text.size();
     text.resize(before + kChunk);
-    stream.read(text.data() + before, kChunk);
-    text.resize(before + static_cast<size_t>(stream.gcount()));
+    const ssize_t count = ::read(fd, text.data() + before, kChunk);
+    const int code = errno;
+    text.resize(before + static_cast<size_t>(count > 0 ? count : 0));
+    if (count == 0) return text;
+    if (count < 0 && code != EINTR)
+      fail(ErrorCode::io, "cannot read {}: {}", name, std::strerror(code));
   }
-  if (stream.bad()) fail(ErrorCode::io, "cannot read {}: {}", name, std::strerror(errno));
-  if (text.size() > Input::kMaxStreamBytes) {
-    fail(ErrorCode::resource_exhausted,
-         "{} has more than {}, which is all that is read of a stream; a file may be larger", name,
-         size_text(Input::kMaxStreamBytes));
-  }
-  return text;
+  fail(ErrorCode::resource_exhausted,
+       "{} has more than {}, which is all that is read of a stream; a file may be larger", name,
+       size_text(Input::kMaxStreamBytes));
 }
 
 /// Whether there is something at `name` that cannot be mapped but read: a pipe, a device, or a file
@@ -47,11 +50,11 @@ bool is_stream(const std::string& name) {
 
 Input::Input(const std::string& name) {
   if (name == "-") {
-    stream_ = read_stream(std::cin, "standard input");
+    stream_ = read_stream(STDIN_FILENO, "standard input");
   } else if (is_stream(name)) {
-    std::ifstream stream(name, std::ios::binary);
-    if (!stream) fail(ErrorCode::io, "cannot open '{}': {}", name, std::strerror(errno));
-    stream_ = read_stream(stream, name);
+    const FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) fail(ErrorCode::io, "cannot open '{}': {}", name, std::strerror(errno));
+    stream_ = read_stream(file.get(), name);
   } else {
     file_.emplace(name);
   }

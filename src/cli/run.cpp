@@ -6,7 +6,6 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -15,6 +14,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/words.h"
 
 namespace hasten::cli {
@@ -129,9 +129,14 @@ int chat(Engine& engine, const RunOptions& options) {
 int run(RunOptions& options) {
   log::set_level(log::Level::warn);  // the answer is all that a reader wants to see
   check_model(options.engine.model);
-  if (!options.prompt && ::isatty(STDIN_FILENO) == 0) {
-    options.prompt.emplace(std::istreambuf_iterator<char>(std::cin),
-                           std::istreambuf_iterator<char>());
+  const bool is_terminal = ::isatty(STDIN_FILENO) != 0;
+  if (!options.prompt && is_terminal && options.raw) {
+    fail(ErrorCode::invalid_argument,
+         "a chat in the terminal goes by the chat template: for --raw, give a prompt with -p or on "
+         "standard input");
+  }
+  if (!options.prompt && !is_terminal) {
+    options.prompt.emplace(Input("-").text());
     if (options.prompt->empty()) {
       fail(ErrorCode::invalid_argument,
            "standard input is empty: give a prompt there or with -p; -p \"\" is an empty one");

@@ -265,6 +265,15 @@ class Run(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("--special requires --raw", done.stderr)
 
+    def test_a_chat_in_a_terminal_is_not_raw(self):
+        terminal, child = os.openpty()
+        done = subprocess.run([PROGRAM, "run", "--raw", "--special"], stdin=child, capture_output=True, text=True,
+                              timeout=60, check=False)
+        os.close(child)
+        os.close(terminal)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("for --raw, give a prompt with -p or on standard input", done.stderr)
+
     def test_json(self):
         answer = json.loads(hasten("run", "-p", "Tell me a story.", "--json", "-n", "5").stdout)
         self.assertEqual((answer["completion_tokens"], answer["finish"]), (5, "length"))

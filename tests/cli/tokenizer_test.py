@@ -99,9 +99,28 @@ class Tokens(unittest.TestCase):
             self.assertEqual(refused.returncode, 1)
             self.assertIn("is not a regular file", refused.stderr)
 
+    def test_what_cannot_be_read_is_not_empty(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = os.open(name, os.O_RDONLY)
+            for arguments in (("tokenize", ""), ("tokenize", "--file", "-"), ("tokenize", "--file", "/dev/stdin"),
+                              ("detokenize",), ("run",)):
+                for closed in (False, True):
+                    if "/dev/stdin" in arguments and closed:
+                        continue  # then there is no such file
+                    # The descriptor 0 is another file or none.
+                    program = ["sh", "-c", 'exec "$@" <&-', "sh"] if closed else []
+                    done = subprocess.run([*program, PROGRAM, *arguments], stdin=folder, capture_output=True, text=True,
+                                          timeout=300, check=False)
+                    self.assertEqual((done.returncode, done.stdout), (1, ""), arguments)
+                    why = "Bad file descriptor" if closed else "directory"
+                    if "/dev/stdin" not in arguments:
+                        self.assertIn("cannot read standard input: ", done.stderr)
+                        self.assertIn(why, done.stderr)
+            os.close(folder)
+
     def test_a_stream_is_bounded(self):
-        for arguments in (("--file", "-"), ()):
-            done = hasten("tokenize", *arguments, stdin=bytes((256 << 20) + 1))
+        for arguments in (("tokenize", "--file", "-"), ("tokenize",), ("run",)):
+            done = hasten(*arguments, stdin=bytes((256 << 20) + 1))
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertIn("standard input has more than 256.0 MiB", done.stderr)
 
@@ -126,14 +145,15 @@ class Detokenize(unittest.TestCase):
         self.assertEqual(hasten("detokenize", "", "721,2047", "--skip-special").stdout, "Once\n")
 
     def test_what_is_no_id_is_named(self):
-        for ids, said in (("0 2048", "there is no token 2048: the vocabulary has 2048, from 0 to 2047"),
-                          ("99999999999999999999", "there is no token 99999999999999999999"),
-                          ("[-1]", "there is no token -1: the vocabulary"), ("12 1x", '"1x" is no token id'),
+        for ids, said in (("0 2048", 'there is no token "2048": the vocabulary has 2048, from 0 to 2047'),
+                          ("9" * 100000, f'there is no token "{"9" * 80}'),
+                          ("[-1]", 'there is no token "-1": the vocabulary'), ("12 1x", '"1x" is no token id'),
                           ("[1][2]", "several lists"), ("1.5", '"1.5" is no token id')):
             by_words = () if "[" in ids else (hasten("detokenize", "", *ids.split()),)
             for done in (hasten("detokenize", stdin=ids), *by_words):
                 self.assertEqual((done.returncode, done.stdout), (1, ""), ids)
                 self.assertIn(said, done.stderr)
+                self.assertLess(len(done.stderr), 200)
         self.assertIn('write: hasten detokenize "" 721 674', hasten("detokenize", "721", "674").stderr)
         self.assertIn("not both", hasten("detokenize", "", "1", "--file", "x").stderr)
 
