@@ -35,7 +35,7 @@ int32_t read_id(std::string_view word, int64_t vocab_size) {
   if (!is_number) fail(ErrorCode::invalid_argument, "{} is no token id", printable(word));
   if (error != std::errc() || id < 0 || id >= vocab_size) {
     fail(ErrorCode::invalid_argument, "there is no token {}: the vocabulary has {}, from 0 to {}",
-         word, vocab_size, vocab_size - 1);
+         printable(word), vocab_size, vocab_size - 1);
   }
   return static_cast<int32_t>(id);
 }
