@@ -31,7 +31,7 @@ struct TokenizerInfo {
   int32_t eot = -1;
   int32_t unk = -1;
   int32_t pad = -1;             // may lie outside the vocabulary
-  std::vector<int32_t> before;  // what encode puts around a text
+  std::vector<int32_t> before;  // what encode puts around a text; none where no text has tokens
   std::vector<int32_t> after;
 };
 

@@ -387,6 +387,29 @@ TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
   }
 }
 
+// Also where the first text that comes to mind has no tokens, or those that stand around it.
+TEST_F(TokenizerFolder, WhatStandsAroundAText) {
+  const auto write_words = [&](const std::string& words, const char* unknown) {
+    write("tokenizer.json",
+          R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",
+              "vocab": {"[CLS]": 0, "[SEP]": 1, "[UNK]": 2)" +
+              words + R"(}, "unk_token": ")" + unknown + R"("}, "added_tokens": [
+                {"id": 0, "content": "[CLS]", "special": true},
+                {"id": 1, "content": "[SEP]", "special": true}],
+              "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 0],
+                                 "sep": ["[SEP]", 1]}})");
+  };
+  for (const auto& [words, unknown] : {std::pair(R"(, "a": 3)", "[UNK]"),
+                                       {R"(, "b": 3)", "[UNK]"},
+                                       {R"(, "b": 3)", "none"},
+                                       {R"(, "b": 3)", "[CLS]"}}) {
+    write_words(words, unknown);
+    const Tokenizer tokenizer = open();
+    EXPECT_EQ(tokenizer.info().before, Ids{0}) << words << unknown;
+    EXPECT_EQ(tokenizer.info().after, Ids{1}) << words << unknown;
+  }
+}
+
 // What is left of large files in a repository that was cloned without Git LFS.
 TEST_F(TokenizerFolder, SaysWhatIsNotFetched) {
   write("tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");

@@ -3,8 +3,12 @@
 #include "api/tokenizer_info.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/error.h"
 #include "base/printable.h"
 
 namespace hasten::api {
@@ -57,6 +61,22 @@ std::string pre_tokenizer_name(const text::TokenizerSpec& spec) {
   return names;
 }
 
+/// Fills in what stands around a text, of which nothing but the encoder has the whole truth. False:
+/// this text does not tell, as it has no tokens or the same ones as what may stand around it.
+bool find_around(std::string_view text, const text::Tokenizer& tokenizer, TokenizerInfo& info) try {
+  const std::vector<int32_t> alone = tokenizer.encode(text, {.add_special = false});
+  const std::vector<int32_t> whole = tokenizer.encode(text);
+  const auto first = std::search(whole.begin(), whole.end(), alone.begin(), alone.end());
+  const auto last = std::find_end(whole.begin(), whole.end(), alone.begin(), alone.end());
+  if (alone.empty() || first == whole.end() || first != last) return false;
+  info.before.assign(whole.begin(), first);
+  info.after.assign(first + std::ssize(alone), whole.end());
+  return true;
+} catch (const Error& error) {
+  if (error.code() == ErrorCode::internal) throw;
+  return false;  // this text is none that it takes
+}
+
 }  // namespace
 
 TokenizerInfo describe(const text::TokenizerSpec& spec) {
@@ -78,12 +98,11 @@ TokenizerInfo describe(const text::TokenizerSpec& spec) {
 void describe(const text::Tokenizer& tokenizer, TokenizerInfo& info) {
   info.bos = tokenizer.bos();
   info.eos = tokenizer.eos();
-  // Of what stands around a text, nothing but the encoder has the whole truth.
-  const std::vector<int32_t> alone = tokenizer.encode("a", {.add_special = false});
-  const std::vector<int32_t> whole = tokenizer.encode("a");
-  const auto text = std::search(whole.begin(), whole.end(), alone.begin(), alone.end());
-  info.before.assign(whole.begin(), text);
-  if (text != whole.end()) info.after.assign(text + std::ssize(alone), whole.end());
+  if (find_around("a", tokenizer, info)) return;
+  // A vocabulary of words need not have that one.
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (find_around(tokenizer.decode(std::span(&id, 1)), tokenizer, info)) return;
+  }
 }
 
 }  // namespace hasten::api
