@@ -81,7 +81,8 @@ struct ModelInfo {
   std::string device;                 // "cpu (avx512, 2 threads)"
   std::string chat_template;          // source; empty: the model has none
   std::string template_capabilities;  // "system role, tools, tool results, …"
-  std::string template_error;         // why no chat can be rendered; empty: it can
+  std::string template_error;         // why it does not parse, as Tokenizer has it; empty: it does
+  std::string template_refusal;       // why it renders no plain question, likewise; empty: it does
   int64_t vocab_size = 0;             // token ids that a request may name lie below it
   int64_t context = 0;                // tokens that one sequence may reach here
   int64_t train_context = 0;          // that the model was trained for

@@ -76,9 +76,14 @@ class Tokenizer {
   const std::string& chat_template() const;
   /// What the template can express: "system role, tools, tool results, …".
   const std::string& template_capabilities() const;
-  /// Why the template does not parse or renders not even a question, with the line; empty: it
-  /// works. Then render_chat throws that, and all else works.
+  /// Why the template does not parse, a sentence with the line; empty: it does. Then render_chat
+  /// throws that, except for a chat with tools where the model has a template of its own for them;
+  /// all else works.
   const std::string& template_error() const;
+  /// Why the template, which parses, does not render one message of a user without tools and
+  /// arguments, a sentence with its own reason or the line; empty: it does. Other chats may work
+  /// (such as ones with tools, with a system message or with template_arguments), or none.
+  const std::string& template_refusal() const;
   /// The prompt of a conversation.
   RenderedChat render_chat(const Chat& chat) const;
   /// A parser for one answer to a rendered prompt. Calls are told from content when it offers

@@ -27,16 +27,19 @@ json::Value parse_field(const std::string& text, const char* param) {
   }
 }
 
-/// Why a template renders no conversation at all; empty: it renders some.
-std::string failure_of(const text::ChatTemplate& chat_template) {
+/// Why a template does not render the plainest of conversations, in a sentence; empty: it does.
+std::string refusal_of(const text::ChatTemplate& chat_template) {
   try {
     const json::Array question{json::Object{{"role", "user"}, {"content", "Hello"}}};
     (void)chat_template.render(question, {}, /*add_generation_prompt=*/true);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;
-    // Some are only for conversations with a system message, or with tools.
-    const text::Capabilities& can = chat_template.capabilities();
-    if (!can.system_role && !can.tools) return error.what();
+    // What the template says itself has no subject.
+    constexpr std::string_view kSubject = "the chat template ";
+    const std::string_view why = error.what();
+    const bool is_fault = why.starts_with(kSubject);
+    return fmt::format("{}refuses a plain question{}{}{}", kSubject, why.empty() ? "" : ": ",
+                       is_fault ? "it " : "", is_fault ? why.substr(kSubject.size()) : why);
   }
   return {};
 }
@@ -66,7 +69,7 @@ void Tokenizer::Impl::make_template() {
     template_error = error.what();  // what needs no chats works all the same
     return;
   }
-  template_error = failure_of(*chat_template);
+  template_refusal = refusal_of(*chat_template);
 }
 
 void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint) {
@@ -134,6 +137,7 @@ TokenKind Tokenizer::token_kind(int32_t token) const {
 const std::string& Tokenizer::chat_template() const { return impl_->source; }
 const std::string& Tokenizer::template_capabilities() const { return impl_->capabilities; }
 const std::string& Tokenizer::template_error() const { return impl_->template_error; }
+const std::string& Tokenizer::template_refusal() const { return impl_->template_refusal; }
 
 RenderedChat Tokenizer::render_chat(const Chat& chat) const {
   const json::Value messages = parse_field(chat.messages, "messages");

@@ -20,6 +20,7 @@ namespace hasten {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Ids = std::vector<int32_t>;
 using Strings = std::vector<std::string>;
 
@@ -361,12 +362,12 @@ TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
   const std::string deep = "{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}";
   const std::pair<std::string, const char*> broken[] = {
       {deep, "the chat template exceeds the depth limit"},
-      {"a\n{% for m in %}", "the chat template does not parse: line 2: unexpected end of a tag"},
-      {"a\n\n{{ messages[0].content | shout }}", "the chat template failed in line 3: "}};
+      {"a\n{% for m in %}", "the chat template does not parse: line 2: unexpected end of a tag"}};
   for (const auto& [source, words] : broken) {
     write("chat_template.jinja", source);
     const Tokenizer tokenizer = open();
     EXPECT_THAT(tokenizer.template_error(), HasSubstr(words));
+    EXPECT_EQ(tokenizer.template_refusal(), "");
     EXPECT_EQ(tokenizer.chat_template(), source);
     EXPECT_EQ(tokenizer.template_capabilities(), "");
     EXPECT_EQ(tokenizer.encode("aba"), (Ids{2, 1}));
@@ -377,13 +378,45 @@ TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
       EXPECT_EQ(error.what(), tokenizer.template_error());
     }
   }
-  // One that is only for some conversations works.
-  for (const char* source :
-       {"{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}"
-        "{{ messages[0].content }}",
-        "{{ tools[0].function.name }}"}) {
+}
+
+// It may be for other chats.
+TEST_F(TokenizerFolder, TemplateThatRefusesAPlainQuestion) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
+  EXPECT_EQ(open().template_refusal(), "");
+  const std::string refuses = "the chat template refuses a plain question";
+  const Chat plain{.messages = R"([{"role": "user", "content": "a"}])"};
+  Chat with_system = plain;
+  with_system.messages =
+      R"([{"role": "system", "content": "b"}, {"role": "user", "content": "a"}])";
+  Chat with_tools = plain;
+  with_tools.tools = R"([{"type": "function", "function": {"name": "b"}}])";
+  Chat with_documents = plain;
+  with_documents.template_arguments = R"({"documents": ["b"]})";
+  const struct {
+    const char* source;
+    std::string refusal;
+    Chat taken;
+    const char* text;
+  } templates[] = {
+      {"{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}"
+       "{{ messages[0].content }}",
+       refuses + ": no", with_system, "b"},
+      {"{{ tools[0].function.name }}", refuses + ": it failed in line 1: ", with_tools, "b"},
+      {"{% if not documents %}{{ raise_exception('give documents') }}{% endif %}"
+       "{{ documents[0] }}",
+       refuses + ": give documents", with_documents, "b"},
+      {"\n{{ documents[0] + messages[0].content }}",
+       refuses + ": it failed in line 2: ", with_documents, "\nba"},
+      {"{% if not documents %}{{ raise_exception('') }}{% endif %}b", refuses, with_documents, "b"},
+  };
+  for (const auto& [source, refusal, taken, text] : templates) {
     write("chat_template.jinja", source);
-    EXPECT_EQ(open().template_error(), "");
+    const Tokenizer tokenizer = open();
+    EXPECT_EQ(tokenizer.template_error(), "");
+    EXPECT_THAT(tokenizer.template_refusal(), StartsWith(refusal));
+    EXPECT_EQ(tokenizer.render_chat(taken).text, text);
+    EXPECT_THROW((void)tokenizer.render_chat(plain), Error);
   }
 }
 

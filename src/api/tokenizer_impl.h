@@ -18,7 +18,7 @@ struct Tokenizer::Impl {
   explicit Impl(const weights::Checkpoint& checkpoint)
       : Impl(checkpoint, api::read_tokenizer_spec(checkpoint)) {}
   Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec);
-  /// Fills in chat_template, or template_error.
+  /// Fills in chat_template and template_refusal, or template_error.
   void make_template();
   /// Fills in tool_template and tool_format, where the model has such a template and it parses.
   void read_tool_template(const weights::Checkpoint& checkpoint);
@@ -29,7 +29,8 @@ struct Tokenizer::Impl {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::string source;  // of the model's own template; empty: it has none
   std::optional<text::ChatTemplate> chat_template;  // none: it does not parse
-  std::string template_error;                       // why no chat can be rendered; empty: it can
+  std::string template_error;                       // why it does not parse; empty: it does
+  std::string template_refusal;  // why it renders no plain question; empty: it does
   std::optional<text::ChatTemplate> tool_template;  // of prompts that offer tools, if it is another
   std::string capabilities;
   text::AnswerFormat answer_format;  // of any prompt; chat_parser fills in what depends on one

@@ -273,7 +273,7 @@ void add_inspect(Command program) {
       .flag("--chat-template", options->chat_template,
             "Print the chat template and nothing else, as it is in the file")
       .never_with(json);
-  command.footer("Ends with 1 where a tokenizer or a template is there and does not work.");
+  command.footer("Ends with 1 where a tokenizer does not work or a template does not parse.");
   command.run([options] { return inspect(*options); });
 }
 

@@ -99,6 +99,8 @@ void InspectedText::add_to(json::Object& summary) const {
   summary["template_capabilities"] = tokenizer_->template_capabilities();
   if (!tokenizer_->template_error().empty())
     summary["template_error"] = server::to_utf8(tokenizer_->template_error());
+  if (!tokenizer_->template_refusal().empty())
+    summary["template_refusal"] = server::to_utf8(tokenizer_->template_refusal());
 }
 
 void InspectedText::print() const {
@@ -119,13 +121,17 @@ void InspectedText::print() const {
   }
   fmt::print("around a text  {}\n", around(*tokenizer_, info));
   const std::string& error = tokenizer_->template_error();
+  const std::string& refusal = tokenizer_->template_refusal();
   const std::string& capabilities = tokenizer_->template_capabilities();
   if (tokenizer_->chat_template().empty()) {
     fmt::print("chat template  none (ChatML stands in)\n");
   } else if (!error.empty()) {
     fmt::print("chat template  does not work: it {}\n", safe_text(reason(error)));
-  } else {
+  } else if (refusal.empty()) {
     fmt::print("chat template  {}\n", capabilities.empty() ? "users' words only" : capabilities);
+  } else {
+    fmt::print("chat template  {}{}{}\n", capabilities, capabilities.empty() ? "" : "; ",
+               safe_text(reason(refusal)));
   }
 }
 

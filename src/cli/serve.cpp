@@ -84,15 +84,24 @@ class ShutdownSignals {
 };
 
 std::vector<int32_t> story_prompt(const Engine& engine) {
-  if (!engine.model().template_error.empty()) return engine.tokenize("Once upon a time");
+  const ModelInfo& model = engine.model();
+  if (!model.template_error.empty() || !model.template_refusal.empty())
+    return engine.tokenize("Once upon a time");
   constexpr const char* kQuestion =
       R"([{"role": "user", "content": "Tell me a story about a fox."}])";
   return engine.render_chat({.messages = kQuestion}).tokens;
 }
 
-/// Says what will fail of a model whose chat template does not work, and what to do about it.
+/// Says what will fail of a model whose chat template does not work, or not for every chat, and
+/// what to do about it.
 void warn_of_template(const Engine& engine, const std::filesystem::path& path) {
   const ModelInfo& model = engine.model();
+  if (!model.template_refusal.empty()) {
+    log::warn(
+        "{}; chats that it refuses, maybe all of the chat page, get 400, and /v1/completions "
+        "works; look at it with hasten inspect --chat-template",
+        safe_text(model.template_refusal));
+  }
   if (model.template_error.empty()) return;
   std::error_code ignored;
   const bool is_folder = std::filesystem::is_directory(path, ignored);

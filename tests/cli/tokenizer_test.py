@@ -252,8 +252,8 @@ class Inspect(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_sentencepiece_like(folder)
-            for source, why in (("a\n{{ messages | shout }}", "failed in line 2: no filter named 'shout'"),
-                                ("{% for m in %}", "does not parse: line 1: unexpected end of a tag")):
+            for source, why in (("{% for m in %}", "does not parse: line 1: unexpected end of a tag"),
+                                ("a\n{{ ?", "does not parse: line 2: unexpected character at byte 5")):
                 (folder / "chat_template.jinja").write_text(source)
                 done = hasten("inspect", folder)
                 self.assertEqual(done.returncode, 1)
@@ -274,6 +274,23 @@ class Inspect(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("folder of llama without weights (*.safetensors)\nwidth          64\ntokenizer      none: ",
                           done.stdout)
+
+    def test_what_a_template_refuses_is_said(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            for source, line in (("a\n{{ messages | shout }}", "it failed in line 2: no filter named 'shout'"),
+                                 ("{% if not documents %}{{ raise_exception('give \x1b') }}{% endif %}{{ documents }}",
+                                  "give \ufffd")):
+                (folder / "chat_template.jinja").write_text(source)
+                done = hasten("inspect", folder)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn(f"chat template  refuses a plain question: {line}\n", done.stdout)
+                refusal = json.loads(hasten("inspect", folder, "--json").stdout)["template_refusal"]
+                self.assertTrue(refusal.startswith("the chat template refuses a plain question: "), refusal)
+            (folder / "chat_template.jinja").write_text(
+                "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}")
+            self.assertIn("chat template  system role; refuses a plain question: no\n", hasten("inspect", folder).stdout)
 
     def test_template_whole(self):
         source = "{# a\ttab #}{{ messages[0].content }}\n\x1b"
