@@ -47,8 +47,9 @@ int tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   return 0;
 }
 
-/// A token such that it looks like no other one: special tokens by their names, text in quotes,
-/// where spaces can be seen, and bytes that are no whole characters in hexadecimal.
+/// A token such that it is not taken for another one, as far as letters look different: special
+/// tokens by their names, text in quotes, where spaces can be seen, and bytes that are no whole
+/// characters in hexadecimal.
 std::string shown(const Tokenizer& tokenizer, int32_t token) {
   const std::string bytes = tokenizer.token_bytes(token);
   switch (tokenizer.token_kind(token)) {

@@ -49,26 +49,15 @@ char32_t code_point(std::string_view sequence) {
   return point;
 }
 
-/// Control characters, spaces other than ' ', marks of direction and others that have no shape, and
-/// what is for private use.
+/// Control characters, spaces other than ' ', fillers, marks of direction and others that have no
+/// shape, and what is for private use.
 bool shows_nothing(char32_t point) {
-  constexpr std::array<std::pair<char32_t, char32_t>, 17> kRanges = {{{0x00, 0x1F},
-                                                                      {0x7F, 0xA0},
-                                                                      {0xAD, 0xAD},
-                                                                      {0x034F, 0x034F},
-                                                                      {0x061C, 0x061C},
-                                                                      {0x115F, 0x1160},
-                                                                      {0x1680, 0x1680},
-                                                                      {0x17B4, 0x17B5},
-                                                                      {0x180B, 0x180F},
-                                                                      {0x2000, 0x200F},
-                                                                      {0x2028, 0x202F},
-                                                                      {0x205F, 0x206F},
-                                                                      {0x3000, 0x3000},
-                                                                      {0xE000, 0xF8FF},
-                                                                      {0xFE00, 0xFE0F},
-                                                                      {0xFEFF, 0xFEFF},
-                                                                      {0xE0000, 0x10FFFF}}};
+  constexpr std::array<std::pair<char32_t, char32_t>, 22> kRanges = {
+      {{0x00, 0x1F},       {0x7F, 0xA0},       {0xAD, 0xAD},     {0x034F, 0x034F}, {0x061C, 0x061C},
+       {0x115F, 0x1160},   {0x1680, 0x1680},   {0x17B4, 0x17B5}, {0x180B, 0x180F}, {0x2000, 0x200F},
+       {0x2028, 0x202F},   {0x205F, 0x206F},   {0x2800, 0x2800}, {0x3000, 0x3000}, {0x3164, 0x3164},
+       {0xE000, 0xF8FF},   {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF9, 0xFFFB},
+       {0x1D173, 0x1D17A}, {0xE0000, 0x10FFFF}}};
   return std::any_of(kRanges.begin(), kRanges.end(), [point](const auto& range) {
     return point >= range.first && point <= range.second;
   });

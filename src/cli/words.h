@@ -21,9 +21,9 @@ std::string json_text(const json::Value& value);
 /// newlines unless `keep_newlines`, and bytes that are no UTF-8 become U+FFFD.
 std::string safe_text(std::string_view text, bool keep_newlines = false);
 
-/// `bytes` such that different ones look different: line ends, quotes and backslashes as in C,
-/// other control characters and those that show nothing as \u200b, bytes of no whole character as
-/// \xe4.
+/// `bytes` such that what they are can be seen: line ends, quotes and backslashes as in C, other
+/// control characters and those that show nothing as \u200b, bytes of no whole character as \xe4.
+/// Different ones are written differently; letters that look alike stay as they are.
 std::string escaped_text(std::string_view bytes);
 /// Every byte as \xe4.
 std::string escaped_bytes(std::string_view bytes);

@@ -75,6 +75,15 @@ class Tokens(unittest.TestCase):
         output = hasten("tokenize", "", "\x1b[2J\u009b").stdout
         self.assertFalse(set(output) & {"\x1b", "\u009b"})
 
+    def test_what_shows_nothing_is_escaped(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for point in (0x2800, 0x3164, 0xffa0, 0xfff9, 0xfffb, 0x1d173, 0x1d17a):
+                text = chr(point)
+                (folder / "rwkv_vocab_one.txt").write_text(f"1 '{text}' {len(text.encode())}\n")
+                escaped = rf"\U{point:08x}" if point > 0xffff else rf"\u{point:04x}"
+                self.assertEqual(self.tokens(folder, text), {1: f'"{escaped}"'})
+
     def test_word_pieces_that_continue_look_different(self):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##a\n")
