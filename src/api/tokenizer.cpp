@@ -91,8 +91,10 @@ std::string Tokenizer::Impl::name_of(int32_t token) const {
   return token < 0 ? std::string() : std::string(tokenizer->token_bytes(token));
 }
 
-Tokenizer::Tokenizer(const std::filesystem::path& model)
-    : impl_(std::make_unique<Impl>(*api::open_vocabulary(model))) {}
+Tokenizer::Tokenizer(const std::filesystem::path& model) {
+  api::OpenVocabulary opened = api::open_vocabulary(model);
+  impl_ = std::make_unique<Impl>(*opened.checkpoint, std::move(opened.spec));
+}
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;

@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "api/model_files.h"
+#include "base/error.h"
+#include "base/mapped_file.h"
 #include "hasten/tokenizer.h"
+#include "weights/git_lfs.h"
 
 namespace hasten {
 namespace {
@@ -27,6 +31,24 @@ bool is_one_of(std::string_view name, auto& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// Whether `name` goes on behind ".model" with a version: ".v3", ".v7m1" of a model that sees.
+bool has_version(std::string_view name) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::string_view kMark = ".model.v";
+  const size_t mark = name.rfind(kMark);
+  if (mark == name.npos) return false;
+  name.remove_prefix(mark + kMark.size());
+  const auto take_number = [&] {
+    const size_t length = std::min(name.find_first_not_of(kDigits), name.size());
+    name.remove_prefix(length);
+    return length > 0;
+  };
+  if (!take_number()) return false;
+  if (!name.starts_with('m')) return name.empty();
+  name.remove_prefix(1);
+  return take_number() && name.empty();
+}
+
 /// The name under which a file is looked for in a folder; empty: it is no vocabulary.
 std::string_view role_of(std::string_view name) {
   const auto has = [name](std::string_view word) { return name.find(word) != name.npos; };
@@ -38,25 +60,24 @@ std::string_view role_of(std::string_view name) {
   if (name == "vocab.txt") return name;
   if (name.ends_with(".json") && has("tekken")) return "tekken.json";
   if (name.ends_with(".json") && has("tokenizer")) return "tokenizer.json";
-  if (name.ends_with(".model") || has(".model.v")) return "tokenizer.model";
+  if (name.ends_with(".model") || has_version(name)) return "tokenizer.model";
   return {};
 }
 
+// Neither the folder's config.json nor other vocabularies are looked at: they may be another
+// model's, or not be fetched.
 class LoneVocabulary final : public weights::Checkpoint {
  public:
   LoneVocabulary(const std::filesystem::path& folder, std::string name)
-      : Checkpoint(folder),
-        folder_(weights::open_checkpoint(folder, weights::Contents::no_weights)),
-        name_(std::move(name)),
-        role_(role_of(name_)) {}
+      : Checkpoint(folder), name_(std::move(name)), role_(role_of(name_)) {}
 
   [[nodiscard]] Format format() const override { return Format::safetensors; }
 
   [[nodiscard]] std::optional<std::string> file(std::string_view name) const override {
     const bool is_half = role_ == "vocab.json" && name == "merges.txt";
-    if (is_half || is_one_of(name, kBeside)) return folder_->file(name);
+    if (is_half || is_one_of(name, kBeside)) return read(name);
     if (name != role_) return std::nullopt;
-    return folder_->file(role_ == "vocab.json" ? role_ : name_);
+    return read(role_ == "vocab.json" ? role_ : name_);
   }
 
   [[nodiscard]] std::vector<std::string> file_names(std::string_view begin,
@@ -66,8 +87,35 @@ class LoneVocabulary final : public weights::Checkpoint {
     return is_meant ? std::vector{name_} : std::vector<std::string>();
   }
 
+  /// An error of what was read under the name of its role, with the name that it has.
+  [[nodiscard]] Error renamed(const Error& error) const {
+    const std::string message = error.what();
+    for (const std::string& shown : {role_, (path() / role_).string()}) {
+      if (!message.starts_with(shown)) continue;
+      const std::string name = shown == role_ ? name_ : (path() / name_).string();
+      return {error.code(), name + message.substr(shown.size()), error.param()};
+    }
+    return error;
+  }
+  [[nodiscard]] bool has_own_name() const { return name_ != role_ && role_ != "vocab.json"; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+
  private:
-  std::unique_ptr<const weights::Checkpoint> folder_;
+  [[nodiscard]] std::optional<std::string> read(std::string_view name) const {
+    constexpr size_t kMaxBytes = size_t{64} << 20;  // as in a folder
+    const std::filesystem::path file = path() / name;
+    std::error_code code;
+    if (!std::filesystem::is_regular_file(file, code)) return std::nullopt;
+    if (std::filesystem::file_size(file, code) == 0 && !code) return std::string();
+    const MappedFile mapped(file);
+    if (mapped.bytes().size() > kMaxBytes) {
+      fail(ErrorCode::invalid_data, "{} has {} bytes; the limit is {}", file.string(),
+           mapped.bytes().size(), kMaxBytes);
+    }
+    weights::check_is_fetched(mapped.bytes(), file.string());
+    return std::string(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
+  }
+
   std::string name_;
   std::string role_;
 };
@@ -85,10 +133,23 @@ bool is_vocabulary_file(const std::filesystem::path& path) {
   return std::string_view(magic.data(), magic.size()) != "GGUF";
 }
 
-std::unique_ptr<const weights::Checkpoint> api::open_vocabulary(const std::filesystem::path& path) {
-  if (!is_vocabulary_file(path)) return open_model(path, weights::Contents::no_weights);
+api::OpenVocabulary api::open_vocabulary(const std::filesystem::path& path) {
+  if (!is_vocabulary_file(path)) {
+    auto model = open_model(path, weights::Contents::no_weights);
+    text::TokenizerSpec spec = read_tokenizer_spec(*model);
+    return {std::move(model), std::move(spec)};
+  }
   const auto folder = path.parent_path();
-  return std::make_unique<LoneVocabulary>(folder.empty() ? "." : folder, path.filename().string());
+  auto lone =
+      std::make_unique<LoneVocabulary>(folder.empty() ? "." : folder, path.filename().string());
+  try {
+    text::TokenizerSpec spec = read_tokenizer_spec(*lone);
+    if (lone->has_own_name()) spec.file = lone->name();
+    return {std::move(lone), std::move(spec)};
+  } catch (const Error& error) {
+    if (!lone->has_own_name()) throw;
+    throw lone->renamed(error);
+  }
 }
 
 }  // namespace hasten

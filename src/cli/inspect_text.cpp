@@ -56,7 +56,7 @@ std::string_view reason(std::string_view error) {
 }  // namespace
 
 InspectedText::InspectedText(const std::filesystem::path& model, bool is_there)
-    : model_(model), is_there_(is_there) {
+    : is_there_(is_there) {
   try {
     tokenizer_.emplace(model);
   } catch (const Error& error) {
@@ -65,9 +65,7 @@ InspectedText::InspectedText(const std::filesystem::path& model, bool is_there)
 }
 
 std::string InspectedText::file() const {
-  const std::filesystem::path path = tokenizer_->info().file;
-  // A lone one was read under the name of its kind.
-  return (is_vocabulary_file(model_) ? model_ : path).filename().string();
+  return std::filesystem::path(tokenizer_->info().file).filename().string();
 }
 
 std::string InspectedText::fault() const {

@@ -23,9 +23,6 @@ class InspectedText {
   /// there is none.
   void print_template() const;
 
-  bool has_tokenizer() const { return tokenizer_.has_value(); }
-  /// Why the model has no tokenizer that works; empty: it has.
-  const std::string& tokenizer_error() const { return error_; }
   /// What is there and does not work, in a sentence; empty: all does.
   std::string fault() const;
 
@@ -33,7 +30,6 @@ class InspectedText {
   /// The file that the tokenizer was read from, without its folder.
   std::string file() const;
 
-  std::filesystem::path model_;
   bool is_there_;
   std::optional<Tokenizer> tokenizer_;
   std::string error_;

@@ -202,6 +202,33 @@ class LoneFiles(unittest.TestCase):
             os.truncate(folder / "vocab.txt", 0)
             self.assertEqual(hasten("tokenize", folder / "vocab.txt", "a").returncode, 1)
 
+    def test_only_names_of_vocabularies_count(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for file in ("x.model.v2.safetensors", "x.model.v", "x.model.va", "x.model.v3m", "x.model.v3x"):
+                (folder / file).write_bytes(b"\x0f")
+                self.assertRegex(hasten("tokenize", folder / file, "a").stderr, "is not a GGUF file|is part of a model")
+            for file in ("x.model", "x.model.v3", "x.model.v11m1"):
+                (folder / file).write_bytes(b"\x0f")
+                said = hasten("tokenize", folder / file, "a").stderr
+                self.assertIn(f"hasten: {file} is not what its name says, or damaged: a field", said)
+            (folder / "x.model").write_bytes(b"")
+            said = hasten("tokenize", folder / "x.model", "a").stderr
+            self.assertIn(f"hasten: {folder / 'x.model'} is empty: fetch it again", said)
+
+    def test_the_rest_of_the_folder_does_not_count(self):
+        pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            for config in (pointer, "{", '{"vocab_size": 99999}'):
+                (folder / "config.json").write_text(config)
+                done = hasten("tokenize", folder / "tokenizer.json", "aa", "--json")
+                self.assertEqual((done.stdout, done.stderr), ("[1,9,8]\n", ""))
+            (folder / "tokenizer_config.json").write_text(pointer)
+            self.assertIn("tokenizer_config.json is not there yet",
+                          hasten("tokenize", folder / "tokenizer.json", "a").stderr)
+
     @unittest.skipUnless((SHARED / "data/tokenizers").is_dir(), "needs shared/data/tokenizers")
     def test_published_ones(self):
         folder = SHARED / "data/tokenizers"
