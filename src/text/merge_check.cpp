@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -14,7 +13,21 @@
 namespace hasten::text {
 namespace {
 
-using Names = std::unordered_set<std::string_view>;
+// Those of all tokens, sorted: whatever a file calls its tokens, a look-up takes few comparisons,
+// where a hash table could be aimed at.
+class Names {
+ public:
+  explicit Names(const std::vector<std::string>& tokens) : sorted_(tokens.begin(), tokens.end()) {
+    std::sort(sorted_.begin(), sorted_.end());
+  }
+
+  bool contains(std::string_view name) const {
+    return std::binary_search(sorted_.begin(), sorted_.end(), name);
+  }
+
+ private:
+  std::vector<std::string_view> sorted_;
+};
 
 // The first of a merge's parts that is no token, or empty. Pieces may hold spaces themselves: one
 // cut that makes sense is enough, and without any the first says what is missing.
@@ -48,7 +61,7 @@ void MergeCheck::finish() const {
 void MergeCheck::check_pieces() const {
   if (unused_.empty()) return;
   // Many are of tokens that are known but never made of text, such as control tokens.
-  const Names names(spec_.tokens.begin(), spec_.tokens.end());
+  const Names names(spec_.tokens);
   size_t num_unknown = 0;
   std::string first;
   for (const size_t rank : unused_) {
