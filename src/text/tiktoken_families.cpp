@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_side_files.h"
@@ -36,11 +37,10 @@ constexpr std::array kFamilies = {
     Family{"hy.tiktoken", "HYTokenizer", "hunyuan"},
     Family{"", "ChatGLM4Tokenizer", "chatglm-bpe"},
     Family{"tiktoken.model", "TikTokenTokenizer", "kimi-k2"},
-    Family{"tokenizer.model", "", "llama-bpe"},  // Llama 3
+    Family{"tokenizer.model", "", "llama-bpe", 128000},  // Llama 3
 };
-constexpr int32_t kLlama3Ranks = 128000;
 
-// The tokens behind the ranks of `family`, where no file beside them lists any.
+// The tokens behind the ranks of `family`, where the files beside them do not list them.
 std::vector<SpecialToken> special_tokens(const Family& family, int32_t num_ranks) {
   if (family.name == "cl100k_base") {
     return {{100257, "<|endoftext|>"},
@@ -100,8 +100,8 @@ const Family& family_of(std::string_view name, std::string_view tokenizer_class)
 }
 
 // Many models have a tokenizer.model of ranks, and each cuts words in its own way.
-void check_is_llama3(std::string_view tokenizer_class, int32_t num_ranks) {
-  if (num_ranks == kLlama3Ranks) return;
+void check_is_llama3(const Family& llama3, std::string_view tokenizer_class, int32_t num_ranks) {
+  if (num_ranks == llama3.num_ranks) return;
   std::string classes;
   for (const Family& family : kFamilies) {
     if (family.tokenizer_class.empty()) continue;
@@ -112,35 +112,92 @@ void check_is_llama3(std::string_view tokenizer_class, int32_t num_ranks) {
        "others are known by the tokenizer_class in their tokenizer_config.json ({}), and otherwise "
        "a tokenizer.json is needed{}",
        num_ranks, tokenizer_class.empty() ? "" : " of a ",
-       tokenizer_class.empty() ? "" : printable(tokenizer_class), kLlama3Ranks, classes,
-       num_ranks < kLlama3Ranks ? "; if it is Llama 3's, it was cut: fetch it again" : "");
+       tokenizer_class.empty() ? "" : printable(tokenizer_class), llama3.num_ranks, classes,
+       num_ranks < llama3.num_ranks ? "; if it is Llama 3's, it was cut: fetch it again" : "");
 }
 
-// A file that was cut at the end of a line parses.
-void check_is_whole(std::string_view name, const Family& family, int32_t num_ranks) {
-  if (num_ranks >= family.num_ranks) return;
-  fail(ErrorCode::invalid_data,
-       "{} holds {} ranks, a whole {} has {}: it looks cut; fetch it again", name, num_ranks,
-       family.name, family.num_ranks);
+// The first id behind the ranks that has a token, or the number of tokens.
+int32_t first_added(const TokenizerSpec& spec, int32_t num_ranks) {
+  const auto added = std::find_if(spec.tokens.begin() + num_ranks, spec.tokens.end(),
+                                  [](const auto& token) { return !token.empty(); });
+  return static_cast<int32_t>(added - spec.tokens.begin());
 }
 
-// Nor may the added tokens begin far behind the ranks. Of published files GPT-4's and GPT-4o's
-// leave out most, the one id behind their ranks.
-void check_joins_added_tokens(std::string_view name, const TokenizerSpec& spec, int32_t num_ranks) {
-  constexpr std::ptrdiff_t kMaxGap = 16;
-  const auto behind = spec.tokens.begin() + num_ranks;
-  const auto added =
-      std::find_if(behind, spec.tokens.end(), [](const auto& token) { return !token.empty(); });
-  if (added == spec.tokens.end() || added - behind <= kMaxGap) return;
+// A file that was cut at the end of a line parses. `added`: the first token that the files beside
+// it add.
+void check_is_whole(std::string_view name, const Family& family, const TokenizerSpec& spec,
+                    int32_t num_ranks, int32_t added) {
+  const bool has_added = added < std::ssize(spec.tokens);
+  if (family.num_ranks > 0) {
+    if (num_ranks >= family.num_ranks) return;
+    // Tokens that take the place of ranks are not the family's: this vocabulary was made smaller.
+    // A file that was cut has none there, and without any its ids would be guesses.
+    if (has_added && added == num_ranks) {
+      log::warn(
+          "{} holds {} ranks, a whole {} has {}: taken for a smaller one, since the files "
+          "beside it add tokens right behind",
+          name, num_ranks, family.name, family.num_ranks);
+      return;
+    }
+    fail(ErrorCode::invalid_data,
+         "{} holds {} ranks, a whole {} has {}: it looks cut; fetch it again (one that was made "
+         "smaller needs a tokenizer_config.json that lists the tokens behind its ranks)",
+         name, num_ranks, family.name, family.num_ranks);
+  }
+  // Where the number is not known, the added tokens may not begin far behind the ranks. Of
+  // published files GPT-4's and GPT-4o's leave out most, the one id behind their ranks.
+  constexpr int32_t kMaxGap = 16;
+  if (!has_added || added - num_ranks <= kMaxGap) return;
   fail(ErrorCode::invalid_data,
        "{} holds {} ranks, but the first token that the files beside it add, {}, has id {}: it "
        "looks cut; fetch it again",
-       name, num_ranks, printable(*added), added - spec.tokens.begin());
+       name, num_ranks, printable(spec.tokens[static_cast<size_t>(added)]), added);
 }
 
 int32_t find_last(const TokenizerSpec& spec, std::string_view text) {
   const auto found = std::find(spec.tokens.rbegin(), spec.tokens.rend(), text);
   return static_cast<int32_t>(spec.tokens.rend() - found) - 1;
+}
+
+// Gives the ids before `added` the tokens that the family has there: a model that was trained
+// further may list only its own. False where it has none.
+bool add_special_tokens(std::string_view name, const Family& family, int32_t num_ranks,
+                        int32_t added, TokenizerSpec& spec) {
+  const bool has_added = added < std::ssize(spec.tokens);
+  bool has_any = false;
+  for (SpecialToken& token : special_tokens(family, num_ranks)) {
+    if (has_added && token.id >= added) continue;
+    const auto i = static_cast<size_t>(token.id);
+    if (i >= spec.tokens.size()) {
+      spec.tokens.resize(i + 1);
+      spec.types.resize(i + 1, static_cast<int32_t>(TokenType::unused));
+    }
+    if (spec.types[i] == static_cast<int32_t>(TokenType::normal)) {
+      fail(ErrorCode::invalid_data, "{}: rank {} is taken, where {} has {}", printable(name),
+           token.id, family.name, token.text);
+    }
+    const bool is_listed =
+        !spec.tokens[i].empty() || std::find(spec.tokens.begin() + num_ranks, spec.tokens.end(),
+                                             token.text) != spec.tokens.end();
+    if (is_listed) continue;
+    spec.tokens[i] = std::move(token.text);
+    spec.types[i] = static_cast<int32_t>(TokenType::control);
+    has_any = true;
+  }
+  return has_any;
+}
+
+// Those of the family, but where the config names others.
+void set_roles(const Family& family, const SideFiles& beside, TokenizerSpec& spec) {
+  const bool is_hunyuan = family.name == "hy.tiktoken";
+  const auto set = [&](int32_t& role, int32_t id) {
+    if (role < 0) role = id;
+  };
+  set(spec.bos, find_last(spec, is_hunyuan ? "<|startoftext|>" : "<|begin_of_text|>"));
+  set(spec.eos, is_hunyuan
+                    ? find_last(spec, "<|eos|>")
+                    : std::max(find_last(spec, "<|endoftext|>"), find_last(spec, "<|eot_id|>")));
+  read_tokenizer_config(beside.config(), spec);
 }
 
 }  // namespace
@@ -151,31 +208,13 @@ TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
   const Family& family = family_of(name, beside.tokenizer_class());
   TokenizerSpec spec = in_file(name, [&] { return parse_tiktoken_ranks(ranks, family.pre); });
   const auto num_ranks = static_cast<int32_t>(spec.tokens.size());
-  if (family.name == "tokenizer.model") check_is_llama3(beside.tokenizer_class(), num_ranks);
-  check_is_whole(name, family, num_ranks);
+  if (family.name == "tokenizer.model") {
+    check_is_llama3(family, beside.tokenizer_class(), num_ranks);
+  }
   beside.apply(spec);
-  check_joins_added_tokens(name, spec, num_ranks);
-  if (static_cast<int32_t>(spec.tokens.size()) > num_ranks) return spec;
-
-  for (SpecialToken& token : special_tokens(family, num_ranks)) {
-    const auto i = static_cast<size_t>(token.id);
-    if (i >= spec.tokens.size()) {
-      spec.tokens.resize(i + 1);
-      spec.types.resize(i + 1, static_cast<int32_t>(TokenType::unused));
-    }
-    if (!spec.tokens[i].empty()) {
-      fail(ErrorCode::invalid_data, "{}: rank {} is taken, where {} has {}", printable(name),
-           token.id, family.name, token.text);
-    }
-    spec.tokens[i] = std::move(token.text);
-    spec.types[i] = static_cast<int32_t>(TokenType::control);
-  }
-  spec.bos = find_last(spec, "<|begin_of_text|>");
-  spec.eos = std::max(find_last(spec, "<|endoftext|>"), find_last(spec, "<|eot_id|>"));
-  if (family.name == "hy.tiktoken") {
-    spec.bos = find_last(spec, "<|startoftext|>");
-    spec.eos = find_last(spec, "<|eos|>");
-  }
+  const int32_t added = first_added(spec, num_ranks);
+  check_is_whole(name, family, spec, num_ranks, added);
+  if (add_special_tokens(name, family, num_ranks, added, spec)) set_roles(family, beside, spec);
   return spec;
 }
 

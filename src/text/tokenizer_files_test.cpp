@@ -313,6 +313,50 @@ TEST(TiktokenFile, ThatLostItsEnd) {
          "\"<|user|>\", has id 19: it looks cut; fetch it again");
 }
 
+// As configs of models that were trained further do: the family's tokens go without saying.
+TEST(TiktokenFile, WithOnlyTheAddedTokensOfTheirOwn) {
+  HASTEN_NEED_SHARED("data/tokenizers");
+  const std::string qwen = testing::read_tokenizer_file("qwen/qwen.tiktoken");
+  TokenizerSpec spec = parse_tiktoken_file(
+      "qwen.tiktoken", qwen,
+      {.config = R"({"added_tokens_decoder": {"151851": {"content": "<own>", "special": true}}})"});
+  EXPECT_EQ(spec.tokens.size(), 151852U);
+  EXPECT_EQ(spec.tokens[151644], "<|im_start|>");
+  EXPECT_EQ(spec.tokens[151850], "<|extra_204|>");
+  EXPECT_EQ(spec.types[151850], static_cast<int32_t>(TokenType::control));
+  EXPECT_EQ(spec.tokens[151851], "<own>");
+  EXPECT_EQ(spec.eos, 151643);
+
+  const std::string llama3 = testing::read_tokenizer_file("llama3/tokenizer.model");
+  spec =
+      parse_tiktoken_file("tokenizer.model", llama3,
+                          {.config = R"({"bos_token": "<|python_tag|>", "eos_token": "<|im_end|>",
+                     "added_tokens_decoder": {"128256": {"content": "<|im_end|>"}}})"});
+  EXPECT_EQ(spec.tokens.size(), 128257U);
+  EXPECT_EQ(spec.tokens[128009], "<|eot_id|>");
+  EXPECT_EQ(spec.eos, 128256);
+  EXPECT_EQ(spec.bos, 128010);
+  spec = parse_tiktoken_file("tokenizer.model", llama3,
+                             {.added_tokens = R"({"<|begin_of_text|>": 128300})"});
+  EXPECT_EQ(spec.bos, 128300);
+  EXPECT_EQ(spec.tokens[128000], "");  // listed elsewhere
+  EXPECT_EQ(spec.tokens[128001], "<|end_of_text|>");
+  spec = parse_tiktoken_file("tokenizer.model", llama3, {.added_tokens = R"({"<s>": 128000})"});
+  EXPECT_EQ(spec.tokens.size(), 128001U);
+}
+
+TEST(TiktokenFile, ThatWasMadeSmaller) {
+  const std::string_view ranks = "YQ== 0\nYg== 1\n";
+  const auto spec =
+      parse_tiktoken_file("qwen.tiktoken", ranks, {.added_tokens = R"({"<|endoftext|>": 2})"});
+  EXPECT_EQ(spec.tokens, (std::vector<std::string>{"a", "b", "<|endoftext|>"}));
+  expect_error(
+      [&] {
+        return parse_tiktoken_file("qwen.tiktoken", ranks, {.added_tokens = R"({"<s>": 3})"});
+      },
+      ErrorCode::invalid_data, "it looks cut; fetch it again (one that was made smaller needs");
+}
+
 TEST(TiktokenFile, PublishedOnesAreWhole) {
   HASTEN_NEED_SHARED("data/tokenizers");
   for (const char* path : {"tiktoken/cl100k_base.tiktoken", "tiktoken/o200k_base.tiktoken",

@@ -12,11 +12,13 @@ namespace hasten::text {
 namespace {
 
 constexpr int64_t kMinEntryBytes = 4;  // of a vocabulary entry
+// Ids that no file has to list, such as those of a family's special tokens.
+constexpr int64_t kUnlistedIds = 512;
 
 }  // namespace
 
 VocabularyReader::VocabularyReader(TokenizerSpec& spec, int64_t file_bytes)
-    : spec_(spec), max_id_(std::ssize(spec.tokens) + file_bytes / kMinEntryBytes) {
+    : spec_(spec), max_id_(std::ssize(spec.tokens) + kUnlistedIds + file_bytes / kMinEntryBytes) {
   spec.types.resize(spec.tokens.size(), static_cast<int32_t>(TokenType::normal));
   for (const int32_t type : spec.types) {
     present_.push_back(type != static_cast<int32_t>(TokenType::unused));
