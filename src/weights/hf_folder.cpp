@@ -25,7 +25,6 @@ namespace hasten::weights {
 namespace {
 
 constexpr const char* kConfigFile = "config.json";
-constexpr const char* kGenerationFile = "generation_config.json";
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
@@ -52,8 +51,6 @@ class HfCheckpoint final : public Checkpoint {
       config_ = parse_object(kConfigFile);
     }
     if (contents == Contents::no_weights) return;
-    // Nothing reads it, but what is not fetched should not go by unsaid.
-    (void)file(kGenerationFile);
     if (is_there(folder / kSingleFile)) {
       load(kSingleFile);
     } else if (is_there(folder / kIndexFile)) {
