@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A merge belongs to a vocabulary that has its two pieces and what they make: Hugging Face's
-// library refuses any other.
+// library in Rust refuses any other.
 #include "text/merge_check.h"
 
 #include <algorithm>
@@ -74,8 +74,8 @@ void MergeCheck::check_pieces() const {
     }
     if (spec_.merge_list == MergeList::any) continue;
     fail(ErrorCode::invalid_data,
-         "{}, which is not in the vocabulary: one of the two is damaged or of another model; fetch "
-         "both again",
+         "{}, which is not in the vocabulary: one of the two is damaged, trimmed, or of another "
+         "model; fetch both again",
          first);
   }
   if (num_unknown == 0) return;

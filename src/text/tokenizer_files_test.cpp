@@ -196,7 +196,11 @@ TEST(VocabAndMerges, ReadsAndRefuses) {
     expect_error([&] { return make_tokenizer(parse_vocab_and_merges(json, lines)); }, code, words);
   };
   refuse("[]", merges, ErrorCode::invalid_data, "vocab.json");
-  refuse(R"({"a</w>": 0})", merges, ErrorCode::unsupported, "</w>");
+  refuse(R"({"a</w>": 0})", merges, ErrorCode::unsupported, "vocab.json marks the ends of words");
+  for (const char* ctrl : {"#version: 0.2\na b</w>\n", "#version: 0.2\na b</w> 300\n"}) {
+    refuse(R"({"a@@": 0, "b": 1, "ab": 2})", ctrl, ErrorCode::unsupported,
+           "merges.txt marks the ends of words with </w>: such a tokenizer needs its");
+  }
   refuse(vocab, "ab\n", ErrorCode::invalid_data, "merge 0");
   refuse(vocab, "a b\na x\n", ErrorCode::invalid_data, "merge 1, \"a x\", needs \"x\"");
   refuse(vocab, "", ErrorCode::invalid_data, "no merges");

@@ -2,6 +2,8 @@
 // Reads Hugging Face tokenizer.json files.
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
@@ -168,13 +170,19 @@ TokenizerSpec parse_vocab_and_merges(std::string_view vocab_json, std::string_vi
   }
   VocabularyReader reader(spec, static_cast<int64_t>(vocab_json.size()));
   in_file(kVocabulary, [&] { reader.read_vocab(as_object(file, "the whole")); });
-  const bool marks_ends = std::any_of(spec.tokens.begin(), spec.tokens.end(),
-                                      [](const auto& token) { return token.ends_with("</w>"); });
-  if (marks_ends) {
-    fail(ErrorCode::unsupported,
-         "vocab.json marks the ends of words with </w>: such a tokenizer needs its tokenizer.json");
-  }
   spec.merges = read_merge_lines(merges_txt);
+  // CTRL's vocabulary has "@@" behind what goes on instead, and its merges are followed by counts.
+  const auto marks_ends = [](const std::vector<std::string>& lines) {
+    return std::any_of(lines.begin(), lines.end(), [](const auto& line) {
+      return line.ends_with("</w>") || line.find("</w> ") != std::string::npos;
+    });
+  };
+  for (const auto& [name, pieces] :
+       {std::pair(kVocabulary, &spec.tokens), std::pair("merges.txt", &spec.merges)}) {
+    if (!marks_ends(*pieces)) continue;
+    fail(ErrorCode::unsupported,
+         "{} marks the ends of words with </w>: such a tokenizer needs its tokenizer.json", name);
+  }
   spec.merge_list = MergeList::whole;
   beside.apply(spec);
   const bool around = is_of("Roberta") || is_of("Bart") || is_of("Longformer");
