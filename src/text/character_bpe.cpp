@@ -24,21 +24,17 @@ MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const std::string_view merge = spec.merges[rank];
     check_merge(merge, rank);
-    bool applies = false;
-    // Pieces may hold spaces themselves: the first cut that makes sense of the line is meant.
-    for (size_t cut = merge.find(' ', 1); cut < merge.size() - 1; cut = merge.find(' ', cut + 1)) {
-      const int32_t left = vocabulary.find_ordinary(merge.substr(0, cut));
-      std::string_view rest = merge.substr(cut + 1);
-      const int32_t right = vocabulary.find_ordinary(rest);
-      if (left < 0 || right < 0) continue;
-      if (rest.starts_with(mark)) rest.remove_prefix(mark.size());
-      joined.assign(vocabulary.bytes(left)).append(rest);
+    const bool applies = cut_merge(merge, [&](std::string_view front, std::string_view back) {
+      const int32_t left = vocabulary.find_ordinary(front);
+      const int32_t right = left < 0 ? -1 : vocabulary.find_ordinary(back);
+      if (right < 0) return false;
+      if (back.starts_with(mark)) back.remove_prefix(mark.size());
+      joined.assign(vocabulary.bytes(left)).append(back);
       const int32_t merged = vocabulary.find_ordinary(joined);
-      if (merged < 0) continue;
+      if (merged < 0) return false;
       table.add(left, right, merged, static_cast<int32_t>(rank));
-      applies = true;
-      break;
-    }
+      return true;
+    });
     if (!applies) check.add_unused(rank);
   }
   check.finish();

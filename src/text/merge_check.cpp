@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "text/merge_rules.h"
 
 namespace hasten::text {
 namespace {
@@ -29,21 +30,26 @@ class Names {
   std::vector<std::string_view> sorted_;
 };
 
-// The first of a merge's parts that is no token, or empty. Pieces may hold spaces themselves: one
-// cut that makes sense is enough, and without any the first says what is missing.
+// Of merges that may be of pieces that do not exist, so many are looked at for the log.
+constexpr size_t kMaxLookedAt = 1000;
+
+// The first of a merge's parts that is no token, or empty: one cut that makes sense is enough, and
+// without any the first says what is missing.
 std::string missing_part(std::string_view merge, std::string_view mark, const Names& names) {
   std::string missing;
-  for (size_t cut = merge.find(' ', 1); cut < merge.size() - 1; cut = merge.find(' ', cut + 1)) {
-    const std::string_view left = merge.substr(0, cut);
-    const std::string_view right = merge.substr(cut + 1);
-    const std::string_view rest = right.starts_with(mark) ? right.substr(mark.size()) : right;
-    const std::string joined = std::string(left).append(rest);
-    const bool has_left = names.contains(left);
-    const bool has_right = names.contains(right);
-    if (has_left && has_right && names.contains(joined)) return {};
-    if (missing.empty()) missing = !has_left ? left : !has_right ? right : joined;
-  }
-  return missing;
+  std::string joined;
+  const auto part_of_cut = [&](std::string_view left, std::string_view right) -> std::string_view {
+    if (!names.contains(left)) return left;
+    if (!names.contains(right)) return right;
+    joined.assign(left).append(right.substr(right.starts_with(mark) ? mark.size() : 0));
+    return names.contains(joined) ? std::string_view() : joined;
+  };
+  const bool makes_sense = cut_merge(merge, [&](std::string_view left, std::string_view right) {
+    const std::string_view part = part_of_cut(left, right);
+    if (missing.empty()) missing = part;
+    return part.empty();
+  });
+  return makes_sense ? std::string() : missing;
 }
 
 }  // namespace
@@ -62,25 +68,25 @@ void MergeCheck::check_pieces() const {
   if (unused_.empty()) return;
   // Many are of tokens that are known but never made of text, such as control tokens.
   const Names names(spec_.tokens);
-  size_t num_unknown = 0;
-  std::string first;
-  for (const size_t rank : unused_) {
-    const std::string missing =
-        missing_part(spec_.merges[rank], spec_.continuing_subword_prefix, names);
+  const bool may_lack = spec_.merge_list == MergeList::any;
+  const size_t num_looked_at = may_lack ? std::min(unused_.size(), kMaxLookedAt) : unused_.size();
+  for (size_t i = 0; i < num_looked_at; ++i) {
+    const std::string& merge = spec_.merges[unused_[i]];
+    const std::string missing = missing_part(merge, spec_.continuing_subword_prefix, names);
     if (missing.empty()) continue;
-    if (num_unknown++ == 0) {
-      first = "merge " + std::to_string(rank) + ", " + printable(spec_.merges[rank]) + ", needs " +
-              printable(missing);
+    if (!may_lack) {
+      fail(ErrorCode::invalid_data,
+           "merge {}, {}, needs {}, which is not in the vocabulary: one of the two is damaged, "
+           "trimmed, or of another model; fetch both again",
+           unused_[i], printable(merge), printable(missing));
     }
-    if (spec_.merge_list == MergeList::any) continue;
-    fail(ErrorCode::invalid_data,
-         "{}, which is not in the vocabulary: one of the two is damaged, trimmed, or of another "
-         "model; fetch both again",
-         first);
+    log::warn(
+        "{}{}{} of {} merges never apply: merge {}, {}, needs {}, which is not in the "
+        "vocabulary",
+        spec_.file, spec_.file.empty() ? "" : ": ", unused_.size(), spec_.merges.size(), unused_[i],
+        printable(merge), printable(missing));
+    return;
   }
-  if (num_unknown == 0) return;
-  log::warn("{}{}{} of {} merges never apply, since the vocabulary lacks their pieces: {}",
-            spec_.file, spec_.file.empty() ? "" : ": ", num_unknown, spec_.merges.size(), first);
 }
 
 void MergeCheck::check_is_whole() const {

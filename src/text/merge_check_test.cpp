@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/merge_rules.h"
 #include "text/shared_vocabularies.h"
 #include "text/tokenizer.h"
 
@@ -76,6 +77,22 @@ TEST(MergeCheck, GgufFilesMayListMore) {
   TokenizerSpec spec = spec_of(TokenizerKind::bpe, {"c ab", "a b"});
   spec.merge_list = MergeList::any;
   EXPECT_EQ(make_tokenizer(std::move(spec))->encode("ab"), (Ids{2}));
+}
+
+TEST(MergeCheck, TriesSpacesInTurnButNotThousands) {
+  std::vector<std::string> cuts;
+  EXPECT_TRUE(cut_merge(" a b c ", [&](std::string_view left, std::string_view right) {
+    cuts.push_back(std::string(left) + "|" + std::string(right));
+    return left == " a b";
+  }));
+  EXPECT_EQ(cuts, (std::vector<std::string>{" a|b c ", " a b|c "}));
+  int num_cuts = 0;
+  const auto refuse = [&](std::string_view, std::string_view) { return ++num_cuts < 0; };
+  EXPECT_FALSE(cut_merge("x" + std::string(4000, ' ') + "y", refuse));
+  EXPECT_EQ(num_cuts, 256);
+  num_cuts = 0;
+  EXPECT_FALSE(cut_merge("x  ", refuse));
+  EXPECT_EQ(num_cuts, 1);
 }
 
 // Names of 16 bytes which one std::hash, libstdc++'s (MurmurHash64A, Appleby 2008), gives the same

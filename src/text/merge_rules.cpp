@@ -20,22 +20,21 @@ void check_merge(std::string_view merge, size_t rank) {
 
 namespace {
 
-// Pieces may hold spaces themselves: the first cut that makes sense of the line is meant.
 void add_merge(std::string_view merge, size_t rank, const Vocabulary& vocabulary, MergeTable& table,
                MergeCheck& check) {
   std::string joined;
-  for (size_t cut = merge.find(' ', 1); cut < merge.size() - 1; cut = merge.find(' ', cut + 1)) {
-    const auto left = vocabulary.find_spelling(merge.substr(0, cut));
-    const auto right = vocabulary.find_spelling(merge.substr(cut + 1));
-    if (!left || !right) continue;
+  const bool applies = cut_merge(merge, [&](std::string_view front, std::string_view back) {
+    const auto left = vocabulary.find_spelling(front);
+    const auto right = left ? vocabulary.find_spelling(back) : std::nullopt;
+    if (!right) return false;
     joined.assign(vocabulary.bytes(*left)).append(vocabulary.bytes(*right));
     const int32_t merged = vocabulary.find_ordinary(joined);
-    if (merged < 0) continue;
+    if (merged < 0) return false;
     table.add(*left, *right, merged, static_cast<int32_t>(rank));
     check.add_made(merged);
-    return;
-  }
-  check.add_unused(rank);
+    return true;
+  });
+  if (!applies) check.add_unused(rank);
 }
 
 /// Merges of byte-level vocabularies, each with one space. A vocabulary is larger than the caches:

@@ -20,6 +20,19 @@ namespace hasten::text {
 /// space between them.
 void check_merge(std::string_view merge, size_t rank);
 
+/// Calls `try_cut` with the two parts at each space of a merge until it returns true, and says
+/// whether it did: pieces may hold spaces themselves, and the first cut that makes sense is meant.
+/// At most kMaxCuts, more than published merges have: each takes time with the length of the merge.
+template <class TryCut>
+bool cut_merge(std::string_view merge, const TryCut& try_cut) {
+  constexpr int kMaxCuts = 256;
+  size_t cut = merge.find(' ', 1);
+  for (int i = 0; i < kMaxCuts && cut < merge.size() - 1; ++i, cut = merge.find(' ', cut + 1)) {
+    if (try_cut(merge.substr(0, cut), merge.substr(cut + 1))) return true;
+  }
+  return false;
+}
+
 /// The merges that `spec` lists, "left right" each, the first first. One that names a piece which
 /// the vocabulary does not have can never apply and is left out. Throws Error{invalid_data} for a
 /// line that is no pair, and for what spec.merge_list does not allow.
