@@ -11,10 +11,10 @@
 
 #include "api/model_files.h"
 #include "base/error.h"
+#include "base/in_file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_spec.h"
 
 namespace hasten::api {
@@ -211,7 +211,7 @@ class TokenizerFolder {
     if (const auto name = only_file("", ".tiktoken")) return read_ranks(*name);
     if (vocabulary("tiktoken.model")) return read_ranks("tiktoken.model");
     if (const auto name = only_file("rwkv_vocab_", ".txt")) {
-      return text::in_file(*name, [&] {
+      return in_file(*name, [&] {
         return of_file(*name, text::parse_rwkv_vocabulary(vocabulary(*name).value_or("")));
       });
     }
@@ -306,8 +306,7 @@ text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint) {
     return spec;
   }
   const std::string file = checkpoint.path().string();
-  text::TokenizerSpec spec =
-      text::in_file(file, [&] { return spec_from_gguf(checkpoint.metadata()); });
+  text::TokenizerSpec spec = in_file(file, [&] { return spec_from_gguf(checkpoint.metadata()); });
   spec.file = file;
   return spec;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/in_file.h"
 #include "base/printable.h"
 #include "text/base64.h"
 #include "text/pre_tokenizer.h"

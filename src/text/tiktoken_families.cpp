@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/in_file.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_side_files.h"
 #include "text/tokenizer_spec.h"
 

@@ -6,12 +6,12 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/in_file.h"
 #include "text/added_tokens.h"
 #include "text/pre_tokenizer.h"
 #include "text/segment_encoder.h"
 #include "text/text_normalizer.h"
 #include "text/token_texts.h"
-#include "text/tokenizer_json_fields.h"
 #include "text/utf8.h"
 #include "text/vocabulary.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/in_file.h"
 #include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_json_pipeline.h"

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -15,16 +14,6 @@ namespace hasten::text {
 /// Gemma 3's tokenizer.json, the largest published, has 33 MB.
 inline constexpr json::Limits kTokenizerFileLimits{.max_bytes = int64_t{128} << 20,
                                                    .max_depth = 32};
-
-/// The result of `read`, whose errors begin with the name of the file that it reads.
-template <class Read>
-auto in_file(std::string_view file, const Read& read) {
-  try {
-    return read();
-  } catch (const Error& error) {
-    throw Error(error.code(), std::string(file) + ": " + error.what());
-  }
-}
 
 /// The member, or null where it is absent.
 inline const json::Value& field(const json::Object& object, std::string_view name) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/in_file.h"
 #include "text/tokenizer_json_fields.h"
 #include "text/vocabulary_reader.h"
 
