@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string_view>
-#include <unordered_set>
 
 #include "base/json.h"
 #include "text/tokenizer_spec.h"
@@ -41,7 +41,7 @@ class SideFiles {
   json::Value config_;
   json::Value special_tokens_map_;
   json::Value added_tokens_;
-  std::unordered_set<std::string_view> specials_;  // texts of special tokens; views of the files
+  std::set<std::string_view> specials_;  // texts of special tokens; views of the files
 };
 
 }  // namespace hasten::text
