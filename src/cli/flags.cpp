@@ -56,12 +56,15 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
                 "them or one, such as tokenizer.json";
   if (!std::filesystem::exists(model, error)) {
     if (error) return;  // such as a folder that must not be read: opening says why
-    fail(ErrorCode::not_found, "there is no {}: {}; without one, the built-in model is used", name,
-         wanted);
+    fail(ErrorCode::not_found,
+         "there is no {}: {}; without one, the built-in model is used; a prompt comes after -p",
+         name, wanted);
   }
   if (!std::filesystem::is_directory(model, error)) {
     const bool is_file = std::filesystem::is_regular_file(model, error);
-    if (!is_file || model.extension() == ".safetensors" || is_gguf(model)) return;
+    // Of a file that is named so, opening says what else it is.
+    const bool says_so = model.extension() == ".safetensors" || model.extension() == ".gguf";
+    if (!is_file || says_so || is_gguf(model)) return;
     if (!weights && is_vocabulary_file(model)) return;
     fail(ErrorCode::invalid_data, "{} is not a GGUF file: {}", name, wanted);
   }
