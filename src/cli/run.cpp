@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -16,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/words.h"
+#include "server/openai_json.h"
 
 namespace hasten::cli {
 namespace {
@@ -54,7 +56,19 @@ void print_now(std::string_view text) {
   std::fflush(stdout);
 }
 
+/// Chats are JSON, which has no room for other bytes.
+void check_utf8(std::string_view text, std::string_view what) {
+  const std::string utf8 = server::to_utf8(text);
+  if (utf8 == text) return;
+  const auto first = std::mismatch(text.begin(), text.end(), utf8.begin(), utf8.end()).first;
+  fail(ErrorCode::invalid_argument,
+       "{} is not UTF-8: byte {} at {}; convert it, or complete it as it is with --raw", what,
+       escaped_bytes(std::string_view(first, first + 1)), first - text.begin());
+}
+
 int answer_once(Engine& engine, const RunOptions& options) {
+  check_utf8(options.system, "the system prompt");
+  if (!options.raw) check_utf8(*options.prompt, "the prompt");
   json::Array messages;
   if (!options.system.empty()) messages.push_back(message("system", options.system));
   messages.push_back(message("user", *options.prompt));
