@@ -50,6 +50,17 @@ std::string template_of(const json::Value& field, std::string_view wanted) {
   return {};
 }
 
+/// Tells of a field that should hold a default template and does not.
+void warn_of_no_template(const json::Value& field, std::string_view file) {
+  if (field.is_null() || !template_of(field, kDefault).empty() ||
+      (field.is_string() && field.get_string().empty())) {
+    return;
+  }
+  log::warn("chat_template in {} {}: chats are written as ChatML", file,
+            field.is_array() ? "is a list without one that is called default"
+                             : "is neither a string nor a list of templates");
+}
+
 /// A GGUF file's template. Some carry the name of one instead, which would be the same prompt
 /// whatever anyone asks.
 std::string source_of(std::string_view given) {
@@ -113,7 +124,13 @@ std::string read_chat_template(const weights::Checkpoint& checkpoint, std::strin
     return std::string(checkpoint.metadata().get_string(key + "." + std::string(name), ""));
   }
   if (auto source = checkpoint.file("chat_template.jinja")) {
-    return name == kDefault ? *std::move(source) : std::string();
+    if (source->find_first_not_of(" \n\r\t") != std::string::npos) {
+      return name == kDefault ? *std::move(source) : std::string();
+    }
+    if (name == kDefault) {
+      log::warn("{} is empty, and not used: fetch it again, or remove it",
+                (checkpoint.path() / "chat_template.jinja").string());
+    }
   }
   for (const char* file : {"chat_template.json", "tokenizer_config.json"}) {
     const auto content = checkpoint.file(file);
@@ -121,6 +138,7 @@ std::string read_chat_template(const weights::Checkpoint& checkpoint, std::strin
     const json::Value parsed = json::parse(*content, file, kTokenizerJsonLimits);
     if (const auto* object = parsed.if_object()) {
       if (const auto* field = object->if_contains("chat_template")) {
+        if (name == kDefault) warn_of_no_template(*field, file);
         return template_of(*field, name);
       }
     }

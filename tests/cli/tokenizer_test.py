@@ -328,6 +328,23 @@ class Inspect(unittest.TestCase):
                 "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}")
             self.assertIn("chat template  system role; refuses a plain question: no\n", hasten("inspect", folder).stdout)
 
+    def test_a_template_that_is_none_is_told(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            (folder / "chat_template.jinja").write_text("\n")
+            self.assertRegex(hasten("inspect", folder).stderr, "chat_template.jinja is empty, and not used: fetch it again")
+            (folder / "chat_template.jinja").unlink()
+            config = json.loads((folder / "tokenizer_config.json").read_text())
+            for wrong, said in ((5, "is neither a string nor a list of templates"),
+                                ([{"name": "rag", "template": "x"}], "is a list without one that is called default")):
+                (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": wrong}))
+                done = hasten("inspect", folder)
+                self.assertIn(f"chat_template in tokenizer_config.json {said}: chats are written as ChatML", done.stderr)
+                self.assertIn("none (ChatML stands in)", done.stdout)
+            (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": None}))
+            self.assertEqual(hasten("inspect", folder).stderr, "")
+
     def test_template_whole(self):
         source = "{# a\ttab #}{{ messages[0].content }}\n\x1b"
         with tempfile.TemporaryDirectory() as name:
