@@ -102,6 +102,9 @@ void warn_of_template(const Engine& engine, const std::filesystem::path& path) {
         "works; look at it with hasten inspect --chat-template",
         safe_text(model.template_refusal));
   }
+  if (model.chat_template.empty() && model.template_error.empty()) {
+    log::info("the model has no chat template: chats are written as ChatML");
+  }
   if (model.template_error.empty()) return;
   std::error_code ignored;
   const bool is_folder = std::filesystem::is_directory(path, ignored);
@@ -186,17 +189,19 @@ int serve(ServeOptions& options) {
   fmt::print("  Context:   {} tokens; {} of keys and values in all\n", model.context,
              size_text(model.kv_cache_bytes));
   fmt::print("{}", proof);
-  fmt::print("  Chat:      {}/\n", server.url());
+  const bool chats = model.template_error.empty();
+  if (chats) fmt::print("  Chat:      {}/\n", server.url());
   if (server::is_unspecified(options.server.host)) {
     fmt::print("  Elsewhere: http://{}:{}/\n", host_name(), server.port());
   }
   // The key itself would end up in logs.
   fmt::print(
-      "  Try:       curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n{}"
-      "               -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Tell me a "
-      "story.\"}}]}}'\n",
-      server.url(),
-      options.server.api_keys.empty() ? "" : "               -H 'Authorization: Bearer KEY' \\\n");
+      "  Try:       curl {}{} -H 'Content-Type: application/json' \\\n{}"
+      "               -d '{}'\n",
+      server.url(), chats ? "/v1/chat/completions" : "/v1/completions",
+      options.server.api_keys.empty() ? "" : "               -H 'Authorization: Bearer KEY' \\\n",
+      chats ? R"({"messages": [{"role": "user", "content": "Tell me a story."}]})"
+            : R"({"prompt": "Once upon a time"})");
   fmt::print("  Ctrl-C drains and ends.\n\n");
   std::fflush(stdout);
   std::clearerr(stdout);  // a server whose banner nobody reads serves as well

@@ -122,11 +122,17 @@ class Help(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             text = Path(folder) / "text"
             text.write_text("Hello")
+            files = Path(folder) / "files"
+            files.mkdir()
+            pointer, empty = files / "pointer.gguf", files / "empty.gguf"
+            pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+            empty.touch()
             for command in ("run", "inspect", "tokenize"):
                 folder_says = "without a config.json" if command != "tokenize" else "looked for tokenizer.json"
                 for model, said in ((folder, folder_says), (text, "is not a GGUF file"),
+                                    (pointer, "git lfs pull fetches it"), (empty, "is empty"),
                                     (Path(folder) / "none", "there is no ")):
-                    done = hasten(command, model)
+                    done = hasten(command, model, stdin="Hi")
                     self.assertEqual(done.returncode, 1, (command, model))
                     self.assertIn(said, done.stderr)
                     self.assertIn(str(model), done.stderr)
@@ -223,6 +229,14 @@ class Run(unittest.TestCase):
         self.assertEqual(done.stdout, "The capital of France is Paris.\n")
         done = hasten("run", "--raw", "-p", "", stdin="An empty prompt is one, too.")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
+
+    def test_a_prompt_that_is_not_utf8_is_for_raw(self):
+        latin = os.fsdecode(b"caf\xe9")
+        for arguments in (("-p", latin), ("-p", "x", "--system", latin)):
+            done = hasten("run", *arguments)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, r"prompt is not UTF-8: byte \\xe9 at 3; convert it, or .*--raw")
+        self.assertEqual(hasten("run", "--raw", "-n", "1", "-p", latin).returncode, 0)
 
     def test_empty_standard_input_is_an_error(self):
         done = hasten("run")
@@ -793,6 +807,7 @@ class Serve(unittest.TestCase):
                 odd.flush()
                 with self.serving(odd.name, log=log) as (_, banner):
                     self.assertIn("It says:   ", banner)
+                    self.assertEqual("/v1/chat/completions" in banner, b"|" in wrong)
                     log.seek(0)
                     warning = next(line for line in log if "the chat template" in line)
                     self.assertRegex(warning, "the chat template " + said)
