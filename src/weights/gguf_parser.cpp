@@ -10,8 +10,8 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -325,7 +325,7 @@ class GgufParser {
   GgufFile result_;
   int64_t alignment_ = kGgufDefaultAlignment;
   std::vector<Extent> extents_;
-  std::unordered_set<std::string_view> names_;
+  std::set<std::string_view> names_;  // of tensors; a file could aim at a hash
 };
 
 }  // namespace

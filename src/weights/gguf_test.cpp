@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -13,9 +15,11 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/names_of_one_hash_test.h"
 #include "hasten_test/paths.h"
 #include "hasten_test/temporary_folder.h"
 #include "weights/checkpoint.h"
@@ -116,6 +120,35 @@ TEST(Gguf, ReadsAHandmadeFile) {
   EXPECT_EQ(touch(*checkpoint), 64U);
   image.version = 2;
   EXPECT_EQ(error_of(image.bytes()), "no error");
+}
+
+TEST(Gguf, NamesOfOneHashCostNoMore) {
+  const auto names = names_of_one_hash(2, true);
+  if (std::hash<std::string_view>()(names[0]) != std::hash<std::string_view>()(names[1])) {
+    GTEST_SKIP() << "this library has another hash";
+  }
+  using Clock = std::chrono::steady_clock;
+  const auto time = [](bool of_keys, bool one_hash) {
+    Image image;
+    const auto many = names_of_one_hash(20'000, one_hash);
+    if (of_keys) {
+      for (const std::string& name : many) image.entries.push_back(u32_entry(name, 1));
+    } else {
+      for (const std::string& name : many) {
+        image.tensors.push_back({.name = name, .offset = 64 * image.tensors.size()});
+      }
+      image.data_bytes = 64 * image.tensors.size();
+    }
+    const auto bytes = aligned_copy(image.bytes());
+    const auto start = Clock::now();
+    (void)open_gguf(bytes, "m.gguf");
+    return Clock::now() - start;
+  };
+  for (const bool of_keys : {true, false}) {
+    (void)time(of_keys, false);
+    const auto usual = std::min(time(of_keys, false), time(of_keys, false));
+    EXPECT_LT(std::min(time(of_keys, true), time(of_keys, true)), 8 * usual) << of_keys;
+  }
 }
 
 TEST(Gguf, SaysThatItIsNotFetched) {

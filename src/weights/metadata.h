@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -95,7 +95,8 @@ class Metadata {
   const Value& require(std::string_view key) const;
 
   std::vector<Entry> entries_;
-  std::unordered_map<std::string_view, size_t> index_;  // key -> position in entries_
+  // Key -> position in entries_. Keys are the file's, which could aim at a hash.
+  std::map<std::string_view, size_t> index_;
 };
 
 }  // namespace hasten::weights
