@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block pools, block tables and the arithmetic of cache memory.
+// Who gets which block, what is kept and evicted, and whose it is.
+#include "engine/kv_cache/block_pool.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <random>
 #include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "base/checked.h"
-#include "engine/kv_cache/block_pool.h"
-#include "engine/kv_cache/block_table.h"
-#include "engine/kv_cache/sizing.h"
-#include "hasten/error.h"
-
 namespace hasten::engine {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
-std::vector<int32_t> ids(const BlockTable& table) {
-  return {table.ids().begin(), table.ids().end()};
-}
 
 TEST(BlockPool, HandsOutEachBlockOnceAndTakesItBack) {
   BlockPool pool(3);
@@ -413,223 +406,6 @@ TEST(BlockPool, AHoldIsOnContentsAndNotOnTheirBlock) {
   block = BlockRef();
   old = BlockHold();
   EXPECT_EQ(pool.num_held(), 1);
-}
-
-TEST(BlockTable, GivesItsLastBlockBackFirst) {
-  BlockPool pool(6);
-  std::vector<int32_t> evicted;
-  pool.on_evict([&](int32_t id, int32_t owner) {
-    EXPECT_EQ(owner, 10 + id);
-    evicted.push_back(id);
-  });
-  BlockTable first(pool, 4);
-  BlockTable second(pool, 4);
-  ASSERT_TRUE(first.extend(12));
-  ASSERT_TRUE(second.extend(12));
-  for (int32_t id = 0; id < 6; ++id) pool.keep(id, 10 + id);
-  first.clear();
-  second = BlockTable(pool, 4);
-  while (pool.evict()) {
-  }
-  EXPECT_THAT(evicted, ElementsAre(2, 1, 0, 5, 4, 3));
-}
-
-TEST(BlockTable, AnEntryMayGetAnotherBlock) {
-  BlockPool pool(3);
-  BlockTable table(pool, 4);
-  ASSERT_TRUE(table.extend(8));
-  table.replace(0, pool.allocate());
-  EXPECT_THAT(ids(table), ElementsAre(2, 1));
-  EXPECT_EQ(pool.ref_count(0), 0);
-  table.append(BlockRef());
-  EXPECT_THAT(ids(table), ElementsAre(2, 1, -1));
-  EXPECT_EQ(table.num_held(), 2);
-}
-
-TEST(BlockTable, ExtendsByWholeBlocksAndAllOrNothing) {
-  BlockPool pool(3);
-  BlockTable table(pool, 4);
-  EXPECT_TRUE(table.extend(4));
-  EXPECT_EQ(table.num_held(), 1);
-  EXPECT_TRUE(table.extend(5));
-  EXPECT_TRUE(table.extend(2));
-  EXPECT_EQ(table.num_held(), 2);
-  EXPECT_FALSE(table.extend(17));
-  EXPECT_EQ(table.num_held(), 2);
-  EXPECT_EQ(pool.num_free(), 1);
-  table = BlockTable(pool, 4);
-  EXPECT_EQ(pool.num_free(), 3);
-}
-
-TEST(BlockTable, ReleasesWhatLeftTheWindow) {
-  BlockPool pool(4);
-  BlockTable table(pool, 4);
-  ASSERT_TRUE(table.extend(16));
-  table.release_before(7);
-  EXPECT_THAT(ids(table), ElementsAre(-1, 1, 2, 3));
-  EXPECT_TRUE(table.covers(7, 16));
-  EXPECT_FALSE(table.covers(3, 16));
-  EXPECT_FALSE(table.covers(7, 17));
-  table.release_before(12);
-  EXPECT_THAT(ids(table), ElementsAre(-1, -1, -1, 3));
-  EXPECT_EQ(table.num_held(), 1);
-  EXPECT_EQ(pool.num_free(), 3);
-}
-
-TEST(BlockTable, SharesWholeBlocksAndCopiesThePartialOne) {
-  BlockPool pool(8);
-  BlockTable source(pool, 4);
-  ASSERT_TRUE(source.extend(12));
-  {
-    BlockTable partial(pool, 4);
-    const auto copy = partial.share_prefix(source, 10);
-    ASSERT_TRUE(copy);
-    EXPECT_EQ(*copy, std::pair(2, 3));
-    EXPECT_THAT(ids(partial), ElementsAre(0, 1, 3));
-    EXPECT_EQ(pool.ref_count(0), 2);
-    EXPECT_EQ(pool.ref_count(2), 1);
-
-    BlockTable whole(pool, 4);
-    EXPECT_FALSE(whole.share_prefix(source, 8));
-    EXPECT_THAT(ids(whole), ElementsAre(0, 1));
-    EXPECT_EQ(pool.ref_count(0), 3);
-    source = BlockTable(pool, 4);
-    EXPECT_EQ(pool.ref_count(0), 2);
-  }
-  EXPECT_EQ(pool.num_free(), 8);
-}
-
-TEST(BlockTable, RandomOperationsNeitherLeakNorFreeTwice) {
-  std::mt19937 random(7);
-  const auto draw = [&](int64_t bound) {
-    return std::uniform_int_distribution<int64_t>(0, bound - 1)(random);
-  };
-  BlockPool pool(64);
-  std::vector<BlockTable> tables;
-  std::vector<int64_t> lengths(8, 0);
-  for (int i = 0; i < 8; ++i) tables.emplace_back(pool, 4);
-  for (int round = 0; round < 20'000; ++round) {
-    const auto at = static_cast<size_t>(draw(8));
-    const auto other = static_cast<size_t>(draw(8));
-    switch (draw(4)) {
-      case 0:
-        if (tables[at].extend(lengths[at] + 9)) lengths[at] += 9;
-        break;
-      case 1:
-        tables[at].release_before(draw(lengths[at] + 1));
-        break;
-      case 2:
-        tables[at] = BlockTable(pool, 4);
-        lengths[at] = 0;
-        break;
-      default:
-        if (lengths[at] == 0 && tables[other].covers(0, lengths[other]) && pool.num_free() > 0) {
-          lengths[at] = draw(lengths[other] + 1);
-          (void)tables[at].share_prefix(tables[other], lengths[at]);
-        }
-    }
-    std::vector<int32_t> counts(64, 0);
-    for (const BlockTable& table : tables)
-      for (const int32_t id : table.ids())
-        if (id >= 0) ++counts[static_cast<size_t>(id)];
-    int64_t num_free = 0;
-    for (int32_t id = 0; id < 64; ++id) {
-      ASSERT_EQ(pool.ref_count(id), counts[static_cast<size_t>(id)]);
-      if (counts[static_cast<size_t>(id)] == 0) ++num_free;
-    }
-    ASSERT_EQ(pool.num_free(), num_free);
-  }
-}
-
-TEST(PeakBlocks, BoundsAWindowByTheWindowAndOneStep) {
-  EXPECT_EQ(peak_blocks(100, 0, 8, 16), 7);
-  EXPECT_EQ(peak_blocks(1000, 31, 1, 16), 3);
-  EXPECT_EQ(peak_blocks(20, 32, 512, 16), 2);
-  // Against what a table really holds, for every alignment.
-  for (const int64_t window : {1, 5, 16, 33}) {
-    for (const int64_t step : {1, 7, 16, 40}) {
-      BlockPool pool(200);
-      BlockTable table(pool, 16);
-      int64_t most = 0;
-      for (int64_t begin = 0; begin < 1000; begin += step) {
-        table.release_before(std::max<int64_t>(0, begin - window));
-        ASSERT_TRUE(table.extend(begin + step));
-        most = std::max(most, table.num_held());
-      }
-      EXPECT_LE(most, peak_blocks(1000 + step, window, step, 16));
-    }
-  }
-}
-
-TEST(SizeCache, GivesAllBytesToTheBlocksThatCanBeUsed) {
-  const std::vector<GroupSize> groups = {{.block_bytes = 1000, .window = 0}};
-  SizingInput input = {.groups = groups,
-                       .bytes = 10'500,
-                       .context = 100,
-                       .max_context = 4096,
-                       .max_sequences = 4,
-                       .step_tokens = 32};
-  CacheSizing sizing = size_cache(input);
-  EXPECT_THAT(sizing.num_blocks, ElementsAre(10));
-  EXPECT_EQ(sizing.bytes, 10'000);
-  EXPECT_EQ(sizing.context, 100);
-  input.bytes = int64_t{1} << 40;
-  EXPECT_THAT(size_cache(input).num_blocks, ElementsAre(4 * 7));
-  input.context = 0;
-  input.bytes = 10'500;
-  EXPECT_EQ(size_cache(input).context, 160);
-  input.bytes = int64_t{1} << 40;
-  EXPECT_EQ(size_cache(input).context, 4096);
-}
-
-TEST(SizeCache, KeepsGroupsWithAWindowSmallWhenMemoryIsShort) {
-  const std::vector<GroupSize> groups = {{.block_bytes = 100, .window = 0},
-                                         {.block_bytes = 500, .window = 32}};
-  SizingInput input = {.groups = groups,
-                       .bytes = 0,
-                       .context = 1600,
-                       .max_context = 4096,
-                       .max_sequences = 4,
-                       .step_tokens = 16};
-  // One sequence: 100 blocks of the first group, ceil((32 + 16) / 16) + 1 = 4 of the second.
-  input.bytes = 100 * 100 + 4 * 500;
-  EXPECT_THAT(size_cache(input).num_blocks, ElementsAre(100, 4));
-  input.bytes += 3 * 500;
-  EXPECT_THAT(size_cache(input).num_blocks, ElementsAre(100, 7));
-  // Four sequences can use 16 blocks of the second; what is left goes to the first.
-  input.bytes = 100 * 100 + 16 * 500 + 700;
-  EXPECT_THAT(size_cache(input).num_blocks, ElementsAre(107, 16));
-}
-
-TEST(SizeCache, SaysWhatOneSequenceWouldTake) {
-  const std::vector<GroupSize> groups = {{.block_bytes = 1 << 20, .window = 0}};
-  const SizingInput input = {.groups = groups,
-                             .bytes = 3 << 20,
-                             .context = 100,
-                             .max_context = 4096,
-                             .max_sequences = 4,
-                             .step_tokens = 32};
-  try {
-    size_cache(input);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::resource_exhausted);
-    EXPECT_THAT(error.what(), HasSubstr("100 tokens take 7.0 MiB"));
-    EXPECT_THAT(error.what(), HasSubstr("the cache has 3.0 MiB"));
-    EXPECT_THAT(error.what(), HasSubstr("48 tokens"));
-    EXPECT_THAT(error.what(), HasSubstr("--ctx"));
-  }
-}
-
-TEST(SizeCache, SurvivesNumbersThatOverflow) {
-  const std::vector<GroupSize> groups = {{.block_bytes = int64_t{1} << 60, .window = 0}};
-  const SizingInput input = {.groups = groups,
-                             .bytes = int64_t{1} << 62,
-                             .context = 0,
-                             .max_context = int64_t{1} << 62,
-                             .max_sequences = 1 << 30,
-                             .step_tokens = 1};
-  EXPECT_EQ(size_cache(input).context, 64);
 }
 
 }  // namespace
