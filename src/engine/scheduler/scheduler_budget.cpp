@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sharing out a step's tokens: to all that decode, then to prompts, as the budgets, others and a
+// target for the step's time allow.
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "engine/scheduler/scheduler.h"
+
+namespace hasten::engine {
+namespace {
+
+// What a prompt gets even where the step is full, or where others are to have the most of it: few
+// enough not to be felt.
+constexpr int64_t kLeastPrefill = 8;
+
+// So many prompts at a time that do not end in a step: each holds blocks that are of use only when
+// it has ended, but with few of them a short prompt would wait behind long ones.
+constexpr int64_t kMaxPartial = 4;
+
+bool decodes(const Sequence& sequence) {
+  return sequence.num_tokens() - sequence.num_computed == 1;
+}
+
+}  // namespace
+
+/// Offers what a sequence has computed to others.
+void Scheduler::take_in(Running& running) {
+  if (!tree_) return;
+  tree_->extend(running.cursor, *running.sequence, running.tables);
+  running.take_in_at = tree_->next_extension(running.cursor);
+}
+
+/// Offers the full blocks of those that are due.
+void Scheduler::take_in_full_blocks() {
+  constexpr size_t kFar = 8;
+  constexpr size_t kNear = 4;
+  const auto ids = [&](const Running& running, size_t g) {
+    return block_ids_[static_cast<size_t>(running.slot) * groups_.size() + g];
+  };
+  for (size_t i = 0; i < due_.size(); ++i) {
+    if (i + kFar < due_.size()) {
+      const Running& far = *due_[i + kFar];
+      __builtin_prefetch(&far.tables);
+      for (size_t g = 0; g < groups_.size(); ++g)
+        __builtin_prefetch(ids(far, g).data() + far.take_in_at / options_.block_size - 1);
+    }
+    if (i + kNear < due_.size()) {
+      const Running& near = *due_[i + kNear];
+      __builtin_prefetch(near.tables.data());
+      for (size_t g = 0; g < groups_.size(); ++g) tree_->fetch(near.cursor, g, ids(near, g));
+    }
+    take_in(*due_[i]);
+  }
+}
+
+/// Of thousands of sequences, those that come next have left the caches since the last step.
+inline void Scheduler::fetch_ahead(std::span<Running* const> coming) {
+  constexpr size_t kFar = 32;
+  constexpr size_t kNear = 16;
+  if (coming.size() <= kFar) return;
+  __builtin_prefetch(coming[kFar]);
+  const Sequence* const sequence = coming[kNear]->sequence;
+  if (sequence == nullptr) return;
+  __builtin_prefetch(&sequence->prompt);
+  __builtin_prefetch(&sequence->slot);
+}
+
+/// Gives every sequence that decodes its token, then the others chunks in order of admission; takes
+/// those that have left out of running_, and makes their slots free.
+void Scheduler::share_budget() {
+  prefills_.clear();
+  growing_.clear();
+  scoring_.clear();
+  due_.clear();
+  const bool takes_in = tree_.has_value();
+  const bool has_windows = has_windows_;
+  const size_t num_listed = running_.size();
+  // In registers, as all running sequences go through here.
+  int64_t tokens_left = tokens_left_;
+  StepWork work;
+  size_t num_kept = 0;
+  for (size_t i = 0; i < num_listed; ++i) {
+    fetch_ahead(std::span(running_).subspan(i));
+    Running* const running = running_[i];
+    if (running->sequence == nullptr) {
+      free_slots_.push_back(running->slot);
+      continue;
+    }
+    running_[num_kept++] = running;
+    running->count = 0;
+    if (running->finished) continue;
+    const Sequence& sequence = *running->sequence;
+    const bool has_one_left = decodes(sequence);
+    const int64_t begin = sequence.num_computed;
+    running->begin = begin;
+    running->decodes = has_one_left && !sequence.scoring();
+    if (takes_in && begin >= running->take_in_at) due_.push_back(running);
+    if (!has_one_left) {
+      prefills_.push_back(running);
+      continue;
+    }
+    // As `chunk` and `spend` would have it: of thousands, nearly all are such.
+    decoding_ = true;
+    if (!running->decodes) {
+      scoring_.push_back(running);
+      continue;
+    }
+    if (tokens_left > 0) {
+      running->count = 1;
+      --tokens_left;
+      work.add(begin, 1);
+    }
+    if (has_windows || begin + running->count > running->num_secured) growing_.push_back(running);
+  }
+  running_.resize(num_kept);
+  tokens_left_ = tokens_left;
+  work_ = work;
+  for (Running* const running : scoring_) {
+    running->count = chunk(*running->sequence, running->begin);
+    spend(*running->sequence, running->count);
+    growing_.push_back(running);
+  }
+  take_in_full_blocks();
+  num_competing_ = num_running_;
+  contended_ = prefills_.size() > 1 || (!waiting_.empty() && may_admit());
+  for (Running* const running : prefills_) {
+    running->count = chunk(*running->sequence, running->sequence->num_computed);
+    spend(*running->sequence, running->count);
+    growing_.push_back(running);
+  }
+}
+
+/// The tokens of `sequence` from position `begin` on, in front of which all are computed, that what
+/// is left of the budgets allows in this step.
+int64_t Scheduler::chunk(const Sequence& sequence, int64_t begin) const {
+  int64_t end = std::min(sequence.num_tokens(), begin + tokens_left_);
+  if (sequence.scoring()) {
+    const int64_t scored_end = std::max(begin, sequence.num_scored) + prompt_logits_left_;
+    if (scored_end < sequence.num_prompt() - 1) end = std::min(end, scored_end);
+  }
+  if (!options_.chunked_prefill)
+    return end == sequence.num_tokens() || sequence.scoring() ? end - begin : 0;
+  const int64_t count = within_target(begin, end - begin);
+  if (!contended_ || begin + count >= sequence.num_tokens()) return count;
+  if (num_partial_ == kMaxPartial) return 0;
+  return num_partial_ > 0 ? std::min(count, kLeastPrefill) : count - count / 2;
+}
+
+/// How many of the tokens [begin, begin + count) of a sequence keep the step below its target.
+/// Whatever decodes has its token, as has a prompt of which all others are there; the first that
+/// prefills gets a few even in a full step, or prompts would never end beside many decodes, and no
+/// more while nothing is known of the time that they take. Where nobody decodes, nobody waits for a
+/// token.
+int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
+  if (options_.target_step_us == 0 || !decoding_ || count <= 1) return count;
+  int64_t most = num_prefilling_ > 0 ? 0 : std::min(count, kLeastPrefill);
+  if (!step_time_.ready()) return most;
+  // What more than twice the tokens of any step so far would take is a guess.
+  const int64_t foreseen = std::max(most, 2 * step_time_.most_tokens() - work_.tokens);
+  for (int64_t above = std::min(count, foreseen) + 1; above - most > 1;) {
+    const int64_t middle = most + (above - most) / 2;
+    StepWork work = work_;
+    work.add(begin, middle);
+    const bool fits = step_time_.bound_us(work) <= static_cast<double>(options_.target_step_us);
+    (fits ? most : above) = middle;
+  }
+  return most;
+}
+
+void Scheduler::spend(const Sequence& sequence, int64_t count) {
+  if (count == 0) return;
+  tokens_left_ -= count;
+  work_.add(sequence.num_computed, count);
+  prompt_logits_left_ -= num_scoring(sequence, count);
+  if (decodes(sequence)) return;
+  ++num_prefilling_;
+  if (sequence.num_computed + count < sequence.num_tokens()) ++num_partial_;
+}
+
+/// Takes back what a sequence has of this step's budgets.
+void Scheduler::refund(const Running& running) {
+  const Sequence& sequence = *running.sequence;
+  if (running.count == 0) return;
+  tokens_left_ += running.count;
+  work_.add(sequence.num_computed, running.count, -1);
+  prompt_logits_left_ += num_scoring(sequence, running.count);
+  if (decodes(sequence)) return;
+  --num_prefilling_;
+  if (sequence.num_computed + running.count < sequence.num_tokens()) --num_partial_;
+}
+
+/// The prompt's tokens whose logits are wanted when the next `count` tokens run.
+int64_t Scheduler::num_scoring(const Sequence& sequence, int64_t count) const {
+  if (!sequence.scoring()) return 0;
+  const int64_t end = sequence.num_computed + count;
+  return std::max<int64_t>(0,
+                           std::min(end, sequence.num_prompt() - 1) - first_logit(sequence, end));
+}
+
+/// The first position whose logits are wanted when the tokens up to `end` run; `end` for none.
+int64_t Scheduler::first_logit(const Sequence& sequence, int64_t end) const {
+  const int64_t first = end == sequence.num_tokens() ? end - 1 : end;
+  if (!sequence.scoring()) return first;
+  return std::min(first, std::max(sequence.num_computed, sequence.num_scored));
+}
+
+/// Gives what is left of the budgets to prompts that had to leave room for others.
+void Scheduler::top_up() {
+  contended_ = false;
+  if (num_partial_ == 0) return;
+  for (Running* const running : prefills_) {
+    if (running->sequence == nullptr || running->count == 0) continue;
+    if (running->sequence->num_computed + running->count == running->sequence->num_tokens())
+      continue;
+    refund(*running);
+    // It keeps what it has. Times as they were learnt need not grow with the work, so that a chunk
+    // may seem too much behind those of others that did not in front of them.
+    const int64_t count = running->count;
+    running->count = std::max(count, chunk(*running->sequence, running->sequence->num_computed));
+    if (!grow(*running)) running->count = count;
+    spend(*running->sequence, running->count);
+  }
+}
+
+}  // namespace hasten::engine
