@@ -22,11 +22,10 @@ enum class TokenKind {
 
 /// What a tokenizer is, for people.
 struct TokenizerInfo {
-  std::string kind;  // "byte-level BPE", "SentencePiece Unigram", "WordPiece", …
-  std::string
-      pre_tokenizer;  // what cuts text into words: "llama-bpe", "split by …"; empty: nothing
-  std::string file;   // that it was read from, by its name in a folder
-  int32_t bos = -1;   // ids of what the file gives these roles; -1: none
+  std::string kind;           // "byte-level BPE", "SentencePiece Unigram", "WordPiece", …
+  std::string pre_tokenizer;  // what cuts text into words: "llama-bpe", "split by …"; or empty
+  std::string file;           // that it was read from, by its name in a folder
+  int32_t bos = -1;           // ids of what the file gives these roles; -1: none
   int32_t eos = -1;
   int32_t eot = -1;
   int32_t unk = -1;

@@ -288,7 +288,7 @@ std::string doubt_of_size(int64_t num_tokens, const json::Object& config) {
   }
   const json::Value* given = holder->if_contains("vocab_size");
   const int64_t* vocab_size = given == nullptr ? nullptr : given->if_int64();
-  // Tables of embeddings are padded: published ones by up to 2.4 %.
+  // Tables of embeddings are padded, by some hundredths of their rows.
   if (vocab_size == nullptr || num_tokens >= *vocab_size - *vocab_size / 10) return {};
   return fmt::format(
       "it has {} tokens, and config.json's vocab_size is {}: its file may be cut, or of another "

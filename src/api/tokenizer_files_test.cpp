@@ -515,7 +515,7 @@ TEST_F(GgufTokenizer, MetadataErrorsBeginWithTheFile) {
   expect_refusal(ErrorCode::unsupported, path_.string() + ": tokenizer.ggml.model");
 }
 
-// Of published models DeepSeek's have the most rows without a token, 2,385 of 102,400.
+// The first is a model whose table has 2,385 rows without a token.
 TEST(TokenizerSize, DoubtsATokenizerFarSmallerThanTheModel) {
   const auto doubt = [](int64_t num_tokens, const char* config) {
     return api::doubt_of_size(num_tokens, json::parse(config, "config.json").as_object());
