@@ -120,18 +120,16 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t 
                                                const uint8_t* x, Prefetcher& prefetcher,
                                                float* sums) {
   F32x16 total[kQuantGroups][kRows];
-  for (int r = 0; r < kRows; ++r) {
-    for (int g = 0; g < kQuantGroups; ++g) {
-      total[g][r] = load(sums + (r * kQuantGroups + g) * kGroupRows);
-    }
-  }
+  unroll<0, kRows * kQuantGroups>([&](auto index) HASTEN_INLINE {
+    constexpr int kIndex = decltype(index)::value;
+    total[kIndex % kQuantGroups][kIndex / kQuantGroups] = load(sums + kIndex * kGroupRows);
+  });
   accumulate<kQuantGroups, kRows>(panels, 0, count, x, total,
                                   [&](int64_t) HASTEN_INLINE { prefetcher.next(); });
-  for (int r = 0; r < kRows; ++r) {
-    for (int g = 0; g < kQuantGroups; ++g) {
-      store(sums + (r * kQuantGroups + g) * kGroupRows, total[g][r]);
-    }
-  }
+  unroll<0, kRows * kQuantGroups>([&](auto index) HASTEN_INLINE {
+    constexpr int kIndex = decltype(index)::value;
+    store(sums + kIndex * kGroupRows, total[kIndex % kQuantGroups][kIndex / kQuantGroups]);
+  });
 }
 
 /// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
