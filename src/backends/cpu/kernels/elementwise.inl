@@ -136,26 +136,25 @@ inline void quantize_row(const QuantizeRowTask& task) {
     auto* values = reinterpret_cast<int8_t*>(at) + task.row * kBlockColumns;
     uint8_t* scales = at + task.tile_rows * kBlockColumns + task.row * 4;
     for (int64_t begin = 0; begin < kBlockColumns; begin += task.part_columns) {
-      const float* x = task.x + block * kBlockColumns;
-      const int64_t end = begin + task.part_columns;
-      uint32_t bits = 0;
-      for (int64_t i = begin; i < end; i += 16) {
-        const uint32_t more = max_magnitude_bits(load(x + i));
-        bits = more > bits ? more : bits;
-      }
+      const float* x = task.x + block * kBlockColumns + begin;
+      const bool two = task.part_columns == 32;  // vectors, and one reduction for both
+      const F32x16 first = load(x);
+      const F32x16 second = two ? load(x + 16) : zero();
+      const uint32_t bits = max_magnitude_bits(first, second);
       float peak;
       __builtin_memcpy(&peak, &bits, sizeof peak);
       // Below this 127 / peak overflows; such a part is as good as zero.
       const bool tiny = peak < 1e-35F;
       const float scale = tiny ? 0.0F : peak / 127.0F;
       const F32x16 steps = set1(tiny ? 0.0F : 127.0F / peak);
-      int32_t sum = 0;
-      for (int64_t i = begin; i < end; i += 16) {
-        const F32x16 scaled = mul(load(x + i), steps);
-        const I32x16 rounded = to_int(min(max(scaled, set1(-127.0F)), set1(127.0F)));
-        store_i8(values + i, rounded);
-        sum += reduce_add_i32(rounded);
-      }
+      const auto rounded = [&](F32x16 v) HASTEN_INLINE {
+        return to_int(min(max(mul(v, steps), set1(-127.0F)), set1(127.0F)));
+      };
+      const I32x16 first_values = rounded(first);
+      const I32x16 second_values = rounded(second);
+      store_i8(values + begin, first_values);
+      if (two) store_i8(values + begin + 16, second_values);
+      const int32_t sum = reduce_add_i32(add_i32(first_values, second_values));
       const int32_t start = kFloatBits - task.zero_point * sum;
       const auto float_sum = static_cast<float>(sum);
       __builtin_memcpy(scales, &scale, 4);

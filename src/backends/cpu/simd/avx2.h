@@ -95,6 +95,9 @@ inline float reduce_max(F32x16 v) {
 
 inline I32x16 zero_i32() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline I32x16 set1_i32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I32x16 add_i32(I32x16 a, I32x16 b) {
+  return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
+}
 inline int32_t reduce_add_i32(I32x16 v) {
   const __m256i eight = _mm256_add_epi32(v.low, v.high);
   const __m128i four =
@@ -118,11 +121,14 @@ inline F32x16 power_of_two(I32x16 n) {
   };
   return {half(n.low), half(n.high)};
 }
-/// Bit patterns of |v|, largest of all lanes: orders numbers, infinity and NaN.
-inline uint32_t max_magnitude_bits(F32x16 v) {
-  const F32x16 magnitude = abs(v);
-  const __m256i eight =
-      _mm256_max_epi32(_mm256_castps_si256(magnitude.low), _mm256_castps_si256(magnitude.high));
+/// Bit patterns of |a| and |b|, largest of all lanes: orders numbers, infinity and NaN.
+inline uint32_t max_magnitude_bits(F32x16 a, F32x16 b) {
+  const auto larger = [](__m256 x, __m256 y) {
+    return _mm256_max_epi32(_mm256_castps_si256(x), _mm256_castps_si256(y));
+  };
+  const F32x16 p = abs(a);
+  const F32x16 q = abs(b);
+  const __m256i eight = _mm256_max_epi32(larger(p.low, p.high), larger(q.low, q.high));
   const __m128i four =
       _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
   const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));

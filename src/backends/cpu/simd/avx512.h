@@ -55,6 +55,7 @@ inline float reduce_max(F32x16 v) { return _mm512_reduce_max_ps(v); }
 
 inline I32x16 zero_i32() { return _mm512_setzero_si512(); }
 inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
+inline I32x16 add_i32(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
 inline int32_t reduce_add_i32(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 inline F32x16 to_float(I32x16 v) { return _mm512_cvtepi32_ps(v); }
 /// The same bits.
@@ -67,9 +68,10 @@ inline F32x16 power_of_two(I32x16 n) {
   return _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_max_epi32(biased, _mm512_setzero_si512()), 23));
 }
-/// Bit patterns of |v|, largest of all lanes: orders numbers, infinity and NaN.
-inline uint32_t max_magnitude_bits(F32x16 v) {
-  return static_cast<uint32_t>(_mm512_reduce_max_epi32(_mm512_castps_si512(abs(v))));
+/// Bit patterns of |a| and |b|, largest of all lanes: orders numbers, infinity and NaN.
+inline uint32_t max_magnitude_bits(F32x16 a, F32x16 b) {
+  const I32x16 bits = _mm512_max_epi32(_mm512_castps_si512(abs(a)), _mm512_castps_si512(abs(b)));
+  return static_cast<uint32_t>(_mm512_reduce_max_epi32(bits));
 }
 
 /// The low byte of each lane.

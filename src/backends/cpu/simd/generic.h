@@ -70,6 +70,7 @@ inline float reduce_max(F32x16 v) {
 
 inline I32x16 zero_i32() { return I32x16{}; }
 inline I32x16 set1_i32(int32_t x) { return x - I32x16{}; }
+inline I32x16 add_i32(I32x16 a, I32x16 b) { return a + b; }
 inline int32_t reduce_add_i32(I32x16 v) {
   int32_t sum = 0;
   for (int i = 0; i < 16; ++i) sum += v[i];
@@ -85,9 +86,11 @@ inline F32x16 power_of_two(I32x16 n) {
   const I32x16 biased = n + 127;
   return reinterpret_cast<F32x16>((biased > 0 ? biased : I32x16{}) << 23);
 }
-/// Bit patterns of |v|, largest of all lanes: orders numbers, infinity and NaN.
-inline uint32_t max_magnitude_bits(F32x16 v) {
-  const I32x16 bits = reinterpret_cast<I32x16>(abs(v));
+/// Bit patterns of |a| and |b|, largest of all lanes: orders numbers, infinity and NaN.
+inline uint32_t max_magnitude_bits(F32x16 a, F32x16 b) {
+  const I32x16 a_bits = reinterpret_cast<I32x16>(abs(a));
+  const I32x16 b_bits = reinterpret_cast<I32x16>(abs(b));
+  const I32x16 bits = a_bits > b_bits ? a_bits : b_bits;
   int32_t largest = 0;
   for (int i = 0; i < 16; ++i) largest = bits[i] > largest ? bits[i] : largest;
   return static_cast<uint32_t>(largest);
