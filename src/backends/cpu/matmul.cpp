@@ -19,19 +19,23 @@ namespace {
 // tile.
 constexpr int64_t kTileGroups = 4;
 // Rows of a pass, at least: unpacking a panel costs as much as multiplying it with about two rows.
-constexpr int64_t kLeastPassRows = 48;
+constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
 constexpr int64_t kUsualL2Bytes = 1 << 20;
 // Packed bytes of a piece of work: long enough to stream, short enough for threads to end together.
 constexpr int64_t kPieceBytes = 256 * 1024;
+// Rows beyond which a product takes longer than reading its weights.
+constexpr int64_t kPieceRows = 16;
 // Parts of a block that have activation scales of their own.
 constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 
-/// Groups per piece: about kPieceBytes of weights, but several pieces for each thread.
-int64_t piece_groups(const WeightLayout& layout, int32_t threads) {
-  const int64_t by_bytes = kPieceBytes / std::max<int64_t>(1, layout.group.group_bytes);
+/// Groups per piece: about kPieceBytes of weights, fewer where many rows make each byte much work,
+/// but several pieces for each thread.
+int64_t piece_groups(const WeightLayout& layout, int64_t rows, int32_t threads) {
+  const int64_t bytes = kPieceBytes / std::max<int64_t>(1, rows / kPieceRows);
+  const int64_t by_bytes = bytes / std::max<int64_t>(1, layout.group.group_bytes);
   const int64_t by_threads = layout.num_groups / (4 * int64_t{threads});
   return std::max(kTileGroups, std::min(by_bytes, by_threads) / kTileGroups * kTileGroups);
 }
@@ -212,7 +216,8 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
 /// costs a wait for the slower thread.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   const auto piece_of = [&](const CpuWeight& weight) {
-    return weight.is_packed() ? piece_groups(weight.layout(), workers_.num_threads()) : kTileGroups;
+    return weight.is_packed() ? piece_groups(weight.layout(), rows.count, workers_.num_threads())
+                              : kTileGroups;
   };
   int64_t num_pieces = 0;
   for (const ops::MatmulParams& params : group) {
