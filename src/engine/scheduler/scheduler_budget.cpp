@@ -149,21 +149,24 @@ int64_t Scheduler::chunk(const Sequence& sequence, int64_t begin) const {
 
 /// How many of the tokens [begin, begin + count) of a sequence keep the step below its target.
 /// Whatever decodes has its token, as has a prompt of which all others are there; the first that
-/// prefills gets a few even in a full step, or prompts would never end beside many decodes, and no
-/// more while nothing is known of the time that they take. Where nobody decodes, nobody waits for a
-/// token.
+/// prefills gets one even in a full step, or prompts would never end beside many decodes, and a few
+/// where the target is lost without them, or nothing is known of the time that they take. Where
+/// nobody decodes, nobody waits for a token.
 int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
   if (options_.target_step_us == 0 || !decoding_ || count <= 1) return count;
-  int64_t most = num_prefilling_ > 0 ? 0 : std::min(count, kLeastPrefill);
-  if (!step_time_.ready()) return most;
+  const int64_t few = num_prefilling_ > 0 ? 0 : std::min(count, kLeastPrefill);
+  if (!step_time_.ready()) return few;
+  const auto holds = [&](int64_t tokens) {
+    StepWork work = work_;
+    if (tokens > 0) work.add(begin, tokens);
+    return step_time_.bound_us(work) <= static_cast<double>(options_.target_step_us);
+  };
+  int64_t most = holds(0) ? std::min<int64_t>(few, 1) : few;
   // What more than twice the tokens of any step so far would take is a guess.
-  const int64_t foreseen = std::max(most, 2 * step_time_.most_tokens() - work_.tokens);
+  const int64_t foreseen = std::max(few, 2 * step_time_.most_tokens() - work_.tokens);
   for (int64_t above = std::min(count, foreseen) + 1; above - most > 1;) {
     const int64_t middle = most + (above - most) / 2;
-    StepWork work = work_;
-    work.add(begin, middle);
-    const bool fits = step_time_.bound_us(work) <= static_cast<double>(options_.target_step_us);
-    (fits ? most : above) = middle;
+    (holds(middle) ? most : above) = middle;
   }
   return most;
 }

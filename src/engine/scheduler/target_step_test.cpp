@@ -96,6 +96,13 @@ TEST(TargetStep, NothingIsRiskedBeforeTheTimesOfStepsAreKnown) {
   EXPECT_LT(read_long_prompt(150'000, 8, 0, 30, 1).worst_us, 160'000);
 }
 
+// The last of 16,384 tokens see so many keys that eight of them beside the decodes take 72 ms.
+TEST(TargetStep, FewerThanAFewTokensWhereEachTakesLong) {
+  const Outcome outcome = read_long_prompt(66'000);
+  EXPECT_LT(outcome.worst_us, 67'000);
+  EXPECT_LT(outcome.num_steps, kLongPrompt / 6);
+}
+
 TEST(TargetStep, NearlyAllStepsKeepToItWhereTimesSpread) {
   const Outcome outcome = read_long_prompt(150'000, 8, 0.3);
   EXPECT_LT(outcome.num_late, outcome.num_steps / 10);
