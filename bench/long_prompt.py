@@ -7,8 +7,8 @@
 Four runs of `hasten bench replay`: the answers alone; with the prompt, in chunks that hold a stated time
 (1.5 times the 99th percentile of the answers alone unless given); in chunks of the default size; and whole.
 The prompt comes when all eight decode, and they end before it has been read, so that every time but the
-first few is one beside it. Whole, the prompt makes one gap in each answer of 200 tokens, which the longest
-time shows.
+first few is one beside it, and the 99th percentile is that of ten steps of a thousand. Whole, the prompt
+makes one gap in each answer, which the longest time shows.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-USERS, ANSWER = 8, 200
+USERS, ANSWER = 8, 1000
 
 
 def main():
