@@ -83,6 +83,7 @@ struct ModelInfo {
   std::string template_capabilities;  // "system role, tools, tool results, …"
   std::string template_error;         // why it does not parse, as Tokenizer has it; empty: it does
   std::string template_refusal;       // why it renders no plain question, likewise; empty: it does
+  std::string template_doubt;         // why it may not do what it is for, likewise; empty: nothing
   int64_t vocab_size = 0;             // token ids that a request may name lie below it
   int64_t context = 0;                // tokens that one sequence may reach here
   int64_t train_context = 0;          // that the model was trained for

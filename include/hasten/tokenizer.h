@@ -83,6 +83,10 @@ class Tokenizer {
   /// arguments, a sentence with its own reason or the line; empty: it does. Other chats may work
   /// (such as ones with tools, with a system message or with template_arguments), or none.
   const std::string& template_refusal() const;
+  /// What makes it doubtful that the template, which parses, does what it is for: it makes the same
+  /// prompt whatever users say, or names filters, tests and functions that there are not where not
+  /// every chat gets; a sentence. Empty: nothing.
+  const std::string& template_doubt() const;
   /// The prompt of a conversation.
   RenderedChat render_chat(const Chat& chat) const;
   /// A parser for one answer to a rendered prompt. Calls are told from content when it offers

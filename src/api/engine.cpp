@@ -182,6 +182,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.template_capabilities = tokenizer.template_capabilities();
   info.template_error = tokenizer.template_error();
   info.template_refusal = tokenizer.template_refusal();
+  info.template_doubt = tokenizer.template_doubt();
   info.vocab_size = text->vocab_size();  // rows of the model beyond it are padding
   info.context = capacity.context;
   info.train_context = loaded.max_context;

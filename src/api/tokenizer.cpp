@@ -70,6 +70,8 @@ void Tokenizer::Impl::make_template() {
     return;
   }
   template_refusal = refusal_of(*chat_template);
+  template_doubt = chat_template->doubt();
+  if (!template_doubt.empty()) template_doubt.insert(0, "the chat template ");
 }
 
 void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint) {
@@ -83,6 +85,8 @@ void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint) 
               error.what());
     return;
   }
+  if (const std::string doubt = tool_template->doubt(); !doubt.empty())
+    log::warn("of the template tool_use: the chat template {}", doubt);
   tool_format = text::detect_answer_format(tool_template->source());
   tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
 }
@@ -140,6 +144,7 @@ const std::string& Tokenizer::chat_template() const { return impl_->source; }
 const std::string& Tokenizer::template_capabilities() const { return impl_->capabilities; }
 const std::string& Tokenizer::template_error() const { return impl_->template_error; }
 const std::string& Tokenizer::template_refusal() const { return impl_->template_refusal; }
+const std::string& Tokenizer::template_doubt() const { return impl_->template_doubt; }
 
 RenderedChat Tokenizer::render_chat(const Chat& chat) const {
   const json::Value messages = parse_field(chat.messages, "messages");

@@ -18,7 +18,7 @@ struct Tokenizer::Impl {
   explicit Impl(const weights::Checkpoint& checkpoint)
       : Impl(checkpoint, api::read_tokenizer_spec(checkpoint)) {}
   Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec);
-  /// Fills in chat_template and template_refusal, or template_error.
+  /// Fills in chat_template, template_refusal and template_doubt, or template_error.
   void make_template();
   /// Fills in tool_template and tool_format, where the model has such a template and it parses.
   void read_tool_template(const weights::Checkpoint& checkpoint);
@@ -31,6 +31,7 @@ struct Tokenizer::Impl {
   std::optional<text::ChatTemplate> chat_template;  // none: it does not parse
   std::string template_error;                       // why it does not parse; empty: it does
   std::string template_refusal;  // why it renders no plain question; empty: it does
+  std::string template_doubt;    // why it may not do what it is for; empty: nothing is known
   std::optional<text::ChatTemplate> tool_template;  // of prompts that offer tools, if it is another
   std::string capabilities;
   text::AnswerFormat answer_format;  // of any prompt; chat_parser fills in what depends on one

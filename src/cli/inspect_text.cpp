@@ -99,6 +99,8 @@ void InspectedText::add_to(json::Object& summary) const {
     summary["template_error"] = server::to_utf8(tokenizer_->template_error());
   if (!tokenizer_->template_refusal().empty())
     summary["template_refusal"] = server::to_utf8(tokenizer_->template_refusal());
+  if (!tokenizer_->template_doubt().empty())
+    summary["template_doubt"] = server::to_utf8(tokenizer_->template_doubt());
 }
 
 void InspectedText::print() const {
@@ -118,19 +120,20 @@ void InspectedText::print() const {
     fmt::print("{:<14} {} {}\n", name, token, escaped_text(token_text(*tokenizer_, token)));
   }
   fmt::print("around a text  {}\n", around(*tokenizer_, info));
+  fmt::print("chat template  {}\n", template_line());
+}
+
+std::string InspectedText::template_line() const {
+  if (tokenizer_->chat_template().empty()) return "none (ChatML stands in)";
   const std::string& error = tokenizer_->template_error();
-  const std::string& refusal = tokenizer_->template_refusal();
-  const std::string& capabilities = tokenizer_->template_capabilities();
-  if (tokenizer_->chat_template().empty()) {
-    fmt::print("chat template  none (ChatML stands in)\n");
-  } else if (!error.empty()) {
-    fmt::print("chat template  does not work: it {}\n", safe_text(reason(error)));
-  } else if (refusal.empty()) {
-    fmt::print("chat template  {}\n", capabilities.empty() ? "users' words only" : capabilities);
-  } else {
-    fmt::print("chat template  {}{}{}\n", capabilities, capabilities.empty() ? "" : "; ",
-               safe_text(reason(refusal)));
+  if (!error.empty()) return fmt::format("does not work: it {}", safe_text(reason(error)));
+  std::string line = tokenizer_->template_capabilities();
+  for (const std::string& flaw : {tokenizer_->template_refusal(), tokenizer_->template_doubt()}) {
+    if (flaw.empty()) continue;
+    if (!line.empty()) line += "; ";
+    line += safe_text(reason(flaw));
   }
+  return line.empty() ? "users' words only" : line;
 }
 
 void InspectedText::print_template() const {

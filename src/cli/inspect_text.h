@@ -29,6 +29,8 @@ class InspectedText {
  private:
   /// The file that the tokenizer was read from, without its folder.
   std::string file() const;
+  /// What the template can say, and what is wrong with it.
+  std::string template_line() const;
 
   bool is_there_;
   std::optional<Tokenizer> tokenizer_;

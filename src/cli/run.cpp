@@ -159,6 +159,8 @@ int run(RunOptions& options) {
   show_progress(options.engine);
   options.engine.max_batch = options.engine.max_batch == 0 ? 1 : options.engine.max_batch;
   Engine engine(options.engine);
+  if (!options.raw && !engine.model().template_doubt.empty())
+    log::warn("{}", safe_text(engine.model().template_doubt));
   if (!options.prompt) return chat(engine, options);
   return answer_once(engine, options);
 }

@@ -102,6 +102,10 @@ void warn_of_template(const Engine& engine, const std::filesystem::path& path) {
         "works; look at it with hasten inspect --chat-template",
         safe_text(model.template_refusal));
   }
+  if (!model.template_doubt.empty()) {
+    log::warn("{}; look at it with hasten inspect --chat-template",
+              safe_text(model.template_doubt));
+  }
   if (model.chat_template.empty() && model.template_error.empty()) {
     log::info("the model has no chat template: chats are written as ChatML");
   }

@@ -8,7 +8,8 @@ namespace hasten::text {
 namespace {
 
 // Words that no template contains by itself.
-constexpr std::string_view kUser = "probe-user-a1", kSystem = "probe-system-b2";
+constexpr std::string_view kUser = "probe-user-a1", kOtherUser = "other-user-g7";
+constexpr std::string_view kSystem = "probe-system-b2";
 constexpr std::string_view kTool = "probe_tool_c3", kOtherTool = "probe_tool_d4";
 constexpr std::string_view kResult = "probe-result-e5", kValue = "probe-value-f6";
 constexpr std::string_view kArguments = R"({"probe_key": "probe-value-f6"})";
@@ -56,14 +57,20 @@ json::Value object_arguments() { return json::Object{{"probe_key", kValue}}; }
 
 }  // namespace
 
-std::string Prober::attempt(const json::Array& messages, const json::Value& tools,
-                            const json::Object& extra, bool add_generation_prompt) const {
+std::optional<std::string> Prober::rendered(const json::Array& messages, const json::Value& tools,
+                                            const json::Object& extra,
+                                            bool add_generation_prompt) const {
   try {
     return chat_.render_as_given(messages, tools, add_generation_prompt, extra).text;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;
-    return {};
+    return std::nullopt;
   }
+}
+
+std::string Prober::attempt(const json::Array& messages, const json::Value& tools,
+                            const json::Object& extra, bool add_generation_prompt) const {
+  return rendered(messages, tools, extra, add_generation_prompt).value_or("");
 }
 
 std::string Prober::attempt_call(const json::Array& messages) const {
@@ -144,7 +151,35 @@ Capabilities Prober::probe() const {
   result.generation_prompt =
       attempt({user}, tools).size() > attempt({user}, tools, {}, false).size();
   probe_reasoning(result);
+  probe_user(result);
   return result;
+}
+
+void Prober::probe_user(Capabilities& result) const {
+  const json::Object system = message("system", content(kSystem, result));
+  const auto as_parts = [](std::string_view text) {
+    return json::Array{json::Object{{"type", "text"}, {"text", text}}};
+  };
+  bool renders = false;
+  for (const bool with_system : {false, true}) {
+    for (const bool typed : {false, true}) {
+      for (const json::Value& tools : {json::Value(), json::Value(described_tools())}) {
+        const auto prompt = [&](std::string_view text) {
+          json::Array messages;
+          if (with_system) messages.push_back(system);
+          messages.push_back(
+              message("user", typed ? json::Value(as_parts(text)) : json::Value(text)));
+          return rendered(messages, tools);
+        };
+        const std::optional<std::string> first = prompt(kUser);
+        if (!first) continue;
+        // Not by finding the words: a template may print them otherwise, such as in capitals.
+        if (first != prompt(kOtherUser)) return;
+        renders = true;
+      }
+    }
+  }
+  result.ignores_users = renders;
 }
 
 void Prober::probe_reasoning(Capabilities& result) const {

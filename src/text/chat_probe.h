@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "text/chat_template.h"
@@ -21,7 +22,11 @@ class Prober {
   bool renders() const;
 
  private:
-  /// The rendered text; nothing if the template fails.
+  /// The rendered text; none if the template fails.
+  std::optional<std::string> rendered(const json::Array& messages, const json::Value& tools = {},
+                                      const json::Object& extra = {},
+                                      bool add_generation_prompt = true) const;
+  /// The same; empty if the template fails.
   std::string attempt(const json::Array& messages, const json::Value& tools = {},
                       const json::Object& extra = {}, bool add_generation_prompt = true) const;
   /// The same, with the tool described and, where the template fails on that, without.
@@ -29,6 +34,7 @@ class Prober {
   void probe_content(Capabilities& result) const;
   void probe_tools(Capabilities& result) const;
   void probe_reasoning(Capabilities& result) const;
+  void probe_user(Capabilities& result) const;
   /// Text in the form that the template takes.
   json::Value content(std::string_view text, const Capabilities& so_far) const;
 

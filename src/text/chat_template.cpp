@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "text/chat_probe.h"
+#include "text/jinja/runtime.h"
 
 namespace hasten::text {
 namespace {
@@ -169,6 +170,20 @@ std::string Capabilities::describe() const {
     result += name;
   }
   return result;
+}
+
+std::string ChatTemplate::doubt() const {
+  std::string result;
+  if (capabilities_.ignores_users)
+    result = "makes the same prompt whatever users say: no words of theirs reach the model";
+  const auto unknown = template_.unknown_names();
+  if (unknown.empty()) return result;
+  if (!result.empty()) result += "; it ";
+  const jinja::UnknownName& first = unknown.front();
+  result += fmt::format("uses the {} '{}' in line {}", first.what, jinja::shortened(first.name),
+                        first.line);
+  if (unknown.size() > 1) result += fmt::format(" and {} more names", unknown.size() - 1);
+  return result + ", which this hasten does not know: chats that get there are refused";
 }
 
 ChatTemplate::ChatTemplate(std::string source, std::string bos_token, std::string eos_token,

@@ -26,6 +26,7 @@ struct Capabilities {
   bool thinking_switch = false;      // the variable enable_thinking changes the prompt
   bool reasoning = false;            // answers may begin with <think>…</think>, or its like
   bool generation_prompt = false;    // add_generation_prompt opens the assistant's turn
+  bool ignores_users = false;        // renders, and the same prompt whatever a user says
   std::string_view reasoning_key;    // of a turn's earlier reasoning in its message; empty: unused
   ToolCallFormat call_format = ToolCallFormat::none;  // in which answers write calls
 
@@ -53,6 +54,9 @@ class ChatTemplate {
 
   const Capabilities& capabilities() const { return capabilities_; }
   std::string_view source() const { return template_.source(); }
+  /// What makes it doubtful that the template does what it is for, in the words that follow "the
+  /// chat template "; empty: nothing. Chats may render all the same.
+  std::string doubt() const;
 
  private:
   Rendered render_as_given(json::Value messages, const json::Value& tools,

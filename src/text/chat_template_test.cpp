@@ -255,6 +255,33 @@ TEST(ChatTemplate, WithoutToolsThereAreNone) {
   EXPECT_EQ(other.render(messages, {}, true).text, "True");
 }
 
+TEST(ChatTemplate, DoubtsWhatLeavesOutTheUser) {
+  constexpr const char* kIgnores =
+      "makes the same prompt whatever users say: no words of theirs reach the model";
+  for (const char* source :
+       {"{{ bos_token }}hello", "", "{% for m in messages %}{{ m.role }}{% endfor %}",
+        "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"}) {
+    EXPECT_EQ(make(source).doubt(), kIgnores) << source;
+    EXPECT_TRUE(make(source).capabilities().ignores_users) << source;
+  }
+  for (const char* source :
+       {"{{ messages[0].content }}", "{{ messages[0].content | upper }}",
+        "{% for p in messages[0].content %}{{ p.text }}{% endfor %}",
+        "{{ messages[1].content if messages[0].role == 'system' else raise_exception('no') }}",
+        "{{ raise_exception('no') if not tools }}{{ messages | tojson }}",
+        "{{ raise_exception('nobody may') }}"}) {
+    EXPECT_EQ(make(source).doubt(), "") << source;
+  }
+  EXPECT_EQ(
+      make("{{ messages[0].content }}{% if a %}\n{{ b | shout }}{{ now() }}{% endif %}").doubt(),
+      "uses the filter 'shout' in line 2 and 1 more names, which this hasten does not know: "
+      "chats that get there are refused");
+  EXPECT_EQ(make("{{ 'Hi' if true else now() }}").doubt(),
+            std::string(kIgnores) +
+                "; it uses the function 'now' in line 1, which this hasten does not know: chats "
+                "that get there are refused");
+}
+
 TEST(ChatTemplate, RefusesMalformedMessages) {
   const ChatTemplate chat = make(std::string(default_template()));
   const auto param = [&](const std::string& text) {
@@ -311,6 +338,11 @@ TEST(ChatTemplate, CapabilitiesOfPublishedTemplates) {
     const ChatTemplate chat = make(testing::read_file(entry.path()));
     std::printf("%s: %s\n", entry.path().stem().c_str(), chat.capabilities().describe().c_str());
     EXPECT_TRUE(chat.capabilities().string_content || chat.capabilities().typed_content);
+    // It goes there for arguments that are text, which this one is never given.
+    const bool has_own_filter = entry.path().stem() == "deepseek-ai-DeepSeek-V4";
+    EXPECT_EQ(chat.doubt().starts_with("uses the filter 'from_json' in line 110"), has_own_filter)
+        << chat.doubt();
+    EXPECT_EQ(chat.doubt().empty(), !has_own_filter) << entry.path().stem() << chat.doubt();
   }
 }
 

@@ -801,14 +801,14 @@ class Serve(unittest.TestCase):
     def test_serves_completions_though_its_template_does_not_work(self):
         for wrong, said in ((b"messages -#}", "does not parse: line 1: .*/v1/completions works; serve a file whose "
                                                ".*inspect"),
-                            (b"me|shout -%}", "refuses a plain question: it failed in line 1: no filter .*; chats that it "
+                            (b"me.x.y() -%}", "refuses a plain question: it failed in line 1: 'me' is .*; chats that it "
                                               "refuses, .* get 400, and /v1/completions works; .*inspect")):
             with tempfile.NamedTemporaryFile(suffix=".gguf") as odd, tempfile.TemporaryFile("w+") as log:
                 odd.write(MODEL.read_bytes().replace(b"messages -%}", wrong, 1))
                 odd.flush()
                 with self.serving(odd.name, log=log) as (_, banner):
                     self.assertIn("It says:   ", banner)
-                    self.assertEqual("/v1/chat/completions" in banner, b"|" in wrong)
+                    self.assertEqual("/v1/chat/completions" in banner, b"." in wrong)
                     log.seek(0)
                     warning = next(line for line in log if "the chat template" in line)
                     self.assertRegex(warning, "the chat template " + said)
@@ -817,6 +817,14 @@ class Serve(unittest.TestCase):
                     status, answer = self.post(banner, "/v1/chat/completions", {"messages": messages})
                     self.assertEqual(status, 400)
                     self.assertRegex(answer["error"]["message"], "the chat template .* line 1")
+
+    def test_says_that_its_template_leaves_out_users(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as odd, tempfile.TemporaryFile("w+") as log:
+            odd.write(MODEL.read_bytes().replace(b"message.content", b"'message.conte'"))
+            odd.flush()
+            with self.serving(odd.name, log=log):
+                log.seek(0)
+                self.assertRegex(log.read(), "the chat template makes the same prompt whatever users say: .*inspect")
 
     def test_name_of_the_model_is_text(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:

@@ -289,7 +289,9 @@ class Inspect(unittest.TestCase):
             folder = Path(name)
             write_sentencepiece_like(folder)
             for source, why in (("{% for m in %}", "does not parse: line 1: unexpected end of a tag"),
-                                ("a\n{{ ?", "does not parse: line 2: unexpected character at byte 5")):
+                                ("a\n{{ ?", "does not parse: line 2: unexpected character at byte 5"),
+                                ("{% for x in [] %}{{ x is loud }}{% endfor %}",
+                                 "does not parse: line 1: no test named 'loud'")):
                 (folder / "chat_template.jinja").write_text(source)
                 done = hasten("inspect", folder)
                 self.assertEqual(done.returncode, 1)
@@ -315,7 +317,9 @@ class Inspect(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_sentencepiece_like(folder)
-            for source, line in (("a\n{{ messages | shout }}", "it failed in line 2: no filter named 'shout'"),
+            for source, line in (("a\n{{ messages | map('shout') | list }}",
+                                  "it failed in line 2: no filter named 'shout'; uses the filter 'shout' in line 2, "
+                                  "which this hasten does not know: chats that get there are refused"),
                                  ("{% if not documents %}{{ raise_exception('give \x1b') }}{% endif %}{{ documents }}",
                                   "give \ufffd")):
                 (folder / "chat_template.jinja").write_text(source)
@@ -325,8 +329,29 @@ class Inspect(unittest.TestCase):
                 refusal = json.loads(hasten("inspect", folder, "--json").stdout)["template_refusal"]
                 self.assertTrue(refusal.startswith("the chat template refuses a plain question: "), refusal)
             (folder / "chat_template.jinja").write_text(
-                "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}")
+                "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}{{ messages[-1].content }}")
             self.assertIn("chat template  system role; refuses a plain question: no\n", hasten("inspect", folder).stdout)
+
+    def test_a_template_that_leaves_out_the_user_is_told(self):
+        says = "makes the same prompt whatever users say: no words of theirs reach the model"
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            (folder / "chat_template.jinja").write_text("{{ bos_token }}hello")
+            done = hasten("inspect", folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(f"chat template  {says}\n", done.stdout)
+            self.assertEqual(json.loads(hasten("inspect", folder, "--json").stdout)["template_doubt"],
+                             f"the chat template {says}")
+            (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+            self.assertNotIn("template_doubt", json.loads(hasten("inspect", folder, "--json").stdout))
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
+            odd.write(MODEL.read_bytes().replace(b"message.content", b"'message.conte'"))
+            odd.flush()
+            done = hasten("run", odd.name, "-p", "Hi", "-n", "1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"the chat template {says}", done.stderr)
+            self.assertNotIn("the chat template", hasten("run", odd.name, "--raw", "-p", "Hi", "-n", "1").stderr)
 
     def test_a_template_that_is_none_is_told(self):
         with tempfile.TemporaryDirectory() as name:

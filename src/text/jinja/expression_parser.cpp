@@ -63,6 +63,51 @@ ExpressionParser::Depth::Depth(ExpressionParser& parser) : parser_(parser) {
   ++parser.depth_;
 }
 
+void ExpressionParser::note_use(std::string_view what, std::string_view name, int32_t line,
+                                bool allowed) {
+  unknown_.push_back({{what, name, line}, allowed});
+}
+
+/// map('filter'), select('test') and their like.
+void ExpressionParser::note_named_by_text(const Suffix& filter) {
+  const bool by_attribute = filter.name == "selectattr" || filter.name == "rejectattr";
+  const bool by_test = by_attribute || filter.name == "select" || filter.name == "reject";
+  const size_t place = by_attribute ? 1 : 0;
+  if ((!by_test && filter.name != "map") || filter.arguments.positional.size() <= place) return;
+  const Expression& given = *filter.arguments.positional[place];
+  if (given.kind != Expression::Kind::constant || !given.constant.is_string()) return;
+  const std::string_view name = given.constant.text->bytes;
+  if ((by_test ? find_test(name) : find_filter(name)) == nullptr)
+    note_use(by_test ? "test" : "filter", name, filter.line, true);
+}
+
+/// Nobody but the template itself and the library has functions to call by a name alone.
+void ExpressionParser::note_name_of_chain(const Expression& base, const Suffix& first) {
+  if (base.kind != Expression::Kind::name) return;
+  const bool is_test = first.kind == Suffix::Kind::test || first.kind == Suffix::Kind::test_not;
+  if (is_test && (first.name == "defined" || first.name == "undefined" || first.name == "callable"))
+    return bind_name(base.name);
+  if (first.kind == Suffix::Kind::call && find_function(base.name) == nullptr)
+    note_use("function", base.name, first.line, true);
+}
+
+void ExpressionParser::allow_unknown_since(size_t first) {
+  for (; first < unknown_.size(); ++first) unknown_[first].allowed = true;
+}
+
+std::span<const UnknownName> ExpressionParser::unknown_names() {
+  for (const std::string_view given : {"loop", "caller"}) bind_name(given);
+  std::vector<UnknownName> names;
+  std::unordered_set<std::string_view> seen;
+  for (const auto& [name, allowed] : unknown_) {
+    if (!allowed) syntax_error(name.line, fmt::format("no {} named '{}'", name.what, name.name));
+    const bool is_function = name.what == "function";
+    if (is_function && bound_.contains(name.name)) continue;
+    if (seen.insert(name.name).second) names.push_back(name);
+  }
+  return keep(names);
+}
+
 void ExpressionParser::unexpected() const {
   const Token& token = peek();
   switch (token.kind) {
@@ -125,6 +170,7 @@ const Expression* ExpressionParser::constant(const Value& value) {
 }
 
 const Expression* ExpressionParser::expression(bool conditional) {
+  size_t first_name = num_unknown();
   const Expression* value = binary(kOr);
   while (conditional && skip_name("if")) {
     const Expression* condition = binary(kOr);
@@ -134,6 +180,8 @@ const Expression* ExpressionParser::expression(bool conditional) {
       otherwise = expression();
     }
     value = make(Expression::Kind::conditional, {condition, value, otherwise});
+    allow_unknown_since(first_name);
+    first_name = num_unknown();
   }
   return value;
 }
@@ -216,6 +264,7 @@ const Expression* ExpressionParser::suffixes(const Expression* base, bool with_f
     }
   }
   if (list.empty()) return base;
+  note_name_of_chain(*base, list.front());
   Expression* node = make(Expression::Kind::suffixed, {base});
   node->suffixes = keep(list);
   return node;
@@ -255,7 +304,9 @@ Suffix ExpressionParser::subscript() {
 Suffix ExpressionParser::filter_suffix() {
   Suffix suffix{.kind = Suffix::Kind::filter, .line = peek().line, .name = expect_name()};
   suffix.native = find_filter(suffix.name);
+  if (suffix.native == nullptr) note_use("filter", suffix.name, suffix.line, false);
   if (peek().is_symbol("(")) suffix.arguments = call_arguments();
+  note_named_by_text(suffix);
   return suffix;
 }
 
@@ -271,6 +322,7 @@ Suffix ExpressionParser::test_suffix() {
   if (skip_name("not")) suffix.kind = Suffix::Kind::test_not;
   suffix.name = expect_name();
   suffix.native = find_test(suffix.name);
+  if (suffix.native == nullptr) note_use("test", suffix.name, suffix.line, false);
   if (peek().is_symbol("(")) {
     suffix.arguments = call_arguments();
   } else if (starts_test_argument()) {

@@ -4,10 +4,12 @@
 
 #include <initializer_list>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "text/jinja/ast.h"
 #include "text/jinja/lexer.h"
+#include "text/jinja/template.h"
 
 namespace hasten::text::jinja {
 
@@ -56,6 +58,16 @@ class ExpressionParser {
   std::span<const Suffix> filters(bool inline_first);
   CallArguments call_arguments();
 
+  /// Takes `name` for a variable of the template.
+  void bind_name(std::string_view name) { bound_.insert(name); }
+  /// How many names were used so far that nothing seems to have; those since then may stay unknown,
+  /// as they stand under a condition.
+  size_t num_unknown() const { return unknown_.size(); }
+  void allow_unknown_since(size_t first);
+  /// At the end of the template, where all its variables are known. Throws for a name that must not
+  /// be unknown.
+  std::span<const UnknownName> unknown_names();
+
   template <class T>
   std::span<const T> keep(const std::vector<T>& items) {
     return arena_.copy(std::span<const T>(items));
@@ -80,6 +92,9 @@ class ExpressionParser {
   Suffix filter_suffix();
   Suffix test_suffix();
   bool starts_test_argument() const;
+  void note_use(std::string_view what, std::string_view name, int32_t line, bool allowed);
+  void note_named_by_text(const Suffix& filter);
+  void note_name_of_chain(const Expression& base, const Suffix& first);
 
   Expression* make(Expression::Kind kind, std::initializer_list<const Expression*> items = {});
   const Expression* constant(const Value& value);
@@ -88,6 +103,14 @@ class ExpressionParser {
   size_t at_ = 0;
   int32_t depth_ = 0;
   int32_t max_depth_;
+
+  struct Use {
+    UnknownName name;
+    bool allowed;  // by a condition around it, or since only a render can tell
+  };
+  // Both are no longer than the template has names, and borrow them.
+  std::vector<Use> unknown_;
+  std::unordered_set<std::string_view> bound_;  // assigned somewhere, or asked for before use
 };
 
 }  // namespace hasten::text::jinja

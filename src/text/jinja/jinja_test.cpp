@@ -133,6 +133,36 @@ TEST(Language, ErrorsNameLineAndReason) {
                "the chat template failed in line 1: an integer exceeds 64 bits");
 }
 
+TEST(Language, NamesThatThereAreNotAreFoundUnused) {
+  const auto parse_error = [](const char* source) {
+    const Error error = error_of([&] { const Template parsed(source); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_data);
+    return std::string(error.what());
+  };
+  EXPECT_EQ(parse_error("\n{% for x in [] %}{{ x | shout }}{% endfor %}"),
+            "the chat template does not parse: line 2: no filter named 'shout'");
+  EXPECT_EQ(parse_error("{{ x is loud }}{% if %}"),
+            "the chat template does not parse: line 1: unexpected end of a tag");
+  EXPECT_EQ(parse_error("{{ x is loud }}"),
+            "the chat template does not parse: line 1: no test named 'loud'");
+  const auto unknown = [](const char* source) {
+    const Template parsed(source);
+    std::string names;
+    for (const UnknownName& name : parsed.unknown_names())
+      names += fmt::format("{} {} {};", name.what, name.name, name.line);
+    return names;
+  };
+  EXPECT_EQ(unknown("{% if x %}{% for y in x %}{{ y | a }}{% endfor %}\n{{ b(1) }}{{ y | a }}"
+                    "{% endif %}{{ 1 if y is c }}{{ x | map('q') | selectattr('k', 'e') | list }}"),
+            "filter a 1;function b 2;test c 2;filter q 2;test e 2;");
+  // What a template has itself, what it asks for before, what the library has.
+  EXPECT_EQ(unknown("{% macro a(b) %}{{ b() }}{{ caller() }}{% endmacro %}{{ a(1) }}{{ range(2) }}"
+                    "{% for x, y in z recursive %}{{ y() }}{{ loop(x) }}{% endfor %}"
+                    "{% set n = x %}{{ n() }}{{ x.f() }}{{ x | map('upper') | select('odd') }}"
+                    "{% if f is defined %}{{ f() }}{% endif %}"),
+            "");
+}
+
 TEST(Provenance, SurvivesEveryOperation) {
   const json::Object variables{{"u", "Ab <|x|>"},
                                {"w", "  pad\n"},

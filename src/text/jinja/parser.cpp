@@ -17,10 +17,10 @@ class Parser : public ExpressionParser {
   Parser(std::string_view source, Arena& arena, int32_t max_depth)
       : ExpressionParser(source, arena, max_depth) {}
 
-  Block template_block() {
+  Tree tree() {
     const Block block = statements({});
     if (peek().kind != TokenKind::end) unexpected();
-    return block;
+    return {block, unknown_names()};
   }
 
  private:
@@ -115,6 +115,7 @@ class Parser : public ExpressionParser {
   // statements of the levels are.
   [[gnu::noinline]] void if_statement(Statement& result) {
     result.kind = Statement::Kind::if_;
+    const size_t first_name = num_unknown();
     std::vector<Branch> branches;
     std::string_view ended_by = "elif";
     while (ended_by == "elif") {
@@ -123,6 +124,7 @@ class Parser : public ExpressionParser {
     }
     if (ended_by == "else") branches.push_back({nullptr, body({"endif"})});
     result.branches = keep(branches);
+    allow_unknown_since(first_name);
   }
 
   [[gnu::noinline]] void for_statement(Statement& result) {
@@ -154,6 +156,7 @@ class Parser : public ExpressionParser {
   [[gnu::noinline]] void macro_statement(Statement& result) {
     result.kind = Statement::Kind::macro;
     Macro macro{.name = expect_name()};
+    bind_name(macro.name);
     if (!peek().is_symbol("(")) fail("expected '('");
     result.macro = finish_macro(macro, "endmacro");
   }
@@ -187,6 +190,7 @@ class Parser : public ExpressionParser {
     expect_symbol("(");
     while (!skip_symbol(")")) {
       Parameter parameter{.name = expect_name(), .default_value = nullptr};
+      bind_name(parameter.name);
       if (skip_symbol("=")) {
         parameter.default_value = expression();
       } else if (!list.empty() && list.back().default_value != nullptr) {
@@ -266,6 +270,7 @@ class Parser : public ExpressionParser {
     for (const std::string_view constant : {"true", "false", "none", "True", "False", "None"}) {
       if (result.name == constant) fail(fmt::format("can't assign to '{}'", result.name));
     }
+    bind_name(result.name);
     if (with_namespace && skip_symbol(".")) result.attribute = expect_name();
     return result;
   }
@@ -275,8 +280,8 @@ class Parser : public ExpressionParser {
 
 }  // namespace
 
-Block parse(std::string_view source, Arena& arena, int32_t max_depth) {
-  return Parser(source, arena, max_depth).template_block();
+Tree parse(std::string_view source, Arena& arena, int32_t max_depth) {
+  return Parser(source, arena, max_depth).tree();
 }
 
 }  // namespace hasten::text::jinja

@@ -27,13 +27,13 @@ struct Template::Parsed {
       fail(ErrorCode::resource_exhausted, "the chat template has {} bytes; the limit is {}",
            source.size(), options.limits.source_bytes);
     }
-    block = parse(source, arena, options.limits.depth);
+    tree = parse(source, arena, options.limits.depth);
   }
 
   std::string source;
   Options options;
   Arena arena;
-  Block block;
+  Tree tree;
 };
 
 Template::Template(std::string source, Options options)
@@ -43,6 +43,7 @@ Template::Template(Template&&) noexcept = default;
 Template& Template::operator=(Template&&) noexcept = default;
 
 std::string_view Template::source() const { return parsed_->source; }
+std::span<const UnknownName> Template::unknown_names() const { return parsed_->tree.unknown; }
 
 Rendered Template::render(const Variables& variables) const {
   Runtime rt(parsed_->options);
@@ -51,7 +52,7 @@ Rendered Template::render(const Variables& variables) const {
   add_variables(rt, scope, variables.trusted, {.whole = true});
   rt.begin();
   TextBuilder out(rt);
-  Interpreter(rt).run(parsed_->block, scope, out);
+  Interpreter(rt).run(parsed_->tree.block, scope, out);
   return out.release();
 }
 

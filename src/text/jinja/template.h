@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -46,12 +47,21 @@ struct Variables {
   bool (*is_trusted)(std::string_view key, std::string_view text) = nullptr;
 };
 
+/// A name that nothing has, where only a render that gets there fails.
+struct UnknownName {
+  std::string_view what = {};  // "filter", "test" or "function"
+  std::string_view name = {};
+  int32_t line = 0;
+};
+
 /// A parsed template. Immutable: any number of threads may render it at once. The language is that
 /// of Jinja 3.1 as the transformers library configures it: trim_blocks, lstrip_blocks, loop
 /// controls, `generation` blocks, its tojson, raise_exception and strftime_now.
 class Template {
  public:
-  /// Throws Error{invalid_data} that names the line for a syntax error.
+  /// Throws Error{invalid_data} that names the line for a syntax error, and for a filter or test
+  /// that there is not. As in jinja2, one that stands under a condition is no error until it is
+  /// used; unlike there, also where loops and macros lie between the two.
   explicit Template(std::string source, Options options = {});
   ~Template();
   Template(Template&&) noexcept;
@@ -62,6 +72,9 @@ class Template {
   Rendered render(const Variables& variables) const;
 
   std::string_view source() const;
+  /// Filters and tests under conditions, and functions, that there are not; in the order of the
+  /// source, each name once. Borrowed from this.
+  std::span<const UnknownName> unknown_names() const;
 
  private:
   struct Parsed;
