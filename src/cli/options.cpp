@@ -107,12 +107,58 @@ std::string no_flag(const Apps& apps, const std::string& flag) {
                      nearest.empty() ? "" : "; the nearest is " + nearest);
 }
 
+// Stands before each word behind "--": no argument of a process can have this byte.
+constexpr char kWordMark = '\0';
+
+/// Whether `word` is a flag that takes the next word, whatever that is, for its value.
+bool takes_next(const CLI::App& app, const std::string& word) {
+  if (word.size() < 2 || word[0] != '-') return false;
+  Apps apps = all_commands(app);
+  apps.push_back(&app);
+  return std::any_of(apps.begin(), apps.end(), [&](const CLI::App* command) {
+    const CLI::Option* option = command->get_option_no_throw(word);
+    return option != nullptr && option->get_items_expected_min() > 0;
+  });
+}
+
+/// The arguments, from the last to the first as CLI11 takes them. Of words behind "--" it would
+/// hand those that a command takes but does not need to the program as a whole, and take them for
+/// flags and commands there; so they are marked, and "--" is left out.
+std::vector<std::string> arguments_of(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  auto at = std::find(words.begin(), words.end(), "--");
+  while (at != words.end() && at != words.begin() && takes_next(app, *std::prev(at)))
+    at = std::find(std::next(at), words.end(), "--");
+  if (at != words.end()) {
+    for (at = words.erase(at); at != words.end(); ++at) at->insert(0, 1, kWordMark);
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+std::string without_marks(std::string text) {
+  std::erase(text, kWordMark);
+  return text;
+}
+
+/// Takes the mark off the words of an option that stands by its place.
+void take_marked(CLI::Option& option) {
+  option.transform(CLI::Validator(
+      [](std::string& word) {
+        word = without_marks(std::move(word));
+        return std::string();
+      },
+      ""));
+}
+
 /// What is wrong with a command line whose command was found.
 std::string command_error(const CLI::App& app, const CLI::App& command,
                           const CLI::ParseError& error) {
   const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  const std::string flag = is_extra ? first_flag(app.remaining(/*recurse=*/true)) : std::string();
-  if (flag.empty()) return error.what();
+  if (!is_extra) return error.what();
+  const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
+  const std::string flag = first_flag(extra);
+  if (flag.empty()) return fmt::format("not expected: {}", fmt::join(extra, " "));
   const std::string name = full_name(command);
   if (has_flag(command, flag))
     return fmt::format("{} stands before its command: write hasten {} {}", flag, name, flag);
@@ -120,7 +166,11 @@ std::string command_error(const CLI::App& app, const CLI::App& command,
     if (has_flag(*other, flag))
       return fmt::format("{} is a flag of {}, not of {}", flag, full_name(*other), name);
   }
-  return no_flag({&command, &app}, flag);
+  const bool is_long = flag.starts_with("--");  // those are hardly ever meant as words
+  return no_flag({&command, &app}, flag) +
+         (is_long ? ""
+                  : fmt::format("; what is no flag stands behind --, as in '{} -- {}'", name,
+                                flag.substr(0, 64)));
 }
 
 /// What is wrong with a command line without a command.
@@ -198,6 +248,7 @@ Option Command::option(const std::string& form, T& value, const Check& check,
   CLI::Option* option = app_->add_option(form.substr(0, space), value);
   option->type_name(form.substr(space + 1))->description(with_default(*option, help));
   if (check) option->transform(CLI::Validator(check, ""));
+  if (option->get_positional()) take_marked(*option);  // what is added last comes first
   if constexpr (IsVector<T>::value) {
     option->allow_extra_args(false);  // or else it would take what stands behind, too: MODEL
     if constexpr (std::is_arithmetic_v<typename T::value_type>) option->delimiter(',');
@@ -226,9 +277,9 @@ HASTEN_OPTION(std::vector<std::string>)
 void Command::words(const std::string& form, std::vector<std::string>& value, int most,
                     const std::string& help) const {
   const size_t space = form.find(' ');
-  app_->add_option(form.substr(0, space), value, help)
-      ->expected(0, most)
-      ->type_name(form.substr(space + 1));
+  CLI::Option* option = app_->add_option(form.substr(0, space), value, help);
+  option->expected(0, most)->type_name(form.substr(space + 1));
+  take_marked(*option);
 }
 
 Option Command::flag(const std::string& name, bool& value, const std::string& help) const {
@@ -263,12 +314,12 @@ CommandLine::~CommandLine() = default;
 
 CommandLine::Parsed CommandLine::parse(int argc, char** argv) {
   try {
-    app_->parse(argc, argv);
+    app_->parse(arguments_of(*app_, argc, argv));
   } catch (const CLI::ParseError& error) {
     const bool is_asked_for = error.get_exit_code() == 0;  // --help, --version
     if (is_asked_for && !names_no_command(*app_)) return {.status = app_->exit(error)};
     fmt::print(stderr, "hasten: {}\n",
-               safe_text(usage_error(*app_, error), /*keep_newlines=*/true));
+               safe_text(without_marks(usage_error(*app_, error)), /*keep_newlines=*/true));
     return {.status = 2};
   }
   return {.action = chosen_};

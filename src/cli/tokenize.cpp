@@ -101,7 +101,8 @@ void add_tokenize(Command program) {
   command.words(
       "arguments [MODEL] [TEXT]", options->arguments, 2,
       "MODEL (\"\" for the built-in one; a folder or a .gguf without weights will do, or one file: "
-      "tokenizer.json, tokenizer.model, x.tiktoken) and TEXT; without TEXT, standard input");
+      "tokenizer.json, tokenizer.model, x.tiktoken) and TEXT; without TEXT, standard input; behind "
+      "--, words that begin with - are no flags");
   command.flag("--json", options->json, "Print a JSON list of token ids, of each file a line");
   const Option file =
       command.option("--file FILE", options->files,

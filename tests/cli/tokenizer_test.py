@@ -91,6 +91,23 @@ class Tokens(unittest.TestCase):
             self.assertEqual((shown[2], shown[3]), ("[CLS]", "[SEP]"))
             self.assertNotEqual(shown[5], shown[6])
 
+    def test_words_that_look_like_flags_and_commands_stand_behind_two_dashes(self):
+        for text in ("-x", "--json", "--", "-", "serve", "-5"):
+            expected = hasten("tokenize", "", "--json", stdin=text).stdout
+            for words in (("--json", "--", "", text), ("", "--json", "--", text)):
+                done = hasten("tokenize", *words)
+                self.assertEqual((done.stdout, done.stderr), (expected, ""), words)
+        for words, said in ((("--", "-none"), "there is no MODEL -none;"),
+                            (("", "-x"), "there is no flag -x; what is no flag stands behind --, as in "
+                                         "'tokenize -- -x'; see")):
+            self.assertIn(said, hasten("tokenize", *words).stderr)
+        self.assertIn("behind --", " ".join(hasten("tokenize", "--help").stdout.split()))
+        self.assertIn("there is no -none:", hasten("inspect", "--", "-none").stderr)
+        self.assertRegex(hasten("inspect", "--", "a", "-b").stderr, "not expected: -b;")
+        # As the value of a flag it is a word like any other.
+        done = hasten("run", "-p", "--", "--max-tokens", "1", "--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)["completion_tokens"]), (0, 1), done.stderr)
+
     def test_streams(self):
         text = "Once upon a time"
         self.assertEqual(hasten("tokenize", "--file", "-", stdin=text).stdout, "-: 4 tokens, 16 bytes\n")
