@@ -73,6 +73,10 @@ class Tokenizer {
 
   /// Source of the model's chat template; empty: it has none and ChatML stands in.
   const std::string& chat_template() const;
+  /// What messages call it: "the chat template of M (chat_template.jinja)", with the model's name
+  /// and the file or key that it was read from. All that is said of it below begins so, and errors
+  /// of render_chat that it is to blame for.
+  const std::string& template_name() const;
   /// What the template can express: "system role, tools, tool results, …".
   const std::string& template_capabilities() const;
   /// Why the template does not parse, a sentence with the line; empty: it does. Then render_chat

@@ -51,7 +51,7 @@ std::string template_of(const json::Value& field, std::string_view wanted) {
 }
 
 /// Tells of a field that should hold a default template and does not.
-void warn_of_no_template(const json::Value& field, std::string_view file) {
+void warn_of_no_template(const json::Value& field, const std::string& file) {
   if (field.is_null() || !template_of(field, kDefault).empty() ||
       (field.is_string() && field.get_string().empty())) {
     return;
@@ -63,16 +63,18 @@ void warn_of_no_template(const json::Value& field, std::string_view file) {
 
 /// A GGUF file's template. Some carry the name of one instead, which would be the same prompt
 /// whatever anyone asks.
-std::string source_of(std::string_view given) {
+std::string source_of(std::string_view given, const std::string& file) {
   const bool is_template =
       given.find("{{") != std::string_view::npos || given.find("{%") != std::string_view::npos;
   if (is_template || given.empty()) return std::string(given);
   const std::string_view known = text::named_template(given);
   if (known.empty()) {
-    log::warn("tokenizer.chat_template is {}, which is no template: chats are written as ChatML",
-              printable(given));
+    log::warn(
+        "{}: tokenizer.chat_template is {}, which is no template: chats are written as ChatML",
+        file, printable(given));
   } else {
-    log::info("tokenizer.chat_template is {}: chats are written as that model's", printable(given));
+    log::info("{}: tokenizer.chat_template is {}: chats are written as that model's", file,
+              printable(given));
   }
   return std::string(known);
 }
@@ -117,15 +119,19 @@ std::string display_name(const weights::Checkpoint& checkpoint) {
                      : leaf.filename().string());
 }
 
-std::string read_chat_template(const weights::Checkpoint& checkpoint, std::string_view name) {
+ChatTemplateSource read_chat_template(const weights::Checkpoint& checkpoint,
+                                      std::string_view name) {
   if (checkpoint.format() == weights::Checkpoint::Format::gguf) {
-    const std::string key = "tokenizer.chat_template";
-    if (name == kDefault) return source_of(checkpoint.metadata().get_string(key, ""));
-    return std::string(checkpoint.metadata().get_string(key + "." + std::string(name), ""));
+    std::string key = "tokenizer.chat_template";
+    if (name != kDefault) key.append(".").append(name);
+    const std::string_view given = checkpoint.metadata().get_string(key, "");
+    return {name == kDefault ? source_of(given, checkpoint.path().string()) : std::string(given),
+            key};
   }
   if (auto source = checkpoint.file("chat_template.jinja")) {
     if (source->find_first_not_of(" \n\r\t") != std::string::npos) {
-      return name == kDefault ? *std::move(source) : std::string();
+      if (name != kDefault) return {};
+      return {*std::move(source), "chat_template.jinja"};
     }
     if (name == kDefault) {
       log::warn("{} is empty, and not used: fetch it again, or remove it",
@@ -135,11 +141,12 @@ std::string read_chat_template(const weights::Checkpoint& checkpoint, std::strin
   for (const char* file : {"chat_template.json", "tokenizer_config.json"}) {
     const auto content = checkpoint.file(file);
     if (!content) continue;
-    const json::Value parsed = json::parse(*content, file, kTokenizerJsonLimits);
+    const std::string path = (checkpoint.path() / file).string();
+    const json::Value parsed = json::parse(*content, path, kTokenizerJsonLimits);
     if (const auto* object = parsed.if_object()) {
       if (const auto* field = object->if_contains("chat_template")) {
-        if (name == kDefault) warn_of_no_template(*field, file);
-        return template_of(*field, name);
+        if (name == kDefault) warn_of_no_template(*field, path);
+        return {template_of(*field, name), file};
       }
     }
   }

@@ -33,10 +33,15 @@ text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint);
 /// config.json, or empty.
 std::string doubt_of_size(int64_t num_tokens, const json::Object& config);
 
-/// Source of the chat template, or empty. A Hugging Face folder: chat_template.jinja,
+struct ChatTemplateSource {
+  std::string text;   // empty: the model has none
+  std::string place;  // for people: "chat_template.jinja", "tokenizer.chat_template" of a GGUF file
+};
+
+/// The chat template as it is written. A Hugging Face folder: chat_template.jinja,
 /// chat_template.json, or the entry in tokenizer_config.json. Of several, the one of this name
-/// ("tool_use"); one alone is the default.
-std::string read_chat_template(const weights::Checkpoint& checkpoint,
-                               std::string_view name = "default");
+/// ("tool_use"); one alone is the default. Throws Error{invalid_data} for a file that is no JSON.
+ChatTemplateSource read_chat_template(const weights::Checkpoint& checkpoint,
+                                      std::string_view name = "default");
 
 }  // namespace hasten::api

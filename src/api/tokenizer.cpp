@@ -27,6 +27,15 @@ json::Value parse_field(const std::string& text, const char* param) {
   }
 }
 
+// How the errors of templates begin, which know neither their model nor their file.
+constexpr std::string_view kSubject = "the chat template ";
+
+std::string name_of_template(const weights::Checkpoint& checkpoint, std::string_view which,
+                             const api::ChatTemplateSource& source) {
+  return fmt::format("{}{}of {} ({})", kSubject, which, api::display_name(checkpoint),
+                     source.text.empty() ? "ChatML, as it has none" : source.place);
+}
+
 /// Why a template does not render the plainest of conversations, in a sentence; empty: it does.
 std::string refusal_of(const text::ChatTemplate& chat_template) {
   try {
@@ -34,12 +43,12 @@ std::string refusal_of(const text::ChatTemplate& chat_template) {
     (void)chat_template.render(question, {}, /*add_generation_prompt=*/true);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;
-    // What the template says itself has no subject.
-    constexpr std::string_view kSubject = "the chat template ";
-    const std::string_view why = error.what();
-    const bool is_fault = why.starts_with(kSubject);
-    return fmt::format("{}refuses a plain question{}{}{}", kSubject, why.empty() ? "" : ": ",
-                       is_fault ? "it " : "", is_fault ? why.substr(kSubject.size()) : why);
+    std::string_view why = error.what();
+    if (why.starts_with(kSubject)) why.remove_prefix(kSubject.size());
+    constexpr std::string_view kRefused = "refused the conversation";
+    if (why.starts_with(kRefused))
+      return fmt::format("{}refuses a plain question{}", kSubject, why.substr(kRefused.size()));
+    return fmt::format("{}refuses a plain question: it {}", kSubject, why);
   }
   return {};
 }
@@ -47,12 +56,12 @@ std::string refusal_of(const text::ChatTemplate& chat_template) {
 }  // namespace
 
 Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec)
-    : info(api::describe(spec)),
-      tokenizer(text::make_tokenizer(std::move(spec))),
-      source(api::read_chat_template(checkpoint)),
-      answer_format(
-          text::detect_answer_format(source.empty() ? text::default_template() : source)) {
+    : info(api::describe(spec)), tokenizer(text::make_tokenizer(std::move(spec))) {
   api::describe(*tokenizer, info);
+  api::ChatTemplateSource read = api::read_chat_template(checkpoint);
+  template_name = name_of_template(checkpoint, "", read);
+  source = std::move(read.text);
+  answer_format = text::detect_answer_format(source.empty() ? text::default_template() : source);
   make_template();
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
   read_tool_template(checkpoint);
@@ -66,27 +75,34 @@ void Tokenizer::Impl::make_template() {
                           name_of(tokenizer->bos()), name_of(tokenizer->eos()));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;
-    template_error = error.what();  // what needs no chats works all the same
+    template_error = named(template_name, error.what());  // what needs no chats works all the same
     return;
   }
-  template_refusal = refusal_of(*chat_template);
-  template_doubt = chat_template->doubt();
-  if (!template_doubt.empty()) template_doubt.insert(0, "the chat template ");
+  template_refusal = named(template_name, refusal_of(*chat_template));
+  const std::string doubt = chat_template->doubt();
+  if (!doubt.empty()) template_doubt = template_name + " " + doubt;
+}
+
+std::string Tokenizer::Impl::named(std::string_view template_name, std::string_view message) {
+  if (!message.starts_with(kSubject)) return std::string(message);
+  return fmt::format("{} {}", template_name, message.substr(kSubject.size()));
 }
 
 void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint) {
-  std::string given = api::read_chat_template(checkpoint, "tool_use");
-  if (given.empty()) return;
+  api::ChatTemplateSource given = api::read_chat_template(checkpoint, "tool_use");
+  if (given.text.empty()) return;
+  tool_template_name = name_of_template(checkpoint, "tool_use ", given);
   try {
-    tool_template.emplace(std::move(given), name_of(tokenizer->bos()), name_of(tokenizer->eos()));
+    tool_template.emplace(std::move(given.text), name_of(tokenizer->bos()),
+                          name_of(tokenizer->eos()));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;
-    log::warn("prompts that offer tools are made like others: of the template tool_use, {}",
-              error.what());
+    log::warn("{}: prompts that offer tools are made like others",
+              named(tool_template_name, error.what()));
     return;
   }
   if (const std::string doubt = tool_template->doubt(); !doubt.empty())
-    log::warn("of the template tool_use: the chat template {}", doubt);
+    log::warn("{} {}", tool_template_name, doubt);
   tool_format = text::detect_answer_format(tool_template->source());
   tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
 }
@@ -141,6 +157,7 @@ TokenKind Tokenizer::token_kind(int32_t token) const {
 }
 
 const std::string& Tokenizer::chat_template() const { return impl_->source; }
+const std::string& Tokenizer::template_name() const { return impl_->template_name; }
 const std::string& Tokenizer::template_capabilities() const { return impl_->capabilities; }
 const std::string& Tokenizer::template_error() const { return impl_->template_error; }
 const std::string& Tokenizer::template_refusal() const { return impl_->template_refusal; }
@@ -158,10 +175,16 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
     extra = arguments.as_object();
   }
   const bool any_tools = tools.is_array() && !tools.get_array().empty();
-  const auto& chosen =
-      any_tools && impl_->tool_template ? impl_->tool_template : impl_->chat_template;
+  const bool is_for_tools = any_tools && impl_->tool_template;
+  const auto& chosen = is_for_tools ? impl_->tool_template : impl_->chat_template;
   if (!chosen) throw Error(ErrorCode::invalid_data, impl_->template_error);
-  text::Rendered rendered = chosen->render(messages, tools, chat.add_generation_prompt, extra);
+  text::Rendered rendered;
+  try {
+    rendered = chosen->render(messages, tools, chat.add_generation_prompt, extra);
+  } catch (const Error& error) {
+    const auto& name = is_for_tools ? impl_->tool_template_name : impl_->template_name;
+    throw Error(error.code(), Impl::named(name, error.what()), error.param());
+  }
   RenderedChat result;
   if (any_tools) result.tools = std::make_shared<const text::ToolSchemas>(tools);
   // A model's own template is the whole truth about its prompt, begin token included.

@@ -19,8 +19,10 @@
 namespace hasten {
 namespace {
 
+using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
 using Ids = std::vector<int32_t>;
 using Strings = std::vector<std::string>;
 
@@ -181,6 +183,10 @@ class TokenizerFolder : public TokenizerFiles {
     std::ofstream(folder_.path() / name, std::ios::binary) << text;
   }
   Tokenizer open() override { return Tokenizer(folder_.path()); }
+  /// How messages begin that speak of the template.
+  std::string subject(const std::string& place) const {
+    return "the chat template of " + folder_.path().filename().string() + " (" + place + ") ";
+  }
 };
 
 const std::string kVocabulary = R"({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "<|endoftext|>": 4})";
@@ -361,12 +367,12 @@ TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
   EXPECT_EQ(open().template_error(), "");
   const std::string deep = "{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}";
   const std::pair<std::string, const char*> broken[] = {
-      {deep, "the chat template exceeds the depth limit"},
-      {"a\n{% for m in %}", "the chat template does not parse: line 2: unexpected end of a tag"}};
+      {deep, "exceeds the depth limit"},
+      {"a\n{% for m in %}", "does not parse: line 2: unexpected end of a tag"}};
   for (const auto& [source, words] : broken) {
     write("chat_template.jinja", source);
     const Tokenizer tokenizer = open();
-    EXPECT_THAT(tokenizer.template_error(), HasSubstr(words));
+    EXPECT_THAT(tokenizer.template_error(), StartsWith(subject("chat_template.jinja") + words));
     EXPECT_EQ(tokenizer.template_refusal(), "");
     EXPECT_EQ(tokenizer.chat_template(), source);
     EXPECT_EQ(tokenizer.template_capabilities(), "");
@@ -384,7 +390,7 @@ TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
 TEST_F(TokenizerFolder, TemplateThatRefusesAPlainQuestion) {
   write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
   EXPECT_EQ(open().template_refusal(), "");
-  const std::string refuses = "the chat template refuses a plain question";
+  const std::string refuses = subject("chat_template.jinja") + "refuses a plain question";
   const Chat plain{.messages = R"([{"role": "user", "content": "a"}])"};
   Chat with_system = plain;
   with_system.messages =
@@ -416,8 +422,53 @@ TEST_F(TokenizerFolder, TemplateThatRefusesAPlainQuestion) {
     EXPECT_EQ(tokenizer.template_error(), "");
     EXPECT_THAT(tokenizer.template_refusal(), StartsWith(refusal));
     EXPECT_EQ(tokenizer.render_chat(taken).text, text);
-    EXPECT_THROW((void)tokenizer.render_chat(plain), Error);
+    EXPECT_THAT([&] { (void)tokenizer.render_chat(plain); },
+                ThrowsMessage<Error>(StartsWith(subject("chat_template.jinja"))));
   }
+}
+
+TEST_F(TokenizerFolder, MessagesNameTheModelAndThePlaceOfItsTemplate) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
+  const Chat plain{.messages = R"([{"role": "user", "content": "a"}])"};
+  const auto refusal = [&](Chat chat) {
+    const Tokenizer tokenizer = open();
+    try {
+      (void)tokenizer.render_chat(chat);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_EQ(error.param(), "messages");
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  write("tokenizer_config.json", R"({"chat_template": "{{ raise_exception('say please') }}"})");
+  EXPECT_EQ(refusal(plain),
+            subject("tokenizer_config.json") + "refused the conversation: say please");
+  write("chat_template.json", R"({"chat_template": [
+    {"name": "default", "template": "{{ nothing() }}"},
+    {"name": "tool_use", "template": "{{ raise_exception('no tools') }}"}]})");
+  EXPECT_THAT(open().template_doubt(),
+              StartsWith(subject("chat_template.json") + "uses the function 'nothing' in line 1"));
+  Chat with_tools = plain;
+  with_tools.tools = R"([{"type": "function", "function": {"name": "b"}}])";
+  EXPECT_EQ(refusal(with_tools), "the chat template tool_use of " +
+                                     folder_.path().filename().string() +
+                                     " (chat_template.json) refused the conversation: no tools");
+  write("chat_template.json", "{");
+  EXPECT_THAT([&] { (void)open(); },
+              ThrowsMessage<Error>(StartsWith((folder_.path() / "chat_template.json").string() +
+                                              " is not valid JSON")));
+}
+
+TEST_F(GgufTokenizer, MessagesNameTheModelAndTheKeyOfItsTemplate) {
+  set_tokens("rwkv", {"<s>", "a"}, {3, 1});
+  writer_.set_string("general.name", "Some Model");
+  writer_.set_string("tokenizer.chat_template", "{{ raise_exception('say please') }}");
+  const Tokenizer tokenizer = open();
+  EXPECT_THAT(
+      [&] { (void)tokenizer.render_chat({.messages = R"([{"role": "user", "content": "a"}])"}); },
+      ThrowsMessage<Error>(Eq("the chat template of Some Model (tokenizer.chat_template) refused "
+                              "the conversation: say please")));
 }
 
 // Also where the first text that comes to mind has no tokens, or those that stand around it.

@@ -47,12 +47,6 @@ std::string around(const Tokenizer& tokenizer, const TokenizerInfo& info) {
   return text.empty() ? "nothing" : text;
 }
 
-/// A reason without the subject that the line begins with.
-std::string_view reason(std::string_view error) {
-  constexpr std::string_view kSubject = "the chat template ";
-  return error.starts_with(kSubject) ? error.substr(kSubject.size()) : error;
-}
-
 }  // namespace
 
 InspectedText::InspectedText(const std::filesystem::path& model, bool is_there)
@@ -125,6 +119,11 @@ void InspectedText::print() const {
 
 std::string InspectedText::template_line() const {
   if (tokenizer_->chat_template().empty()) return "none (ChatML stands in)";
+  // The line has its subject.
+  const auto reason = [&](std::string_view sentence) {
+    const std::string& subject = tokenizer_->template_name();
+    return sentence.substr(sentence.starts_with(subject) ? subject.size() + 1 : 0);
+  };
   const std::string& error = tokenizer_->template_error();
   if (!error.empty()) return fmt::format("does not work: it {}", safe_text(reason(error)));
   std::string line = tokenizer_->template_capabilities();

@@ -811,12 +811,12 @@ class Serve(unittest.TestCase):
                     self.assertEqual("/v1/chat/completions" in banner, b"." in wrong)
                     log.seek(0)
                     warning = next(line for line in log if "the chat template" in line)
-                    self.assertRegex(warning, "the chat template " + said)
+                    self.assertRegex(warning, r"the chat template of hasten-tiny \(tokenizer.chat_template\) " + said)
                     self.assertEqual(self.post(banner, "/v1/completions", {"prompt": "Once", "max_tokens": 1})[0], 200)
                     messages = [{"role": "user", "content": "Hi"}]
                     status, answer = self.post(banner, "/v1/chat/completions", {"messages": messages})
                     self.assertEqual(status, 400)
-                    self.assertRegex(answer["error"]["message"], "the chat template .* line 1")
+                    self.assertRegex(answer["error"]["message"], "^the chat template of hasten-tiny .* line 1")
 
     def test_says_that_its_template_leaves_out_users(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd, tempfile.TemporaryFile("w+") as log:
@@ -824,7 +824,7 @@ class Serve(unittest.TestCase):
             odd.flush()
             with self.serving(odd.name, log=log):
                 log.seek(0)
-                self.assertRegex(log.read(), "the chat template makes the same prompt whatever users say: .*inspect")
+                self.assertRegex(log.read(), "the chat template of hasten-tiny .* makes the same prompt whatever users say: .*inspect")
 
     def test_name_of_the_model_is_text(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:

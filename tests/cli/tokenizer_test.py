@@ -310,14 +310,15 @@ class Inspect(unittest.TestCase):
                                 ("{% for x in [] %}{{ x is loud }}{% endfor %}",
                                  "does not parse: line 1: no test named 'loud'")):
                 (folder / "chat_template.jinja").write_text(source)
+                subject = f"the chat template of {folder.name} (chat_template.jinja)"
                 done = hasten("inspect", folder)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(f"chat template  does not work: it {why}\n", done.stdout)
-                self.assertEqual(done.stderr, f"hasten: the chat template {why}\n")
+                self.assertEqual(done.stderr, f"hasten: {subject} {why}\n")
                 self.assertIn("bos            1 <s>\n", done.stdout)
                 done = hasten("inspect", folder, "--json")
                 self.assertEqual((done.returncode, json.loads(done.stdout)["template_error"]),
-                                 (1, f"the chat template {why}"))
+                                 (1, f"{subject} {why}"))
                 self.assertEqual(hasten("tokenize", folder, "a", "--json").stdout, "[1,9]\n")
             (folder / "tokenizer.json").write_text("{}")
             done = hasten("inspect", folder)
@@ -344,7 +345,8 @@ class Inspect(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertIn(f"chat template  refuses a plain question: {line}\n", done.stdout)
                 refusal = json.loads(hasten("inspect", folder, "--json").stdout)["template_refusal"]
-                self.assertTrue(refusal.startswith("the chat template refuses a plain question: "), refusal)
+                self.assertTrue(refusal.startswith(f"the chat template of {folder.name} (chat_template.jinja) refuses a plain "
+                                                   "question: "), refusal)
             (folder / "chat_template.jinja").write_text(
                 "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}{{ messages[-1].content }}")
             self.assertIn("chat template  system role; refuses a plain question: no\n", hasten("inspect", folder).stdout)
@@ -359,7 +361,7 @@ class Inspect(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn(f"chat template  {says}\n", done.stdout)
             self.assertEqual(json.loads(hasten("inspect", folder, "--json").stdout)["template_doubt"],
-                             f"the chat template {says}")
+                             f"the chat template of {folder.name} (chat_template.jinja) {says}")
             (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
             self.assertNotIn("template_doubt", json.loads(hasten("inspect", folder, "--json").stdout))
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
@@ -367,7 +369,7 @@ class Inspect(unittest.TestCase):
             odd.flush()
             done = hasten("run", odd.name, "-p", "Hi", "-n", "1")
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(f"the chat template {says}", done.stderr)
+            self.assertIn(f"the chat template of hasten-tiny (tokenizer.chat_template) {says}", done.stderr)
             self.assertNotIn("the chat template", hasten("run", odd.name, "--raw", "-p", "Hi", "-n", "1").stderr)
 
     def test_a_template_that_is_none_is_told(self):
@@ -382,7 +384,7 @@ class Inspect(unittest.TestCase):
                                 ([{"name": "rag", "template": "x"}], "is a list without one that is called default")):
                 (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": wrong}))
                 done = hasten("inspect", folder)
-                self.assertIn(f"chat_template in tokenizer_config.json {said}: chats are written as ChatML", done.stderr)
+                self.assertIn(f"chat_template in {folder}/tokenizer_config.json {said}: chats are written as ChatML", done.stderr)
                 self.assertIn("none (ChatML stands in)", done.stdout)
             (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": None}))
             self.assertEqual(hasten("inspect", folder).stderr, "")

@@ -53,7 +53,11 @@ Value name_space(Runtime& rt, Self self, Given arguments) {
 
 Value raise_exception(Runtime& rt, Self, Given arguments) {
   const auto [message] = bind(rt, arguments, {"message"}, 1);
-  throw Error(ErrorCode::invalid_argument, shortened(text_of(rt, *message).bytes), "messages");
+  const std::string why = shortened(text_of(rt, *message).bytes);
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("the chat template refused the conversation{}{}", why.empty() ? "" : ": ", why),
+      "messages");
 }
 
 Value strftime_now(Runtime& rt, Self, Given arguments) {

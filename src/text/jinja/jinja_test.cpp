@@ -128,7 +128,9 @@ TEST(Language, ErrorsNameLineAndReason) {
                "prompts are no HTML; the filter `e` escapes");
   const Error raised = error_of([] { render("{{ raise_exception('Roles must alternate') }}"); });
   EXPECT_EQ(raised.code(), ErrorCode::invalid_argument);
-  EXPECT_STREQ(raised.what(), "Roles must alternate");
+  EXPECT_STREQ(raised.what(), "the chat template refused the conversation: Roles must alternate");
+  EXPECT_STREQ(error_of([] { render("{{ raise_exception('') }}"); }).what(),
+               "the chat template refused the conversation");
   EXPECT_STREQ(error_of([] { render("{{ 9223372036854775807 + 1 }}"); }).what(),
                "the chat template failed in line 1: an integer exceeds 64 bits");
 }
