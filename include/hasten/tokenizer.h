@@ -24,7 +24,7 @@ enum class TokenKind {
 struct TokenizerInfo {
   std::string kind;           // "byte-level BPE", "SentencePiece Unigram", "WordPiece", …
   std::string pre_tokenizer;  // what cuts text into words: "llama-bpe", "split by …"; or empty
-  std::string file;           // that it was read from, by its name in a folder
+  std::string file;           // that it was read from, with its path
   int32_t bos = -1;           // ids of what the file gives these roles; -1: none
   int32_t eos = -1;
   int32_t eot = -1;
@@ -37,6 +37,9 @@ struct TokenizerInfo {
 /// Whether `path` is a file that Tokenizer takes as a whole vocabulary: by its name one of those
 /// that model folders have (tokenizer.json, tokenizer.model, x.tiktoken, …) or of their kind.
 bool is_vocabulary_file(const std::filesystem::path& path);
+
+/// Whether a folder has a file of a name by which Tokenizer finds the vocabularies of folders.
+bool has_vocabulary_file(const std::filesystem::path& folder);
 
 /// Text to tokens and back, conversations to prompts, answers to events. Const: any thread.
 class Tokenizer {

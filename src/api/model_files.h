@@ -23,11 +23,17 @@ std::unique_ptr<const weights::Checkpoint> open_model(
 /// without control characters.
 std::string display_name(const weights::Checkpoint& checkpoint);
 
-/// The tokenizer's description from GGUF metadata or from the files of a folder, the first of:
-/// tokenizer.json; tekken.json; tokenizer.model; vocab.json with merges.txt; vocab.txt; a rank file
-/// of tiktoken; rwkv_vocab_*.txt. Throws Error{invalid_data, unsupported} that names file, key and
-/// value, and Error{not_found} that names what was looked for.
-text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint);
+/// A file of a folder that is read under another name than its own. Empty: none.
+struct LoneFile {
+  std::string role = {};  // the name that it stands for: "tokenizer.model"
+  std::string name = {};  // its own: "my.model"
+};
+
+/// The tokenizer's description from GGUF metadata or from the files of a folder, the first of
+/// kVocabularyNames. Throws Error{invalid_data, unsupported} that begins with the path of the file
+/// and names key and value, and Error{not_found} that names what was looked for.
+text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint,
+                                        const LoneFile& lone = {});
 
 /// What makes it doubtful that a tokenizer of this size is whole and belongs to the model of this
 /// config.json, or empty.

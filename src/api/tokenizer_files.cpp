@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/model_files.h"
+#include "api/vocabulary_names.h"
 #include "base/error.h"
 #include "base/in_file.h"
 #include "base/json.h"
@@ -185,82 +186,116 @@ text::TokenizerSpec spec_from_gguf(const weights::Metadata& metadata) {
 // The files of a folder, and what lies beside each vocabulary.
 class TokenizerFolder {
  public:
-  explicit TokenizerFolder(const weights::Checkpoint& folder)
+  TokenizerFolder(const weights::Checkpoint& folder, const LoneFile& lone)
       : folder_(folder),
+        lone_(lone),
         config_(text("tokenizer_config.json")),
         special_tokens_map_(text("special_tokens_map.json")),
         added_tokens_(text("added_tokens.json")) {}
 
   text::TokenizerSpec read() const {
-    if (const auto tokenizer = vocabulary("tokenizer.json")) {
-      return of_file("tokenizer.json", text::parse_tokenizer_json(*tokenizer, config_));
+    for (const VocabularyName& name : kVocabularyNames) {
+      if (const auto file = find(name)) return read(name.format, *file);
     }
-    if (const auto tekken = vocabulary("tekken.json")) {
-      return of_file("tekken.json", text::parse_tekken_json(*tekken));
-    }
-    if (const auto model = vocabulary("tokenizer.model")) return read_model(*model);
-    const auto vocab = vocabulary("vocab.json");
-    const auto merges = vocabulary("merges.txt");
-    if (vocab && merges) {
-      return of_file("vocab.json with merges.txt",
-                     text::parse_vocab_and_merges(*vocab, *merges, beside()));
-    }
-    if (const auto pieces = vocabulary("vocab.txt")) {
-      return of_file("vocab.txt", text::parse_word_piece_vocabulary(*pieces, beside()));
-    }
-    if (const auto name = only_file("", ".tiktoken")) return read_ranks(*name);
-    if (vocabulary("tiktoken.model")) return read_ranks("tiktoken.model");
-    if (const auto name = only_file("rwkv_vocab_", ".txt")) {
-      return in_file(*name, [&] {
-        return of_file(*name, text::parse_rwkv_vocabulary(vocabulary(*name).value_or("")));
-      });
-    }
-    if (vocab || merges) {
+    const bool has_pieces = vocabulary("vocab.json").has_value();
+    if (has_pieces || vocabulary(kMerges)) {
       fail(ErrorCode::not_found,
            "{} has {} but no {}: the pieces and how they join make a tokenizer together; fetch the "
            "other, too",
-           folder_.path().string(), vocab ? "vocab.json" : "merges.txt",
-           vocab ? "merges.txt" : "vocab.json");
+           folder_.path().string(), has_pieces ? "vocab.json" : kMerges,
+           has_pieces ? kMerges : "vocab.json");
     }
-    fail(ErrorCode::not_found,
-         "{} has no tokenizer: looked for tokenizer.json, tekken.json, tokenizer.model, vocab.json "
-         "with merges.txt, vocab.txt, *.tiktoken, tiktoken.model and rwkv_vocab_*.txt",
-         folder_.path().string());
+    fail(ErrorCode::not_found, "{} has no tokenizer: looked for {}", folder_.path().string(),
+         list_of_vocabulary_names());
   }
 
  private:
   std::string text(std::string_view name) const { return folder_.file(name).value_or(""); }
 
+  /// Where the file is that was asked for under this name.
+  std::string path_of(std::string_view name) const {
+    return (folder_.path() / (name == lone_.role ? lone_.name : name)).string();
+  }
+
   // A file without which what it describes cannot be read.
   std::optional<std::string> vocabulary(std::string_view name) const {
     auto content = folder_.file(name);
     if (content && content->empty()) {
-      fail(ErrorCode::invalid_data, "{} is empty: fetch it again",
-           (folder_.path() / name).string());
+      fail(ErrorCode::invalid_data, "{} is empty: fetch it again", path_of(name));
     }
     return content;
   }
 
-  static text::TokenizerSpec of_file(std::string_view name, text::TokenizerSpec spec) {
-    spec.file = name;
-    return spec;
+  struct File {
+    std::string name;
+    std::string content;
+  };
+
+  /// The file of this name; none: there is none, or it is but half of a vocabulary.
+  std::optional<File> find(const VocabularyName& name) const {
+    const auto file =
+        name.is_pattern ? only_file(name.begin, name.end) : std::optional(std::string(name.begin));
+    if (!file) return std::nullopt;
+    auto content = vocabulary(*file);
+    const bool is_half = name.format == VocabularyFormat::byte_level && !vocabulary(kMerges);
+    if (!content || is_half) return std::nullopt;
+    return File{*file, *std::move(content)};
+  }
+
+  text::TokenizerSpec read(VocabularyFormat format, const File& file) const {
+    try {
+      text::TokenizerSpec spec = parse(format, file);
+      spec.file = path_of(file.name);
+      if (format == VocabularyFormat::byte_level) spec.file.append(" with ").append(kMerges);
+      return spec;
+    } catch (const Error& error) {
+      throw Error(error.code(), with_path(error.what(), file.name), error.param());
+    }
+  }
+
+  text::TokenizerSpec parse(VocabularyFormat format, const File& file) const {
+    const auto& [name, content] = file;
+    switch (format) {
+      case VocabularyFormat::tokenizer_json:
+        return text::parse_tokenizer_json(content, config_);
+      case VocabularyFormat::tekken_json:
+        return text::parse_tekken_json(content);
+      case VocabularyFormat::model:
+        if (!text::is_tiktoken_ranks(content)) {
+          text::TokenizerSpec spec = text::parse_sentencepiece_model(content);
+          text::apply_side_files(beside(), spec);
+          return spec;
+        }
+        [[fallthrough]];
+      case VocabularyFormat::ranks:
+        return text::parse_tiktoken_file(name, content, beside());
+      case VocabularyFormat::byte_level:
+        return text::parse_vocab_and_merges(content, vocabulary(kMerges).value_or(""), beside());
+      case VocabularyFormat::word_piece:
+        return text::parse_word_piece_vocabulary(content, beside());
+      case VocabularyFormat::rwkv:
+        return text::parse_rwkv_vocabulary(content);
+    }
+    return {};
+  }
+
+  /// The message of a reader, which knows no folder, with the path of the file that it begins with;
+  /// of `name` where it begins with none.
+  std::string with_path(std::string_view message, std::string_view name) const {
+    const auto begins_with = [&](std::string_view file) {
+      return message.starts_with(file) && message.size() > file.size() &&
+             (message[file.size()] == ':' || message[file.size()] == ' ');
+    };
+    if (message.starts_with(folder_.path().string() + '/')) return std::string(message);
+    for (const std::string_view file : {name, kMerges, kSideFiles[0], kSideFiles[1], kSideFiles[2]})
+      if (begins_with(file)) return path_of(file).append(message.substr(file.size()));
+    return path_of(name).append(": ").append(message);
   }
 
   text::TokenizerSideFiles beside() const {
     return {.config = config_,
             .special_tokens_map = special_tokens_map_,
             .added_tokens = added_tokens_};
-  }
-
-  text::TokenizerSpec read_ranks(const std::string& name) const {
-    return of_file(name, text::parse_tiktoken_file(name, vocabulary(name).value_or(""), beside()));
-  }
-
-  text::TokenizerSpec read_model(const std::string& model) const {
-    if (text::is_tiktoken_ranks(model)) return read_ranks("tokenizer.model");
-    text::TokenizerSpec spec = text::parse_sentencepiece_model(model);
-    text::apply_side_files(beside(), spec);
-    return of_file("tokenizer.model", std::move(spec));
   }
 
   // The one file whose name begins and ends so, if there is any.
@@ -274,6 +309,7 @@ class TokenizerFolder {
   }
 
   const weights::Checkpoint& folder_;
+  const LoneFile& lone_;
   std::string config_;
   std::string special_tokens_map_;
   std::string added_tokens_;
@@ -296,9 +332,10 @@ std::string doubt_of_size(int64_t num_tokens, const json::Object& config) {
       num_tokens, *vocab_size);
 }
 
-text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint) {
+text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint,
+                                        const LoneFile& lone) {
   if (checkpoint.format() != weights::Checkpoint::Format::gguf) {
-    text::TokenizerSpec spec = TokenizerFolder(checkpoint).read();
+    text::TokenizerSpec spec = TokenizerFolder(checkpoint, lone).read();
     const std::string doubt = checkpoint.config() == nullptr
                                   ? std::string()
                                   : doubt_of_size(std::ssize(spec.tokens), *checkpoint.config());

@@ -520,6 +520,44 @@ TEST_F(TokenizerFolder, SaysWhichFileIsEmpty) {
   }
 }
 
+TEST_F(TokenizerFolder, ErrorsBeginWithThePathOfTheFile) {
+  const struct {
+    const char* file;
+    const char* content;
+    const char* said;
+  } files[] = {
+      {"rwkv_vocab_v20230424.txt", "1 'a' 2\n", ": RWKV vocabulary: line 1 is not"},
+      {"qwen.tiktoken", "a\n", ": line 1 of the rank file is not"},
+      {"vocab.txt", "", " is empty"},
+      {"tokenizer.model", "\x0f", " is not what its name says"},
+      {"tekken.json", "{}", ": "},
+      {"tekken.json", "{", " is not valid JSON"},
+      {"tokenizer.json", "{}", ": "},
+      {"tokenizer_config.json", "{", " is not valid JSON"},
+  };
+  for (const auto& [file, content, said] : files) {
+    write(file, content);
+    const std::string path = (folder_.path() / file).string();
+    SCOPED_TRACE(path);
+    try {
+      (void)open();
+      ADD_FAILURE() << "it opens";
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      EXPECT_THAT(message, StartsWith(path + said));
+      EXPECT_EQ(message.find(file, path.size()), message.npos) << message;
+    }
+  }
+}
+
+// What is found when the encoder is made of the description.
+TEST_F(TokenizerFolder, ErrorsOfTheEncoderBeginWithThePathOfTheFile) {
+  write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {}, "merges": []}})");
+  expect_refusal(ErrorCode::invalid_data, (folder_.path() / "tokenizer.json").string() + ": ");
+  EXPECT_FALSE(has_vocabulary_file(folder_.path() / "none"));
+  EXPECT_TRUE(has_vocabulary_file(folder_.path()));
+}
+
 TEST_F(TokenizerFolder, SaysWhichHalfIsMissing) {
   write("vocab.json", kVocabulary);
   expect_refusal(ErrorCode::not_found, "has vocab.json but no merges.txt");

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "api/model_files.h"
+#include "api/vocabulary_names.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "hasten/tokenizer.h"
@@ -20,15 +21,23 @@
 namespace hasten {
 namespace {
 
-// What lies beside vocabularies, and what else a model's folder has.
-constexpr std::array<std::string_view, 5> kBeside = {"tokenizer_config.json",
-                                                     "special_tokens_map.json", "added_tokens.json",
-                                                     "chat_template.jinja", "chat_template.json"};
+// What else lies beside vocabularies, and what else a model's folder has.
+constexpr std::array<std::string_view, 2> kTemplates = {"chat_template.jinja",
+                                                        "chat_template.json"};
 constexpr std::array<std::string_view, 4> kOthers = {
     "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"};
 
 bool is_one_of(std::string_view name, auto& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool lies_beside(std::string_view name) {
+  return is_one_of(name, api::kSideFiles) || is_one_of(name, kTemplates);
+}
+
+bool is_vocabulary_name(std::string_view file) {
+  return std::any_of(api::kVocabularyNames.begin(), api::kVocabularyNames.end(),
+                     [&](const api::VocabularyName& name) { return matches(name, file); });
 }
 
 /// Whether `name` goes on behind ".model" with a version: ".v3", ".v7m1" of a model that sees.
@@ -52,12 +61,9 @@ bool has_version(std::string_view name) {
 /// The name under which a file is looked for in a folder; empty: it is no vocabulary.
 std::string_view role_of(std::string_view name) {
   const auto has = [name](std::string_view word) { return name.find(word) != name.npos; };
-  if (is_one_of(name, kBeside) || is_one_of(name, kOthers)) return {};
-  // Their names say more than what kind they are.
-  if (name.ends_with(".tiktoken") || name == "tiktoken.model") return name;
-  if (name.starts_with("rwkv_vocab_") && name.ends_with(".txt")) return name;
-  if (name == "vocab.json" || name == "merges.txt") return "vocab.json";
-  if (name == "vocab.txt") return name;
+  if (lies_beside(name) || is_one_of(name, kOthers)) return {};
+  if (is_vocabulary_name(name)) return name;
+  if (name == api::kMerges) return "vocab.json";
   if (name.ends_with(".json") && has("tekken")) return "tekken.json";
   if (name.ends_with(".json") && has("tokenizer")) return "tokenizer.json";
   if (name.ends_with(".model") || has_version(name)) return "tokenizer.model";
@@ -74,8 +80,8 @@ class LoneVocabulary final : public weights::Checkpoint {
   [[nodiscard]] Format format() const override { return Format::safetensors; }
 
   [[nodiscard]] std::optional<std::string> file(std::string_view name) const override {
-    const bool is_half = role_ == "vocab.json" && name == "merges.txt";
-    if (is_half || is_one_of(name, kBeside)) return read(name);
+    const bool is_half = role_ == "vocab.json" && name == api::kMerges;
+    if (is_half || lies_beside(name)) return read(name);
     if (name != role_) return std::nullopt;
     return read(role_ == "vocab.json" ? role_ : name_);
   }
@@ -87,18 +93,10 @@ class LoneVocabulary final : public weights::Checkpoint {
     return is_meant ? std::vector{name_} : std::vector<std::string>();
   }
 
-  /// An error of what was read under the name of its role, with the name that it has.
-  [[nodiscard]] Error renamed(const Error& error) const {
-    const std::string message = error.what();
-    for (const std::string& shown : {role_, (path() / role_).string()}) {
-      if (!message.starts_with(shown)) continue;
-      const std::string name = shown == role_ ? name_ : (path() / name_).string();
-      return {error.code(), name + message.substr(shown.size()), error.param()};
-    }
-    return error;
+  [[nodiscard]] api::LoneFile names() const {
+    const bool has_own = name_ != role_ && role_ != "vocab.json";
+    return has_own ? api::LoneFile{.role = role_, .name = name_} : api::LoneFile();
   }
-  [[nodiscard]] bool has_own_name() const { return name_ != role_ && role_ != "vocab.json"; }
-  [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
   [[nodiscard]] std::optional<std::string> read(std::string_view name) const {
@@ -122,6 +120,13 @@ class LoneVocabulary final : public weights::Checkpoint {
 
 }  // namespace
 
+bool has_vocabulary_file(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (is_vocabulary_name(entry.path().filename().string())) return true;
+  return false;
+}
+
 bool is_vocabulary_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (role_of(path.filename().string()).empty() ||
@@ -142,14 +147,8 @@ api::OpenVocabulary api::open_vocabulary(const std::filesystem::path& path) {
   const auto folder = path.parent_path();
   auto lone =
       std::make_unique<LoneVocabulary>(folder.empty() ? "." : folder, path.filename().string());
-  try {
-    text::TokenizerSpec spec = read_tokenizer_spec(*lone);
-    if (lone->has_own_name()) spec.file = lone->name();
-    return {std::move(lone), std::move(spec)};
-  } catch (const Error& error) {
-    if (!lone->has_own_name()) throw;
-    throw lone->renamed(error);
-  }
+  text::TokenizerSpec spec = read_tokenizer_spec(*lone, lone->names());
+  return {std::move(lone), std::move(spec)};
 }
 
 }  // namespace hasten

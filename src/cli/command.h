@@ -49,9 +49,6 @@ enum class ModelUse { weights, vocabulary, either };
 /// needs, and says what to give. What else is wrong with it comes to light when it is read.
 void check_model(const std::filesystem::path& model, ModelUse use = ModelUse::weights);
 
-/// Whether a folder with this file may be a tokenizer's: one of those that reading it looks for.
-bool is_vocabulary_name(const std::filesystem::path& file);
-
 /// Whether `file` starts with GGUF's magic, or cannot be read: opening it will say why.
 bool is_gguf(const std::filesystem::path& file);
 

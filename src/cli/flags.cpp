@@ -29,15 +29,6 @@ std::string list_choices(const std::vector<NamedChoice>& choices) {
 
 }  // namespace
 
-bool is_vocabulary_name(const std::filesystem::path& file) {
-  constexpr std::array<std::string_view, 6> kNames = {"tokenizer.json",  "tekken.json",
-                                                      "tokenizer.model", "vocab.json",
-                                                      "vocab.txt",       "tiktoken.model"};
-  const std::string name = file.filename().string();
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
-         name.ends_with(".tiktoken") || (name.starts_with("rwkv_vocab_") && name.ends_with(".txt"));
-}
-
 bool is_gguf(const std::filesystem::path& file) {
   std::array<char, 4> magic{};
   std::ifstream stream(file, std::ios::binary);
@@ -70,9 +61,8 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
   }
   if (std::filesystem::exists(model / "config.json", error)) return;
   std::string gguf;
-  bool has_vocabulary = false;
+  const bool has_vocabulary = has_vocabulary_file(model);
   for (const auto& entry : std::filesystem::directory_iterator(model, error)) {
-    has_vocabulary = has_vocabulary || is_vocabulary_name(entry.path());
     if (entry.path().extension() == ".gguf") gguf = entry.path().string();
   }
   if (has_vocabulary && use == ModelUse::vocabulary) return;

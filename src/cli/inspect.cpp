@@ -136,10 +136,7 @@ bool has_vocabulary(const std::filesystem::path& model, const weights::Checkpoin
   if (checkpoint == nullptr) return true;
   if (checkpoint->format() == weights::Checkpoint::Format::gguf)
     return checkpoint->metadata().contains("tokenizer.ggml.model");
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(model, error))
-    if (is_vocabulary_name(entry.path())) return true;
-  return false;
+  return has_vocabulary_file(model);
 }
 
 /// What `checkpoint`, which has no tensors, is.

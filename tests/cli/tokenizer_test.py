@@ -228,7 +228,7 @@ class LoneFiles(unittest.TestCase):
             for file in ("x.model", "x.model.v3", "x.model.v11m1"):
                 (folder / file).write_bytes(b"\x0f")
                 said = hasten("tokenize", folder / file, "a").stderr
-                self.assertIn(f"hasten: {file} is not what its name says, or damaged: a field", said)
+                self.assertIn(f"hasten: {folder / file} is not what its name says, or damaged: a field", said)
             (folder / "x.model").write_bytes(b"")
             said = hasten("tokenize", folder / "x.model", "a").stderr
             self.assertIn(f"hasten: {folder / 'x.model'} is empty: fetch it again", said)
