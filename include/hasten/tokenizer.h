@@ -34,6 +34,36 @@ struct TokenizerInfo {
   std::vector<int32_t> after;
 };
 
+/// What a model's chat template is, for people.
+struct TemplateInfo {
+  /// What messages call it: "the chat template of M (chat_template.jinja)", with the model's name
+  /// and the file or key that it was read from. The sentences below begin so, and so do errors of
+  /// render_chat that it is to blame for.
+  std::string name;
+  std::string source;        // empty: the model has none and ChatML stands in
+  std::string capabilities;  // what it can express: "system role, tools, tool results, …"
+  /// Why it does not parse, a sentence with the line; empty: it does. Then render_chat throws that,
+  /// except for a chat with tools where the model has a template of its own for them; all else
+  /// works.
+  std::string error;
+  /// Why, though it parses, it does not render one message of a user without tools and arguments, a
+  /// sentence with its own reason or the line; empty: it does. Other chats may work (such as ones
+  /// with tools, with a system message or with template_arguments), or none.
+  std::string refusal;
+  /// What makes it doubtful that it does what it is for, though it parses: it makes the same prompt
+  /// whatever users say, or names filters, tests and functions that there are not where not every
+  /// chat gets; a sentence. Empty: nothing.
+  std::string doubt;
+};
+
+/// The chat template that lies in a folder, or that a file is, without a tokenizer; the names of
+/// its begin and end tokens are taken for empty. Throws Error{not_found} where there is none.
+TemplateInfo read_template(const std::filesystem::path& path);
+/// Whether `path` is named as the file of a chat template alone: x.jinja.
+bool is_template_file(const std::filesystem::path& path);
+/// Whether a folder has a file in which a chat template may be.
+bool has_template_file(const std::filesystem::path& folder);
+
 /// Whether `path` is a file that Tokenizer takes as a whole vocabulary: by its name one of those
 /// that model folders have (tokenizer.json, tokenizer.model, x.tiktoken, …) or of their kind.
 bool is_vocabulary_file(const std::filesystem::path& path);
@@ -74,26 +104,7 @@ class Tokenizer {
   std::string token_bytes(int32_t token) const;
   TokenKind token_kind(int32_t token) const;
 
-  /// Source of the model's chat template; empty: it has none and ChatML stands in.
-  const std::string& chat_template() const;
-  /// What messages call it: "the chat template of M (chat_template.jinja)", with the model's name
-  /// and the file or key that it was read from. All that is said of it below begins so, and errors
-  /// of render_chat that it is to blame for.
-  const std::string& template_name() const;
-  /// What the template can express: "system role, tools, tool results, …".
-  const std::string& template_capabilities() const;
-  /// Why the template does not parse, a sentence with the line; empty: it does. Then render_chat
-  /// throws that, except for a chat with tools where the model has a template of its own for them;
-  /// all else works.
-  const std::string& template_error() const;
-  /// Why the template, which parses, does not render one message of a user without tools and
-  /// arguments, a sentence with its own reason or the line; empty: it does. Other chats may work
-  /// (such as ones with tools, with a system message or with template_arguments), or none.
-  const std::string& template_refusal() const;
-  /// What makes it doubtful that the template, which parses, does what it is for: it makes the same
-  /// prompt whatever users say, or names filters, tests and functions that there are not where not
-  /// every chat gets; a sentence. Empty: nothing.
-  const std::string& template_doubt() const;
+  const TemplateInfo& chat_template() const;
   /// The prompt of a conversation.
   RenderedChat render_chat(const Chat& chat) const;
   /// A parser for one answer to a rendered prompt. Calls are told from content when it offers

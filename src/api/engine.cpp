@@ -178,11 +178,11 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.family = loaded.family;
   info.weight_types = loaded.weight_types;
   info.device = backend->name();
-  info.chat_template = tokenizer.chat_template();
-  info.template_capabilities = tokenizer.template_capabilities();
-  info.template_error = tokenizer.template_error();
-  info.template_refusal = tokenizer.template_refusal();
-  info.template_doubt = tokenizer.template_doubt();
+  info.chat_template = tokenizer.chat_template().source;
+  info.template_capabilities = tokenizer.chat_template().capabilities;
+  info.template_error = tokenizer.chat_template().error;
+  info.template_refusal = tokenizer.chat_template().refusal;
+  info.template_doubt = tokenizer.chat_template().doubt;
   info.vocab_size = text->vocab_size();  // rows of the model beyond it are padding
   info.context = capacity.context;
   info.train_context = loaded.max_context;

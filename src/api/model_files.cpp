@@ -103,7 +103,15 @@ std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::pat
       const auto described = weights::open_checkpoint(path, weights::Contents::no_weights);
       if (described->config() != nullptr) models::check_supported(*described);
     }
-    return weights::open_checkpoint(path, contents);
+    auto model = weights::open_checkpoint(path, contents);
+    if (contents == weights::Contents::everything && model->tensors().empty()) {
+      const bool has_tokenizer = model->metadata().contains("tokenizer.ggml.model");
+      fail(ErrorCode::invalid_data,
+           "{} holds {}no weights: it is no model to run; {}fetch a whole one", path.string(),
+           has_tokenizer ? "a tokenizer and " : "",
+           has_tokenizer ? "tokenize, detokenize and inspect take it as it is; " : "");
+    }
+    return model;
   }
   return weights::open_gguf(std::as_bytes(std::span(hasten_tiny_gguf, hasten_tiny_gguf_end)),
                             "hasten-tiny");

@@ -27,84 +27,37 @@ json::Value parse_field(const std::string& text, const char* param) {
   }
 }
 
-// How the errors of templates begin, which know neither their model nor their file.
-constexpr std::string_view kSubject = "the chat template ";
-
-std::string name_of_template(const weights::Checkpoint& checkpoint, std::string_view which,
-                             const api::ChatTemplateSource& source) {
-  return fmt::format("{}{}of {} ({})", kSubject, which, api::display_name(checkpoint),
-                     source.text.empty() ? "ChatML, as it has none" : source.place);
-}
-
-/// Why a template does not render the plainest of conversations, in a sentence; empty: it does.
-std::string refusal_of(const text::ChatTemplate& chat_template) {
-  try {
-    const json::Array question{json::Object{{"role", "user"}, {"content", "Hello"}}};
-    (void)chat_template.render(question, {}, /*add_generation_prompt=*/true);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::internal) throw;
-    std::string_view why = error.what();
-    if (why.starts_with(kSubject)) why.remove_prefix(kSubject.size());
-    constexpr std::string_view kRefused = "refused the conversation";
-    if (why.starts_with(kRefused))
-      return fmt::format("{}refuses a plain question{}", kSubject, why.substr(kRefused.size()));
-    return fmt::format("{}refuses a plain question: it {}", kSubject, why);
-  }
-  return {};
-}
-
 }  // namespace
 
 Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec)
     : info(api::describe(spec)), tokenizer(text::make_tokenizer(std::move(spec))) {
   api::describe(*tokenizer, info);
-  api::ChatTemplateSource read = api::read_chat_template(checkpoint);
-  template_name = name_of_template(checkpoint, "", read);
-  source = std::move(read.text);
-  answer_format = text::detect_answer_format(source.empty() ? text::default_template() : source);
-  make_template();
+  const api::TemplateTokens tokens{.bos = name_of(tokenizer->bos()),
+                                   .eos = name_of(tokenizer->eos())};
+  api::ChatTemplateSource source = api::read_chat_template(checkpoint);
+  const std::string subject = api::template_subject(checkpoint, "", source);
+  chat_template = api::make_model_template(std::move(source), subject, tokens);
+  const std::string& own = chat_template.info.source;
+  answer_format = text::detect_answer_format(own.empty() ? text::default_template() : own);
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
-  read_tool_template(checkpoint);
-  const auto& best = tool_template ? tool_template : chat_template;
-  if (best) capabilities = best->capabilities().describe();
+  read_tool_template(checkpoint, tokens);
 }
 
-void Tokenizer::Impl::make_template() {
-  try {
-    chat_template.emplace(source.empty() ? std::string(text::default_template()) : source,
-                          name_of(tokenizer->bos()), name_of(tokenizer->eos()));
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::internal) throw;
-    template_error = named(template_name, error.what());  // what needs no chats works all the same
+void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint,
+                                         const api::TemplateTokens& tokens) {
+  api::ChatTemplateSource source = api::read_chat_template(checkpoint, "tool_use");
+  if (source.text.empty()) return;
+  const std::string subject = api::template_subject(checkpoint, "tool_use ", source);
+  api::ModelTemplate made = api::make_model_template(std::move(source), subject, tokens);
+  if (!made.parsed) {
+    log::warn("{}: prompts that offer tools are made like others", made.info.error);
     return;
   }
-  template_refusal = named(template_name, refusal_of(*chat_template));
-  const std::string doubt = chat_template->doubt();
-  if (!doubt.empty()) template_doubt = template_name + " " + doubt;
-}
-
-std::string Tokenizer::Impl::named(std::string_view template_name, std::string_view message) {
-  if (!message.starts_with(kSubject)) return std::string(message);
-  return fmt::format("{} {}", template_name, message.substr(kSubject.size()));
-}
-
-void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint) {
-  api::ChatTemplateSource given = api::read_chat_template(checkpoint, "tool_use");
-  if (given.text.empty()) return;
-  tool_template_name = name_of_template(checkpoint, "tool_use ", given);
-  try {
-    tool_template.emplace(std::move(given.text), name_of(tokenizer->bos()),
-                          name_of(tokenizer->eos()));
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::internal) throw;
-    log::warn("{}: prompts that offer tools are made like others",
-              named(tool_template_name, error.what()));
-    return;
-  }
-  if (const std::string doubt = tool_template->doubt(); !doubt.empty())
-    log::warn("{} {}", tool_template_name, doubt);
-  tool_format = text::detect_answer_format(tool_template->source());
+  if (!made.info.doubt.empty()) log::warn("{}", made.info.doubt);
+  tool_format = text::detect_answer_format(made.info.source);
   tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
+  chat_template.info.capabilities = made.info.capabilities;  // those of the best there is
+  tool_template = std::move(made);
 }
 
 std::string Tokenizer::Impl::name_of(int32_t token) const {
@@ -156,12 +109,7 @@ TokenKind Tokenizer::token_kind(int32_t token) const {
   return byte == token ? TokenKind::byte : TokenKind::text;
 }
 
-const std::string& Tokenizer::chat_template() const { return impl_->source; }
-const std::string& Tokenizer::template_name() const { return impl_->template_name; }
-const std::string& Tokenizer::template_capabilities() const { return impl_->capabilities; }
-const std::string& Tokenizer::template_error() const { return impl_->template_error; }
-const std::string& Tokenizer::template_refusal() const { return impl_->template_refusal; }
-const std::string& Tokenizer::template_doubt() const { return impl_->template_doubt; }
+const TemplateInfo& Tokenizer::chat_template() const { return impl_->chat_template.info; }
 
 RenderedChat Tokenizer::render_chat(const Chat& chat) const {
   const json::Value messages = parse_field(chat.messages, "messages");
@@ -175,20 +123,13 @@ RenderedChat Tokenizer::render_chat(const Chat& chat) const {
     extra = arguments.as_object();
   }
   const bool any_tools = tools.is_array() && !tools.get_array().empty();
-  const bool is_for_tools = any_tools && impl_->tool_template;
-  const auto& chosen = is_for_tools ? impl_->tool_template : impl_->chat_template;
-  if (!chosen) throw Error(ErrorCode::invalid_data, impl_->template_error);
-  text::Rendered rendered;
-  try {
-    rendered = chosen->render(messages, tools, chat.add_generation_prompt, extra);
-  } catch (const Error& error) {
-    const auto& name = is_for_tools ? impl_->tool_template_name : impl_->template_name;
-    throw Error(error.code(), Impl::named(name, error.what()), error.param());
-  }
+  const auto& chosen =
+      any_tools && impl_->tool_template ? *impl_->tool_template : impl_->chat_template;
+  text::Rendered rendered = chosen.render(messages, tools, chat.add_generation_prompt, extra);
   RenderedChat result;
   if (any_tools) result.tools = std::make_shared<const text::ToolSchemas>(tools);
   // A model's own template is the whole truth about its prompt, begin token included.
-  const bool add_special = impl_->source.empty();
+  const bool add_special = impl_->chat_template.info.source.empty();
   result.tokens = impl_->tokenizer->encode(
       rendered.text,
       {.add_special = add_special, .parse_special = true, .literal = rendered.literal});

@@ -155,7 +155,7 @@ TEST_F(GgufTokenizer, TemplateThatIsNone) {
   set_tokens("rwkv", {"<s>", "a"}, {3, 1});
   writer_.set_string("tokenizer.chat_template", "vicuna");
   const Tokenizer tokenizer = open();
-  EXPECT_EQ(tokenizer.chat_template(), "");
+  EXPECT_EQ(tokenizer.chat_template().source, "");
   EXPECT_EQ(first_turn(tokenizer),
             "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi\n<|im_end|>\n"
             "<|im_start|>assistant\n");
@@ -337,8 +337,8 @@ TEST_F(TokenizerFolder, TemplateForTools) {
   EXPECT_EQ(rendered(open(), kTools), "[b]a");
   EXPECT_EQ(rendered(open(), "[]"), "a");
   EXPECT_EQ(rendered(open(), ""), "a");
-  EXPECT_EQ(open().chat_template(), plain);
-  EXPECT_THAT(open().template_capabilities(), HasSubstr("tools"));
+  EXPECT_EQ(open().chat_template().source, plain);
+  EXPECT_THAT(open().chat_template().capabilities, HasSubstr("tools"));
   write("tokenizer_config.json", R"({"chat_template": ")" + plain + "\"}");
   EXPECT_EQ(rendered(open(), kTools), "a");
   // One that does not parse is no reason to refuse the model.
@@ -364,7 +364,7 @@ TEST_F(GgufTokenizer, TemplateForTools) {
 // What needs no chats works without their template.
 TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
   write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
-  EXPECT_EQ(open().template_error(), "");
+  EXPECT_EQ(open().chat_template().error, "");
   const std::string deep = "{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}";
   const std::pair<std::string, const char*> broken[] = {
       {deep, "exceeds the depth limit"},
@@ -372,16 +372,17 @@ TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
   for (const auto& [source, words] : broken) {
     write("chat_template.jinja", source);
     const Tokenizer tokenizer = open();
-    EXPECT_THAT(tokenizer.template_error(), StartsWith(subject("chat_template.jinja") + words));
-    EXPECT_EQ(tokenizer.template_refusal(), "");
-    EXPECT_EQ(tokenizer.chat_template(), source);
-    EXPECT_EQ(tokenizer.template_capabilities(), "");
+    EXPECT_THAT(tokenizer.chat_template().error,
+                StartsWith(subject("chat_template.jinja") + words));
+    EXPECT_EQ(tokenizer.chat_template().refusal, "");
+    EXPECT_EQ(tokenizer.chat_template().source, source);
+    EXPECT_EQ(tokenizer.chat_template().capabilities, "");
     EXPECT_EQ(tokenizer.encode("aba"), (Ids{2, 1}));
     try {
       (void)tokenizer.render_chat({.messages = R"([{"role": "user", "content": "a"}])"});
       ADD_FAILURE() << "it renders: " << source;
     } catch (const Error& error) {
-      EXPECT_EQ(error.what(), tokenizer.template_error());
+      EXPECT_EQ(error.what(), tokenizer.chat_template().error);
     }
   }
 }
@@ -389,7 +390,7 @@ TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
 // It may be for other chats.
 TEST_F(TokenizerFolder, TemplateThatRefusesAPlainQuestion) {
   write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
-  EXPECT_EQ(open().template_refusal(), "");
+  EXPECT_EQ(open().chat_template().refusal, "");
   const std::string refuses = subject("chat_template.jinja") + "refuses a plain question";
   const Chat plain{.messages = R"([{"role": "user", "content": "a"}])"};
   Chat with_system = plain;
@@ -419,8 +420,8 @@ TEST_F(TokenizerFolder, TemplateThatRefusesAPlainQuestion) {
   for (const auto& [source, refusal, taken, text] : templates) {
     write("chat_template.jinja", source);
     const Tokenizer tokenizer = open();
-    EXPECT_EQ(tokenizer.template_error(), "");
-    EXPECT_THAT(tokenizer.template_refusal(), StartsWith(refusal));
+    EXPECT_EQ(tokenizer.chat_template().error, "");
+    EXPECT_THAT(tokenizer.chat_template().refusal, StartsWith(refusal));
     EXPECT_EQ(tokenizer.render_chat(taken).text, text);
     EXPECT_THAT([&] { (void)tokenizer.render_chat(plain); },
                 ThrowsMessage<Error>(StartsWith(subject("chat_template.jinja"))));
@@ -447,7 +448,7 @@ TEST_F(TokenizerFolder, MessagesNameTheModelAndThePlaceOfItsTemplate) {
   write("chat_template.json", R"({"chat_template": [
     {"name": "default", "template": "{{ nothing() }}"},
     {"name": "tool_use", "template": "{{ raise_exception('no tools') }}"}]})");
-  EXPECT_THAT(open().template_doubt(),
+  EXPECT_THAT(open().chat_template().doubt,
               StartsWith(subject("chat_template.json") + "uses the function 'nothing' in line 1"));
   Chat with_tools = plain;
   with_tools.tools = R"([{"type": "function", "function": {"name": "b"}}])";

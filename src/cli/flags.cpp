@@ -56,7 +56,16 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
     // Of a file that is named so, opening says what else it is.
     const bool says_so = model.extension() == ".safetensors" || model.extension() == ".gguf";
     if (!is_file || says_so || is_gguf(model)) return;
-    if (!weights && is_vocabulary_file(model)) return;
+    const bool is_vocabulary = is_vocabulary_file(model);
+    const bool is_template = is_template_file(model);
+    if ((!weights && is_vocabulary) || (use == ModelUse::either && is_template)) return;
+    if (is_vocabulary || is_template) {
+      fail(ErrorCode::invalid_argument, "{} is a {} alone, without {}: {}{}", name,
+           is_vocabulary ? "tokenizer's file" : "chat template",
+           weights ? "the weights of a model" : "a tokenizer", wanted,
+           is_vocabulary ? "; tokenize, detokenize and inspect take it as it is"
+                         : "; inspect takes it as it is");
+    }
     fail(ErrorCode::invalid_data, "{} is not a GGUF file: {}", name, wanted);
   }
   if (std::filesystem::exists(model / "config.json", error)) return;
@@ -71,6 +80,16 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
          name, gguf);
   }
   if (use == ModelUse::vocabulary || (use == ModelUse::either && has_vocabulary)) return;
+  const bool has_template = has_template_file(model);
+  if (use == ModelUse::either && has_template) return;
+  if (has_vocabulary || has_template) {
+    fail(
+        ErrorCode::invalid_argument,
+        "{} holds {} and no weights: for a model, config.json and *.safetensors are missing there; "
+        "fetch them, too, or give a .gguf file; {} as it is",
+        name, has_vocabulary ? "a tokenizer" : "a chat template or its settings",
+        has_vocabulary ? "tokenize, detokenize and inspect take it" : "inspect takes it");
+  }
   fail(ErrorCode::invalid_argument, "{} is a folder without a config.json: {}", name, wanted);
 }
 

@@ -120,9 +120,9 @@ bool is_weightless(const std::filesystem::path& folder) {
   return !error;
 }
 
-/// None: the model is one file of a tokenizer.
+/// None: the model is one file of a tokenizer, or a template's.
 std::unique_ptr<const weights::Checkpoint> open(const std::filesystem::path& model) {
-  if (is_vocabulary_file(model)) return nullptr;
+  if (is_vocabulary_file(model) || is_template_file(model)) return nullptr;
   std::error_code ignored;
   if (std::filesystem::is_directory(model, ignored) && is_weightless(model))
     return weights::open_checkpoint(model, weights::Contents::no_weights);
@@ -133,7 +133,7 @@ std::unique_ptr<const weights::Checkpoint> open(const std::filesystem::path& mod
 
 /// Whether a model has a tokenizer at all, working or not.
 bool has_vocabulary(const std::filesystem::path& model, const weights::Checkpoint* checkpoint) {
-  if (checkpoint == nullptr) return true;
+  if (checkpoint == nullptr) return !is_template_file(model);
   if (checkpoint->format() == weights::Checkpoint::Format::gguf)
     return checkpoint->metadata().contains("tokenizer.ggml.model");
   return has_vocabulary_file(model);
@@ -145,6 +145,8 @@ std::string weightless_name(const weights::Checkpoint& checkpoint) {
     return fmt::format("gguf {}, a vocabulary without weights", architecture(checkpoint));
   if (checkpoint.config() != nullptr)
     return fmt::format("folder of {} without weights (*.safetensors)", architecture(checkpoint));
+  if (!has_vocabulary_file(checkpoint.path()))
+    return "a chat template, without tokenizer files and weights";
   return "tokenizer files, without weights";
 }
 
@@ -228,21 +230,27 @@ int inspect(const InspectOptions& options) {
   const auto checkpoint = open(options.model);
   // A file of weights alone is worth inspecting too: what its text side lacks is said, not fatal.
   const InspectedText text(options.model, has_vocabulary(options.model, checkpoint.get()));
+  const bool is_text_alone =
+      !checkpoint || (checkpoint->tensors().empty() && checkpoint->config() == nullptr &&
+                      checkpoint->format() != weights::Checkpoint::Format::gguf);
+  if (is_text_alone) text.check_is_any();
   if (options.chat_template) {
     text.print_template();
     return 0;
   }
   if (options.json) {
-    json::Object summary =
-        checkpoint ? summary_of(*checkpoint)
-                   : json::Object{{"path", options.model.string()}, {"format", "tokenizer"}};
+    const std::string_view format = text.has_tokenizer() ? "tokenizer" : "chat template";
+    json::Object summary = is_text_alone
+                               ? json::Object{{"path", options.model.string()}, {"format", format}}
+                               : summary_of(*checkpoint);
     text.add_to(summary);
     fmt::print("{}\n", json_text(summary));
   } else {
     if (checkpoint) {
       print_head(*checkpoint);
     } else {
-      fmt::print("{}: a tokenizer's file\n", options.model.string());
+      fmt::print("{}: a {}'s file\n", options.model.string(),
+                 is_template_file(options.model) ? "chat template" : "tokenizer");
     }
     text.print();
     if (checkpoint && options.metadata) print_metadata(*checkpoint);
@@ -261,8 +269,8 @@ void add_inspect(Command program) {
   auto options = std::make_shared<InspectOptions>();
   command.option(
       "model MODEL", options->model,
-      "A .gguf file, a Hugging Face folder, or tokenizer files: a folder of them or one. Left out: "
-      "the demonstration model inside this program");
+      "A .gguf file, a Hugging Face folder, tokenizer files (a folder of them or one), or a chat "
+      "template (x.jinja). Left out: the demonstration model inside this program");
   command.flag("--tensors", options->tensors, "List every tensor");
   command.flag("--metadata", options->metadata, "List the metadata");
   const Option json = command.flag("--json", options->json, "Print everything as one JSON object");

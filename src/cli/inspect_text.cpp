@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -51,11 +52,26 @@ std::string around(const Tokenizer& tokenizer, const TokenizerInfo& info) {
 
 InspectedText::InspectedText(const std::filesystem::path& model, bool is_there)
     : is_there_(is_there) {
-  try {
-    tokenizer_.emplace(model);
-  } catch (const Error& error) {
-    error_ = error.what();
+  const auto attempt = [](const auto& read) -> std::string {
+    try {
+      read();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  if (is_template_file(model)) {
+    template_ = read_template(model);
+    is_alone_ = true;
+    return;
   }
+  error_ = attempt([&] {
+    tokenizer_.emplace(model);
+    template_ = tokenizer_->chat_template();
+  });
+  std::error_code ignored;
+  if (!tokenizer_ && std::filesystem::is_directory(model, ignored))
+    (void)attempt([&] { template_ = read_template(model); });  // most have none
 }
 
 std::string InspectedText::file() const {
@@ -63,15 +79,33 @@ std::string InspectedText::file() const {
 }
 
 std::string InspectedText::fault() const {
-  if (!tokenizer_) return is_there_ ? error_ : "";
-  return tokenizer_->template_error();
+  if (!tokenizer_ && is_there_) return error_;
+  return template_ ? template_->error : "";
+}
+
+void InspectedText::check_is_any() const {
+  if (is_there_ || template_) return;
+  throw Error(ErrorCode::not_found, error_ + "; there is no chat template either");
 }
 
 void InspectedText::add_to(json::Object& summary) const {
-  if (!tokenizer_) {
+  if (tokenizer_) {
+    add_tokenizer(summary);
+  } else if (!is_alone_) {
     summary["tokenizer_error"] = server::to_utf8(error_);
-    return;
   }
+  if (!template_) return;
+  summary["chat_template"] = !template_->source.empty();
+  summary["template_capabilities"] = template_->capabilities;
+  const std::pair<const char*, const std::string&> flaws[] = {
+      {"template_error", template_->error},
+      {"template_refusal", template_->refusal},
+      {"template_doubt", template_->doubt}};
+  for (const auto& [name, text] : flaws)
+    if (!text.empty()) summary[name] = server::to_utf8(text);
+}
+
+void InspectedText::add_tokenizer(json::Object& summary) const {
   const TokenizerInfo& info = tokenizer_->info();
   json::Object described{{"kind", info.kind},
                          {"pre_tokenizer", server::to_utf8(info.pre_tokenizer)},
@@ -87,22 +121,19 @@ void InspectedText::add_to(json::Object& summary) const {
   described["after_text"] = json::Array(info.after.begin(), info.after.end());
   summary["vocabulary"] = tokenizer_->vocab_size();
   summary["tokenizer"] = std::move(described);
-  summary["chat_template"] = !tokenizer_->chat_template().empty();
-  summary["template_capabilities"] = tokenizer_->template_capabilities();
-  if (!tokenizer_->template_error().empty())
-    summary["template_error"] = server::to_utf8(tokenizer_->template_error());
-  if (!tokenizer_->template_refusal().empty())
-    summary["template_refusal"] = server::to_utf8(tokenizer_->template_refusal());
-  if (!tokenizer_->template_doubt().empty())
-    summary["template_doubt"] = server::to_utf8(tokenizer_->template_doubt());
 }
 
 void InspectedText::print() const {
-  if (!tokenizer_) {
+  if (tokenizer_) {
+    print_tokenizer();
+  } else if (!is_alone_) {
     fmt::print("tokenizer      {}{}\n",
                is_there_ ? "does not work: " : "none: ", safe_text(error_));
-    return;
   }
+  if (template_) fmt::print("chat template  {}\n", template_line());
+}
+
+void InspectedText::print_tokenizer() const {
   const TokenizerInfo& info = tokenizer_->info();
   fmt::print("vocabulary     {} tokens\n", tokenizer_->vocab_size());
   fmt::print("tokenizer      {}, from {}\n", info.kind, safe_text(file()));
@@ -114,20 +145,19 @@ void InspectedText::print() const {
     fmt::print("{:<14} {} {}\n", name, token, escaped_text(token_text(*tokenizer_, token)));
   }
   fmt::print("around a text  {}\n", around(*tokenizer_, info));
-  fmt::print("chat template  {}\n", template_line());
 }
 
 std::string InspectedText::template_line() const {
-  if (tokenizer_->chat_template().empty()) return "none (ChatML stands in)";
+  if (template_->source.empty()) return "none (ChatML stands in)";
   // The line has its subject.
   const auto reason = [&](std::string_view sentence) {
-    const std::string& subject = tokenizer_->template_name();
+    const std::string& subject = template_->name;
     return sentence.substr(sentence.starts_with(subject) ? subject.size() + 1 : 0);
   };
-  const std::string& error = tokenizer_->template_error();
+  const std::string& error = template_->error;
   if (!error.empty()) return fmt::format("does not work: it {}", safe_text(reason(error)));
-  std::string line = tokenizer_->template_capabilities();
-  for (const std::string& flaw : {tokenizer_->template_refusal(), tokenizer_->template_doubt()}) {
+  std::string line = template_->capabilities;
+  for (const std::string& flaw : {template_->refusal, template_->doubt}) {
     if (flaw.empty()) continue;
     if (!line.empty()) line += "; ";
     line += safe_text(reason(flaw));
@@ -136,8 +166,8 @@ std::string InspectedText::template_line() const {
 }
 
 void InspectedText::print_template() const {
-  if (!tokenizer_) throw Error(ErrorCode::invalid_data, error_);
-  const std::string& source = tokenizer_->chat_template();
+  if (!template_) throw Error(ErrorCode::invalid_data, error_);
+  const std::string& source = template_->source;
   if (source.empty()) fail(ErrorCode::not_found, "the model has no chat template");
   if (::isatty(STDOUT_FILENO) == 0) {
     std::fwrite(source.data(), 1, source.size(), stdout);

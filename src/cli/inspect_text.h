@@ -14,9 +14,14 @@ namespace hasten::cli {
 class InspectedText {
  public:
   /// Reads the text side of a model as Tokenizer does. `is_there`: the model has a vocabulary's
-  /// file or metadata, so that what cannot be read is broken; else it is absent.
+  /// file or metadata, so that what cannot be read is broken; else it is absent. Throws Error for a
+  /// lone template's file that cannot be read.
   InspectedText(const std::filesystem::path& model, bool is_there);
 
+  /// Whether the model has a tokenizer, working or not.
+  bool has_tokenizer() const { return is_there_; }
+  /// Throws Error where there is neither a tokenizer nor a template.
+  void check_is_any() const;
   void add_to(json::Object& summary) const;
   void print() const;
   /// The template's source alone; on a terminal without what terminals obey. Throws Error where
@@ -32,9 +37,14 @@ class InspectedText {
   /// What the template can say, and what is wrong with it.
   std::string template_line() const;
 
+  void add_tokenizer(json::Object& summary) const;
+  void print_tokenizer() const;
+
   bool is_there_;
+  bool is_alone_ = false;  // a template without anything else
   std::optional<Tokenizer> tokenizer_;
-  std::string error_;
+  std::optional<TemplateInfo> template_;
+  std::string error_;  // why there is no tokenizer_
 };
 
 }  // namespace hasten::cli

@@ -215,7 +215,8 @@ class LoneFiles(unittest.TestCase):
             (folder / "other.json").write_text("{}")
             for file in ("tokenizer_config.json", "other.json"):
                 self.assertIn("is not a GGUF file", hasten("tokenize", folder / file, "a").stderr)
-            self.assertIn("is not a GGUF file", hasten("run", folder / "vocab.json", "-p", "a").stderr)
+            self.assertIn("vocab.json is a tokenizer's file alone, without the weights of a model: ",
+                          hasten("run", folder / "vocab.json", "-p", "a").stderr)
             os.truncate(folder / "vocab.txt", 0)
             self.assertEqual(hasten("tokenize", folder / "vocab.txt", "a").returncode, 1)
 
@@ -325,6 +326,7 @@ class Inspect(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("tokenizer      does not work: ", done.stdout)
             (folder / "tokenizer.json").unlink()
+            (folder / "chat_template.jinja").unlink()
             (folder / "config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
             done = hasten("inspect", folder)  # what there is not is not broken
             self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -350,6 +352,52 @@ class Inspect(unittest.TestCase):
             (folder / "chat_template.jinja").write_text(
                 "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}{{ messages[-1].content }}")
             self.assertIn("chat template  system role; refuses a plain question: no\n", hasten("inspect", folder).stdout)
+
+    def test_a_template_alone(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            file = folder / "chat_template.jinja"
+            for source, line, status in (("{% for m in messages %}{{ m.content }}{% endfor %}", "system role, tool results", 0),
+                                         ("{{ 1 | shout }}", "does not work: it does not parse: line 1: no filter named "
+                                                             "'shout'", 1)):
+                file.write_text(source)
+                for model, head in ((folder, "a chat template, without tokenizer files and weights"),
+                                    (file, "a chat template's file")):
+                    done = hasten("inspect", model)
+                    self.assertEqual(done.returncode, status, done.stderr)
+                    self.assertIn(f"{model}: {head}\n", done.stdout)
+                    self.assertIn(f"chat template  {line}\n", done.stdout)
+                    self.assertEqual(hasten("inspect", model, "--chat-template").stdout, source)
+                    report = json.loads(hasten("inspect", model, "--json").stdout)
+                    self.assertEqual((report["format"], report["chat_template"]), ("chat template", True))
+            self.assertIn(f"chat template {file} does not parse", hasten("inspect", file).stderr)
+            self.assertRegex(hasten("run", folder, "-p", "a").stderr,
+                             "holds a chat template .* no weights: .* config.json and .* missing there; fetch them, too")
+            self.assertRegex(hasten("run", file, "-p", "a").stderr,
+                             "is a chat template alone, without the weights of a model: .*; inspect takes it")
+            self.assertIn("is a chat template alone, without a tokenizer: ", hasten("tokenize", file, "a").stderr)
+            file.unlink()
+            (folder / "tokenizer_config.json").write_text("{}")
+            done = hasten("inspect", folder)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, "has no tokenizer: looked for .*; there is no chat template either")
+
+    def test_a_tokenizer_alone_is_no_model_to_run(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            self.assertRegex(hasten("run", folder, "-p", "a").stderr,
+                             "holds a tokenizer and no weights: .* config.json and .* missing there; fetch them, too, or "
+                             "give a .gguf file; tokenize, .* take it as it is")
+            report = json.loads(hasten("inspect", folder, "--json").stdout)
+            self.assertEqual((report["format"], "architecture" in report), ("tokenizer", False))
+
+    @unittest.skipUnless((SHARED / "data/tokenizers").is_dir(), "needs shared/data/tokenizers")
+    def test_a_vocabulary_is_no_model_to_run(self):
+        for name in ("gpt-2", "llama-spm"):
+            done = hasten("run", SHARED / f"data/tokenizers/ggml-vocab/ggml-vocab-{name}.gguf", "-p", "a")
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, f"{name}.gguf holds a tokenizer and no weights: .*; fetch a whole one")
 
     def test_a_template_that_leaves_out_the_user_is_told(self):
         says = "makes the same prompt whatever users say: no words of theirs reach the model"

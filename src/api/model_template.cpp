@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads chat templates, tries them, and names them in what is said of them.
+#include "api/model_template.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+
+namespace hasten {
+namespace api {
+namespace {
+
+// How the errors of templates begin, which know neither their model nor their file.
+constexpr std::string_view kSubject = "the chat template ";
+
+/// An error of a template with `subject` in the place of its own.
+std::string named(std::string_view subject, std::string_view message) {
+  if (!message.starts_with(kSubject)) return std::string(message);
+  return fmt::format("{} {}", subject, message.substr(kSubject.size()));
+}
+
+/// Why a template does not render the plainest of conversations, behind its subject; empty: it
+/// does.
+std::string refusal_of(const text::ChatTemplate& chat_template) {
+  try {
+    const json::Array question{json::Object{{"role", "user"}, {"content", "Hello"}}};
+    (void)chat_template.render(question, {}, /*add_generation_prompt=*/true);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::internal) throw;
+    std::string_view why = error.what();
+    if (why.starts_with(kSubject)) why.remove_prefix(kSubject.size());
+    constexpr std::string_view kRefused = "refused the conversation";
+    if (why.starts_with(kRefused))
+      return fmt::format("refuses a plain question{}", why.substr(kRefused.size()));
+    return fmt::format("refuses a plain question: it {}", why);
+  }
+  return {};
+}
+
+}  // namespace
+
+text::Rendered ModelTemplate::render(const json::Value& messages, const json::Value& tools,
+                                     bool add_generation_prompt, const json::Object& extra) const {
+  if (!parsed) throw Error(ErrorCode::invalid_data, info.error);
+  try {
+    return parsed->render(messages, tools, add_generation_prompt, extra);
+  } catch (const Error& error) {
+    throw Error(error.code(), named(info.name, error.what()), error.param());
+  }
+}
+
+ModelTemplate make_model_template(ChatTemplateSource source, std::string subject,
+                                  const TemplateTokens& tokens) {
+  ModelTemplate result;
+  TemplateInfo& info = result.info;
+  info.name = std::move(subject);
+  info.source = std::move(source.text);
+  try {
+    result.parsed.emplace(info.source.empty() ? std::string(text::default_template()) : info.source,
+                          tokens.bos, tokens.eos);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::internal) throw;
+    info.error = named(info.name, error.what());  // what needs no chats works all the same
+    return result;
+  }
+  info.capabilities = result.parsed->capabilities().describe();
+  const auto sentence = [&](const std::string& said) {
+    return said.empty() ? std::string() : info.name + " " + said;
+  };
+  info.refusal = sentence(refusal_of(*result.parsed));
+  info.doubt = sentence(result.parsed->doubt());
+  return result;
+}
+
+std::string template_subject(const weights::Checkpoint& checkpoint, std::string_view which,
+                             const ChatTemplateSource& source) {
+  return fmt::format("{}{}of {} ({})", kSubject, which, display_name(checkpoint),
+                     source.text.empty() ? "ChatML, as it has none" : source.place);
+}
+
+}  // namespace api
+
+bool is_template_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return path.extension() == ".jinja" && std::filesystem::is_regular_file(path, ignored);
+}
+
+bool has_template_file(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const char* name : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"})
+    if (std::filesystem::is_regular_file(folder / name, ignored)) return true;
+  return false;
+}
+
+TemplateInfo read_template(const std::filesystem::path& path) {
+  if (is_template_file(path)) {
+    std::error_code error;
+    std::string text;
+    if (std::filesystem::file_size(path, error) > 0 || error) {
+      const MappedFile file(path);
+      text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    }
+    if (text.empty()) fail(ErrorCode::not_found, "{} is empty: fetch it again", path.string());
+    return api::make_model_template({.text = std::move(text), .place = {}},
+                                    "the chat template " + path.string(), {})
+        .info;
+  }
+  const auto folder = api::open_model(path, weights::Contents::no_weights);
+  api::ChatTemplateSource source = api::read_chat_template(*folder);
+  if (source.text.empty()) fail(ErrorCode::not_found, "{} has no chat template", path.string());
+  const std::string subject = api::template_subject(*folder, "", source);
+  return api::make_model_template(std::move(source), subject, {}).info;
+}
+
+}  // namespace hasten

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's chat template, and what is to be said of it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/model_files.h"
+#include "hasten/tokenizer.h"
+#include "text/chat_template.h"
+
+namespace hasten::api {
+
+struct ModelTemplate {
+  TemplateInfo info;
+  std::optional<text::ChatTemplate> parsed;  // none: it does not parse
+
+  /// Renders, with errors that begin with the template's name. Throws as text::ChatTemplate, and
+  /// Error{invalid_data} where it does not parse.
+  text::Rendered render(const json::Value& messages, const json::Value& tools,
+                        bool add_generation_prompt, const json::Object& extra) const;
+};
+
+/// The texts of the tokens that templates ask for; empty: the model has none.
+struct TemplateTokens {
+  std::string bos = {};
+  std::string eos = {};
+};
+
+/// Parses and tries a template; ChatML where `source` is empty. `subject` is how messages call it.
+ModelTemplate make_model_template(ChatTemplateSource source, std::string subject,
+                                  const TemplateTokens& tokens);
+
+/// "the chat template of M (chat_template.jinja)"; `which` is "tool_use ", or empty.
+std::string template_subject(const weights::Checkpoint& checkpoint, std::string_view which,
+                             const ChatTemplateSource& source);
+
+}  // namespace hasten::api
