@@ -249,7 +249,9 @@ class TokenizerFolder {
       if (format == VocabularyFormat::byte_level) spec.file.append(" with ").append(kMerges);
       return spec;
     } catch (const Error& error) {
-      throw Error(error.code(), with_path(error.what(), file.name), error.param());
+      throw Error(error.code(),
+                  with_path(error.what(), file.name) + doubt_of_end(error, format, file),
+                  error.param());
     }
   }
 
@@ -277,6 +279,18 @@ class TokenizerFolder {
         return text::parse_rwkv_vocabulary(content);
     }
     return {};
+  }
+
+  /// What is to be added to an error of a file whose end looks as if it was cut there.
+  static const char* doubt_of_end(const Error& error, VocabularyFormat format, const File& file) {
+    const bool is_lines = format == VocabularyFormat::rwkv || format == VocabularyFormat::ranks ||
+                          format == VocabularyFormat::model;
+    // Published ones end with a line's end.
+    const bool ends_in_line = is_lines && !file.content.ends_with('\n') &&
+                              std::string_view(error.what()).find("line ") != std::string::npos;
+    if (ends_in_line) return "; it ends within a line and looks cut: fetch it again";
+    const bool ends_in_json = std::string_view(error.what()).ends_with("incomplete JSON");
+    return ends_in_json ? "; it looks cut: fetch it again" : "";
   }
 
   /// The message of a reader, which knows no folder, with the path of the file that it begins with;

@@ -21,6 +21,7 @@ namespace {
 
 using ::testing::Eq;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 using Ids = std::vector<int32_t>;
@@ -549,6 +550,21 @@ TEST_F(TokenizerFolder, ErrorsBeginWithThePathOfTheFile) {
       EXPECT_EQ(message.find(file, path.size()), message.npos) << message;
     }
   }
+}
+
+TEST_F(TokenizerFolder, FilesThatEndTooSoonAreCalledCut) {
+  const std::pair<const char*, const char*> cut[] = {
+      {"rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'a"},
+      {"qwen.tiktoken", "IQ== 0\nIg== "},
+      {"tekken.json", R"({"config": {"pattern)"},
+      {"tokenizer.json", R"({"model": )"},
+  };
+  for (const auto& [file, content] : cut) {
+    write(file, content);
+    expect_refusal(ErrorCode::invalid_data, "looks cut: fetch it again");
+  }
+  write("tokenizer.json", "{}");
+  EXPECT_THAT([&] { (void)open(); }, ThrowsMessage<Error>(Not(HasSubstr("cut"))));
 }
 
 // What is found when the encoder is made of the description.

@@ -61,6 +61,17 @@ TEST(Json, KeepsItsLimits) {
   EXPECT_EQ(code_of([] { json::parse(std::string(200, '['), "x"); }), ErrorCode::invalid_data);
   EXPECT_EQ(code_of([] { json::parse("\"\xff\"", "x"); }), ErrorCode::invalid_data);
   EXPECT_EQ(code_of([] { json::parse("[1]", "x", {.max_bytes = 2}); }), ErrorCode::invalid_data);
+  for (const char* half : {R"(["\ud800"])", R"(["\uDBFFx"])", R"(["\ud800\ud800"])",
+                           R"(["\udc00"])", R"(["\ud800\u0041"])", R"(["\ud800\n"])"}) {
+    try {
+      (void)json::parse(half, "x");
+      ADD_FAILURE() << half;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("half of a surrogate pair"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_EQ(json::parse(R"(["\ud83d\ude00"])", "x").at(0), "\xF0\x9F\x98\x80");
 }
 
 TEST(MappedFile, MapsAndRefuses) {

@@ -2,13 +2,39 @@
 // Bounded JSON parsing on Boost.JSON.
 #include "base/json.h"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/parse_options.hpp>
 #include <boost/json/parser.hpp>
+#include <string>
 
 #include "base/error.h"
 
 namespace hasten::json {
+namespace {
+
+/// What is wrong at byte `read`.
+std::string reason(std::string_view text, std::size_t read, const boost::system::error_code& code) {
+  using boost::json::error;
+  // Of a leading half without another one behind it the parser says "syntax error" only, there or
+  // behind the backslash of another escape.
+  constexpr std::string_view kEscape = "\\uD800";
+  std::string_view before = text.substr(0, read);
+  if (before.ends_with('\\')) before.remove_suffix(1);
+  const std::string_view last =
+      before.substr(before.size() - std::min(before.size(), kEscape.size()));
+  const bool is_leading_half = last.size() == kEscape.size() && last.starts_with("\\u") &&
+                               (last[2] == 'd' || last[2] == 'D') &&
+                               std::string_view("89abAB").find(last[3]) != std::string_view::npos;
+  if (code == error::illegal_leading_surrogate || code == error::illegal_trailing_surrogate ||
+      code == error::expected_utf16_escape || (code == error::syntax && is_leading_half)) {
+    return "half of a surrogate pair stands alone, which is no character; write both halves "
+           "(\\ud83d\\ude00), or the character itself";
+  }
+  return code.message();
+}
+
+}  // namespace
 
 Value parse(std::string_view text, std::string_view name, const Limits& limits) {
   if (static_cast<int64_t>(text.size()) > limits.max_bytes) {
@@ -26,7 +52,7 @@ Value parse(std::string_view text, std::string_view name, const Limits& limits) 
            limits.max_depth, read);
     }
     fail(ErrorCode::invalid_data, "{} is not valid JSON at byte {}: {}", name, read,
-         code.message());
+         reason(text, read, code));
   }
   return parser.release();
 }

@@ -53,6 +53,20 @@ std::string to_utf8(std::string_view bytes) {
   return text;
 }
 
+std::string with_escapes(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const std::size_t length = sequence_length(bytes);
+    if (length > 0) {
+      text += bytes.substr(0, length);
+    } else {
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(bytes[0]));
+    }
+    bytes.remove_prefix(std::max<std::size_t>(1, length));
+  }
+  return text;
+}
+
 std::string token_name(std::string_view bytes) {
   if (std::string text = to_utf8(bytes); text == bytes) return text;
   std::string name = "bytes:";

@@ -21,6 +21,9 @@ std::string to_utf8(std::string_view bytes);
 /// character, so that each token keeps a name of its own.
 std::string token_name(std::string_view bytes);
 
+/// `bytes` with each that is no UTF-8 as \xNN, as hasten tokenize shows tokens.
+std::string with_escapes(std::string_view bytes);
+
 /// Counts the characters of a text that comes in pieces, which may split them.
 class CharacterCount {
  public:

@@ -48,6 +48,13 @@ TEST(OpenAiJsonTest, NamesTokens) {
   EXPECT_EQ(token_name("a\x9F\x98"), "bytes:\\x61\\x9f\\x98");
 }
 
+TEST(OpenAiJsonTest, EscapesWhatIsNoCharacter) {
+  EXPECT_EQ(with_escapes("\xC3\xA9 \\n"), "\xC3\xA9 \\n");
+  EXPECT_EQ(with_escapes("a\x9F\x98"), "a\\x9f\\x98");
+  EXPECT_EQ(with_escapes("\xE2\x82"), "\\xe2\\x82");
+  EXPECT_EQ(with_escapes(""), "");
+}
+
 TEST(OpenAiJsonTest, WritesNoInfinities) {
   EXPECT_EQ(finite_logprob(-1.5F), -1.5);
   EXPECT_EQ(finite_logprob(-std::numeric_limits<float>::infinity()), -9999.0);

@@ -26,7 +26,7 @@ Task<> tokenize(Context& context, Exchange& exchange) {
   if (request.with_strings) {
     json::Array strings;
     for (const int32_t token : tokens) {
-      strings.emplace_back(to_utf8(context.engine.token_bytes(token)));
+      strings.emplace_back(with_escapes(context.engine.token_bytes(token)));
     }
     result["token_strs"] = std::move(strings);
   }

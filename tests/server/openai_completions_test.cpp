@@ -139,6 +139,9 @@ TEST_F(CompletionsTest, TokenizesAndBack) {
       parse(post("/tokenize", R"({"prompt": "hi", "return_token_strs": true})").body);
   EXPECT_EQ(tokens, parse(R"({"count": 2, "max_model_len": 4096, "tokens": [104, 105],
                               "token_strs": ["h", "i"]})"));
+  const json::Value halves =
+      parse(post("/tokenize", R"({"prompt": "\u00e9", "return_token_strs": true})").body);
+  EXPECT_EQ(halves.at("token_strs"), parse(R"(["\\xc3", "\\xa9"])"));
   const json::Value chat_tokens = parse(post("/tokenize", chat_body("hi")).body);
   EXPECT_EQ(chat_tokens.at("count"), 5);
   EXPECT_TRUE(chat_tokens.at("token_strs").is_null());
