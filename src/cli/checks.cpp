@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of numbers and sizes. They say what is wanted.
+// Checks of numbers, sizes and names. They say what is wanted.
 #include "cli/checks.h"
 
 #include <fmt/format.h>
@@ -85,5 +85,11 @@ Check number_within(double min, double max) {
 }
 
 Check byte_size() { return read_byte_size; }
+
+Check not_empty() {
+  return [](std::string& text) -> std::string {
+    return text.empty() ? "an empty name is none; leave it out for the default" : "";
+  };
+}
 
 }  // namespace hasten::cli

@@ -22,6 +22,7 @@ Check seconds(int64_t min, int64_t max);
 /// Finite; the engine knows the limits.
 Check number();
 Check number_within(double min, double max);
+Check not_empty();
 /// Bytes, of "4GiB", "1.5 gib", "512M" or "1000". Less than one is refused, because 0 leaves the
 /// choice to the engine.
 Check byte_size();

@@ -69,7 +69,7 @@ int detokenize(const DetokenizeOptions& options) {
          words);
   }
   if (!options.file.empty() && !words.empty()) {
-    fail(ErrorCode::invalid_argument, "detokenize takes IDS or --file, not both");
+    fail_param("file", "detokenize takes IDS or --file, not both");
   }
   check_model(model, ModelUse::vocabulary);
   const Tokenizer tokenizer(model);

@@ -145,9 +145,10 @@ int run(RunOptions& options) {
   check_model(options.engine.model);
   const bool is_terminal = ::isatty(STDIN_FILENO) != 0;
   if (!options.prompt && is_terminal && options.raw) {
-    fail(ErrorCode::invalid_argument,
-         "a chat in the terminal goes by the chat template: for --raw, give a prompt with -p or on "
-         "standard input");
+    fail_param(
+        "raw",
+        "a chat in the terminal goes by the chat template: for --raw, give a prompt with -p or on "
+        "standard input");
   }
   if (!options.prompt && !is_terminal) {
     options.prompt.emplace(Input("-").text());

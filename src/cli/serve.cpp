@@ -227,7 +227,7 @@ void add_serve(Command program) {
   command.option("--host ADDRESS", options->server.host, "Address to listen on (default: {})");
   command.option("--port N", options->server.port, whole_number(0, 65535),
                  "Port to listen on; 0: any free one (default: {})");
-  command.option("--model-name NAME", options->server.model_names,
+  command.option("--model-name NAME", options->server.model_names, not_empty(),
                  "Name that clients ask for (default: the model's own); may be repeated");
   command
       .option("--api-key KEY", options->server.api_keys,

@@ -74,8 +74,8 @@ int tokenize(const TokenizeOptions& options) {
   const Tokenizer tokenizer(model);
   if (!options.files.empty()) {
     if (options.arguments.size() > 1) {
-      fail(ErrorCode::invalid_argument,
-           "tokenize takes a TEXT or --file, not both; of several files, each has a --file");
+      fail_param("file",
+                 "tokenize takes a TEXT or --file, not both; of several files, each has a --file");
     }
     return tokenize_files(tokenizer, options);
   }

@@ -176,7 +176,10 @@ class Help(unittest.TestCase):
                                 (("--port=80",), "a command is missing before --port, such as serve; the commands"),
                                 (("-p", "x"), "a command is missing before -p, such as run; the commands are serve"),
                                 (("--port", "80", "serve"), "--port stands before its command: write hasten serve --p"),
-                                (("run", "--port", "80"), "--port is a flag of serve, not of run; see 'hasten run -")):
+                                (("run", "--port", "80"), "--port is a flag of serve, not of run; see 'hasten run -"),
+                                (("serve", "--model-name", ""), "--model-name: an empty name is none; leave it out"),
+                                (("tokenize", "", "a", "--file", "b"), "takes a TEXT or --file, not both"),
+                                (("detokenize", "", "1", "--file", "b"), "takes IDS or --file, not both")):
             done = hasten(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(said, done.stderr)
@@ -285,7 +288,7 @@ class Run(unittest.TestCase):
                               timeout=60, check=False)
         os.close(child)
         os.close(terminal)
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("for --raw, give a prompt with -p or on standard input", done.stderr)
 
     def test_json(self):

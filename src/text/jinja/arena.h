@@ -34,6 +34,8 @@ class Arena {
   }
   void release(size_t bytes) { used_ -= static_cast<int64_t>(bytes); }
   void set_limit(int64_t bytes) { limit_ = bytes; }
+  /// The template's line, which the error tells then. Borrowed.
+  void set_line(const int32_t* line) { line_ = line; }
   int64_t used() const { return used_; }
 
   /// Throws Error{resource_exhausted} past the limit.
@@ -92,11 +94,13 @@ class Arena {
   }
   [[noreturn]] void exhausted() const {
     fail(ErrorCode::resource_exhausted,
-         "the chat template exceeds the memory limit of {} bytes for {}", limit_, purpose_);
+         "the chat template exceeds the memory limit of {} bytes for {}{}", limit_, purpose_,
+         line_ == nullptr ? std::string() : fmt::format(" (line {})", *line_));
   }
 
   int64_t limit_;
   const char* purpose_;
+  const int32_t* line_ = nullptr;
   int64_t used_ = 0;
   std::byte* next_ = nullptr;
   std::byte* end_ = nullptr;

@@ -29,8 +29,8 @@ Value range(Runtime& rt, Self, Given arguments) {
   const uint64_t count = (distance - 1) / stride + 1;
   if (count > kMaxRange) {
     fail(ErrorCode::resource_exhausted,
-         "the chat template exceeds the limit of {} items in a range: it asks for {}", kMaxRange,
-         count);
+         "the chat template exceeds the limit of {} items in a range: it asks for {} (line {})",
+         kMaxRange, count, rt.line());
   }
   rt.step(count * sizeof(Value));
   const auto items = rt.arena().array<Value>(count);

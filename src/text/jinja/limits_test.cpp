@@ -117,6 +117,7 @@ TEST(Runaways, StopWithinFiftyMillisecondsAndFourMebibytes) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::resource_exhausted) << error.what();
       EXPECT_NE(std::string(error.what()).find("limit"), std::string::npos) << error.what();
+      EXPECT_TRUE(std::string(error.what()).ends_with(" (line 1)")) << error.what();
     }
     const int64_t us = thread_time_us() - start;
     const int64_t bytes = take_heap_peak() - held;

@@ -32,7 +32,9 @@ Runtime::Runtime(const Options& options)
       start_us_(thread_time_us()),
       max_steps_(options.limits.steps),
       max_output_bytes_(options.limits.output_bytes),
-      max_time_us_(options.limits.time_us) {}
+      max_time_us_(options.limits.time_us) {
+  arena_.set_line(&line_);
+}
 
 void Runtime::begin() {
   const Limits& limits = options_.limits;

@@ -59,6 +59,7 @@ class Runtime {
   };
 
   void set_line(int32_t line) { line_ = line; }
+  int32_t line() const { return line_; }
   /// Throws Error{invalid_argument}: the template cannot do this with these values.
   template <class... Args>
   [[noreturn]] void error(fmt::format_string<Args...> format, Args&&... args) const {
