@@ -13,6 +13,8 @@ namespace {
 // What a prompt gets even where the step is full, or where others are to have the most of it: few
 // enough not to be felt.
 constexpr int64_t kLeastPrefill = 8;
+// A step that is late with one token of a prompt may take so much longer with more of them.
+constexpr double kLittleMore = 1.25;
 
 // So many prompts at a time that do not end in a step: each holds blocks that are of use only when
 // it has ended, but with few of them a short prompt would wait behind long ones.
@@ -149,24 +151,28 @@ int64_t Scheduler::chunk(const Sequence& sequence, int64_t begin) const {
 
 /// How many of the tokens [begin, begin + count) of a sequence keep the step below its target.
 /// Whatever decodes has its token, as has a prompt of which all others are there; the first that
-/// prefills gets one even in a full step, or prompts would never end beside many decodes, and a few
-/// where the target is lost without them, or nothing is known of the time that they take. Where
-/// nobody decodes, nobody waits for a token.
+/// prefills gets one even in a full step, or prompts would never end beside many decodes, and as
+/// many more as make little difference to that; a few while nothing is known of the time that they
+/// take. Where nobody decodes, nobody waits for a token.
 int64_t Scheduler::within_target(int64_t begin, int64_t count) const {
   if (options_.target_step_us == 0 || !decoding_ || count <= 1) return count;
   const int64_t few = num_prefilling_ > 0 ? 0 : std::min(count, kLeastPrefill);
   if (!step_time_.ready()) return few;
-  const auto holds = [&](int64_t tokens) {
+  const double alone_us = step_time_.bound_us(work_);
+  // No chunk makes a step shorter, whatever a fit of steps that hardly differ says.
+  const auto bound_us = [&](int64_t tokens) {
     StepWork work = work_;
-    if (tokens > 0) work.add(begin, tokens);
-    return step_time_.bound_us(work) <= static_cast<double>(options_.target_step_us);
+    work.add(begin, tokens);
+    return std::max(alone_us, step_time_.bound_us(work));
   };
-  int64_t most = holds(0) ? std::min<int64_t>(few, 1) : few;
-  // What more than twice the tokens of any step so far would take is a guess.
+  int64_t most = std::min<int64_t>(few, 1);
+  auto limit_us = static_cast<double>(options_.target_step_us);
+  if (most > 0) limit_us = std::max(limit_us, kLittleMore * bound_us(most));
+  // What more than twice the tokens of any step of late would take is a guess.
   const int64_t foreseen = std::max(few, 2 * step_time_.most_tokens() - work_.tokens);
   for (int64_t above = std::min(count, foreseen) + 1; above - most > 1;) {
     const int64_t middle = most + (above - most) / 2;
-    (holds(middle) ? most : above) = middle;
+    (bound_us(middle) <= limit_us ? most : above) = middle;
   }
   return most;
 }

@@ -3,6 +3,7 @@
 #include "engine/scheduler/step_time_model.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hasten::engine {
 namespace {
@@ -47,7 +48,7 @@ void StepTimeModel::observe(const StepWork& work, int64_t us) {
     // Before more is known, all of the time is fixed.
     coefficients_[0] = static_cast<double>(us);
   }
-  ++num_observed_;
+  if (num_observed_++ % int64_t{kRecent} == 0) most_tokens_before_ = std::exchange(most_tokens_, 0);
   most_tokens_ = std::max(most_tokens_, work.tokens);
   // Divided by the time itself, an error is a relative one.
   Vector x = features(work);

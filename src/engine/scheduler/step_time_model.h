@@ -42,8 +42,9 @@ class StepTimeModel {
   }
   /// Whether enough steps have been seen for a prediction to be worth anything.
   bool ready() const { return num_observed_ >= kMinObserved; }
-  /// Of the largest step seen. What tokens take is not known from steps of which all have few.
-  int64_t most_tokens() const { return most_tokens_; }
+  /// Of the largest of the last steps, which the fit remembers. What tokens take is not known from
+  /// steps of which all have few.
+  int64_t most_tokens() const { return std::max(most_tokens_, most_tokens_before_); }
 
  private:
   static constexpr size_t kSize = 4;
@@ -57,7 +58,8 @@ class StepTimeModel {
   Vector coefficients_{};
   std::array<Vector, kSize> covariance_{};
   int64_t num_observed_ = 0;
-  int64_t most_tokens_ = 0;
+  int64_t most_tokens_ = 0;               // of the steps since the last multiple of kRecent
+  int64_t most_tokens_before_ = 0;        // of the kRecent steps before those
   std::array<double, kRecent> ratios_{};  // of the last steps, of their time to its prediction
   int64_t num_ratios_ = 0;                // ever
   double lateness_ = 1;                   // which one of twenty of them exceeds; at least 1
