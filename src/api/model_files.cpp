@@ -56,7 +56,7 @@ void warn_of_no_template(const json::Value& field, const std::string& file) {
       (field.is_string() && field.get_string().empty())) {
     return;
   }
-  log::warn("chat_template in {} {}: chats are written as ChatML", file,
+  log::warn("chat_template in {} {}: chats are written as ChatML", cleaned(file),
             field.is_array() ? "is a list without one that is called default"
                              : "is neither a string nor a list of templates");
 }
@@ -71,28 +71,26 @@ std::string source_of(std::string_view given, const std::string& file) {
   if (known.empty()) {
     log::warn(
         "{}: tokenizer.chat_template is {}, which is no template: chats are written as ChatML",
-        file, printable(given));
+        cleaned(file), printable(given));
   } else {
-    log::info("{}: tokenizer.chat_template is {}: chats are written as that model's", file,
+    log::info("{}: tokenizer.chat_template is {}: chats are written as that model's", cleaned(file),
               printable(given));
   }
   return std::string(known);
 }
 
-/// The name as JSON answers and metrics can carry it: U+FFFD for control characters and for bytes
-/// that are no UTF-8.
-std::string cleaned(std::string_view name) {
+}  // namespace
+
+std::string cleaned(std::string_view given) {
   std::string result;
-  while (!name.empty()) {
-    const text::Utf8Char next = text::decode_utf8(name);
+  while (!given.empty()) {
+    const text::Utf8Char next = text::decode_utf8(given);
     const bool is_control = text::char_properties(next.code_point).category == text::Category::cc;
     text::append_utf8(result, is_control ? text::kReplacementChar : next.code_point);
-    name.remove_prefix(next.length);
+    given.remove_prefix(next.length);
   }
   return result;
 }
-
-}  // namespace
 
 std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::path& path,
                                                       weights::Contents contents) {
@@ -143,7 +141,7 @@ ChatTemplateSource read_chat_template(const weights::Checkpoint& checkpoint,
     }
     if (name == kDefault) {
       log::warn("{} is empty, and not used: fetch it again, or remove it",
-                (checkpoint.path() / "chat_template.jinja").string());
+                cleaned((checkpoint.path() / "chat_template.jinja").string()));
     }
   }
   for (const char* file : {"chat_template.json", "tokenizer_config.json"}) {

@@ -19,6 +19,10 @@ namespace hasten::api {
 std::unique_ptr<const weights::Checkpoint> open_model(
     const std::filesystem::path& path, weights::Contents contents = weights::Contents::everything);
 
+/// A name or message from outside as JSON answers, metrics and the log can carry it: U+FFFD for
+/// control characters and for bytes that are no UTF-8.
+std::string cleaned(std::string_view given);
+
 /// What clients call the model: general.name, or the name of the file or folder. Valid UTF-8
 /// without control characters.
 std::string display_name(const weights::Checkpoint& checkpoint);

@@ -50,10 +50,10 @@ void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint,
   const std::string subject = api::template_subject(checkpoint, "tool_use ", source);
   api::ModelTemplate made = api::make_model_template(std::move(source), subject, tokens);
   if (!made.parsed) {
-    log::warn("{}: prompts that offer tools are made like others", made.info.error);
+    log::warn("{}: prompts that offer tools are made like others", api::cleaned(made.info.error));
     return;
   }
-  if (!made.info.doubt.empty()) log::warn("{}", made.info.doubt);
+  if (!made.info.doubt.empty()) log::warn("{}", api::cleaned(made.info.doubt));
   tool_format = text::detect_answer_format(made.info.source);
   tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
   chat_template.info.capabilities = made.info.capabilities;  // those of the best there is

@@ -353,7 +353,8 @@ text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint,
     const std::string doubt = checkpoint.config() == nullptr
                                   ? std::string()
                                   : doubt_of_size(std::ssize(spec.tokens), *checkpoint.config());
-    if (!doubt.empty()) log::warn("the tokenizer of {}: {}", checkpoint.path().string(), doubt);
+    if (!doubt.empty())
+      log::warn("the tokenizer of {}: {}", cleaned(checkpoint.path().string()), doubt);
     return spec;
   }
   const std::string file = checkpoint.path().string();

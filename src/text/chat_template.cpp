@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "text/chat_probe.h"
-#include "text/jinja/runtime.h"
 
 namespace hasten::text {
 namespace {
@@ -180,9 +180,9 @@ std::string ChatTemplate::doubt() const {
   if (unknown.empty()) return result;
   if (!result.empty()) result += "; it ";
   const jinja::UnknownName& first = unknown.front();
-  result += fmt::format("uses the {} '{}' in line {}", first.what, jinja::shortened(first.name),
-                        first.line);
-  if (unknown.size() > 1) result += fmt::format(" and {} more names", unknown.size() - 1);
+  result += fmt::format("uses the {} {} in line {}", first.what, printable(first.name), first.line);
+  const size_t others = unknown.size() - 1;
+  if (others > 0) result += fmt::format(" and {} more name{}", others, others > 1 ? "s" : "");
   return result + ", which this hasten does not know: chats that get there are refused";
 }
 

@@ -274,12 +274,18 @@ TEST(ChatTemplate, DoubtsWhatLeavesOutTheUser) {
   }
   EXPECT_EQ(
       make("{{ messages[0].content }}{% if a %}\n{{ b | shout }}{{ now() }}{% endif %}").doubt(),
-      "uses the filter 'shout' in line 2 and 1 more names, which this hasten does not know: "
+      "uses the filter \"shout\" in line 2 and 1 more name, which this hasten does not know: "
       "chats that get there are refused");
   EXPECT_EQ(make("{{ 'Hi' if true else now() }}").doubt(),
             std::string(kIgnores) +
-                "; it uses the function 'now' in line 1, which this hasten does not know: chats "
+                "; it uses the function \"now\" in line 1, which this hasten does not know: chats "
                 "that get there are refused");
+  // A name may be any text.
+  const std::string odd = make("{{ messages[0].content }}{{ [] | map('a\x1b[2J\n\xc2\x9b" +
+                               std::string(200, 'x') + "') | list }}")
+                              .doubt();
+  EXPECT_NE(odd.find(R"("a\x1b[2J\x0a\xc2\x9bxx)"), std::string::npos) << odd;
+  EXPECT_LT(odd.size(), 250);
 }
 
 TEST(ChatTemplate, RefusesMalformedMessages) {
@@ -340,7 +346,7 @@ TEST(ChatTemplate, CapabilitiesOfPublishedTemplates) {
     EXPECT_TRUE(chat.capabilities().string_content || chat.capabilities().typed_content);
     // It goes there for arguments that are text, which this one is never given.
     const bool has_own_filter = entry.path().stem() == "deepseek-ai-DeepSeek-V4";
-    EXPECT_EQ(chat.doubt().starts_with("uses the filter 'from_json' in line 110"), has_own_filter)
+    EXPECT_EQ(chat.doubt().starts_with("uses the filter \"from_json\" in line 110"), has_own_filter)
         << chat.doubt();
     EXPECT_EQ(chat.doubt().empty(), !has_own_filter) << entry.path().stem() << chat.doubt();
   }

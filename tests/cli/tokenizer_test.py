@@ -338,7 +338,7 @@ class Inspect(unittest.TestCase):
             folder = Path(name)
             write_sentencepiece_like(folder)
             for source, line in (("a\n{{ messages | map('shout') | list }}",
-                                  "it failed in line 2: no filter named 'shout'; uses the filter 'shout' in line 2, "
+                                  "it failed in line 2: no filter named 'shout'; uses the filter \"shout\" in line 2, "
                                   "which this hasten does not know: chats that get there are refused"),
                                  ("{% if not documents %}{{ raise_exception('give \x1b') }}{% endif %}{{ documents }}",
                                   "give \ufffd")):
@@ -436,6 +436,29 @@ class Inspect(unittest.TestCase):
                 self.assertIn("none (ChatML stands in)", done.stdout)
             (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": None}))
             self.assertEqual(hasten("inspect", folder).stderr, "")
+
+    def test_a_file_cannot_write_to_the_terminal(self):
+        forged = "\u001b[2J\u009b\n2026-01-01 00:00:00.000 error forged"
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "a\u001b[2J\u009b\nb"
+            folder.mkdir()
+            write_sentencepiece_like(folder)
+            default = {"name": "default", "template": "{{ messages[0].content }}"}
+            for source in (f"{{{{ [] | map('{forged}') | list }}}}", "{{ a\u009bb c\u009bd }}", "{{ 1 |\u009b }}"):
+                (folder / "chat_template.json").write_text(json.dumps(
+                    {"chat_template": [default, {"name": "tool_use", "template": source}]}))
+                done = hasten("tokenize", folder, "a")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertFalse(set(done.stderr) & {"\u001b", "\u009b"}, done.stderr)
+                self.assertNotIn("\n2026-01-01", done.stderr)
+            (folder / "config.json").write_text('{"vocab_size": 99}')
+            for file, content in (("chat_template.jinja", " "), ("chat_template.json", '{"chat_template": 5}')):
+                (folder / file).write_text(content)
+                done = hasten("tokenize", folder, "a")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(file, done.stderr)
+                self.assertFalse(set(done.stderr) & {"\u001b", "\u009b"}, done.stderr)
+                self.assertRegex(done.stderr, "vocab_size is 99")
 
     def test_template_whole(self):
         source = "{# a\ttab #}{{ messages[0].content }}\n\x1b"
