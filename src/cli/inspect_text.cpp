@@ -52,26 +52,25 @@ std::string around(const Tokenizer& tokenizer, const TokenizerInfo& info) {
 
 InspectedText::InspectedText(const std::filesystem::path& model, bool is_there)
     : is_there_(is_there) {
-  const auto attempt = [](const auto& read) -> std::string {
-    try {
-      read();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return {};
-  };
   if (is_template_file(model)) {
     template_ = read_template(model);
     is_alone_ = true;
     return;
   }
-  error_ = attempt([&] {
+  try {
     tokenizer_.emplace(model);
     template_ = tokenizer_->chat_template();
-  });
+    return;
+  } catch (const Error& error) {
+    error_ = error.what();
+  }
   std::error_code ignored;
-  if (!tokenizer_ && std::filesystem::is_directory(model, ignored))
-    (void)attempt([&] { template_ = read_template(model); });  // most have none
+  if (!std::filesystem::is_directory(model, ignored)) return;
+  try {
+    template_ = read_template(model);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) template_error_ = error.what();
+  }
 }
 
 std::string InspectedText::file() const {
@@ -80,12 +79,15 @@ std::string InspectedText::file() const {
 
 std::string InspectedText::fault() const {
   if (!tokenizer_ && is_there_) return error_;
-  return template_ ? template_->error : "";
+  return template_ ? template_->error : template_error_;
 }
 
 void InspectedText::check_is_any() const {
   if (is_there_ || template_) return;
-  throw Error(ErrorCode::not_found, error_ + "; there is no chat template either");
+  if (template_error_.empty())
+    throw Error(ErrorCode::not_found, error_ + "; there is no chat template either");
+  const bool is_same = template_error_ == error_;  // of a file that both are read from
+  throw Error(ErrorCode::invalid_data, is_same ? error_ : error_ + "; " + template_error_);
 }
 
 void InspectedText::add_to(json::Object& summary) const {
@@ -94,6 +96,7 @@ void InspectedText::add_to(json::Object& summary) const {
   } else if (!is_alone_) {
     summary["tokenizer_error"] = server::to_utf8(error_);
   }
+  if (!template_error_.empty()) summary["template_error"] = server::to_utf8(template_error_);
   if (!template_) return;
   summary["chat_template"] = !template_->source.empty();
   summary["template_capabilities"] = template_->capabilities;
@@ -130,7 +133,11 @@ void InspectedText::print() const {
     fmt::print("tokenizer      {}{}\n",
                is_there_ ? "does not work: " : "none: ", safe_text(error_));
   }
-  if (template_) fmt::print("chat template  {}\n", template_line());
+  if (template_) {
+    fmt::print("chat template  {}\n", template_line());
+  } else if (!template_error_.empty()) {
+    fmt::print("chat template  does not work: {}\n", safe_text(template_error_));
+  }
 }
 
 void InspectedText::print_tokenizer() const {
@@ -166,7 +173,8 @@ std::string InspectedText::template_line() const {
 }
 
 void InspectedText::print_template() const {
-  if (!template_) throw Error(ErrorCode::invalid_data, error_);
+  if (!template_)
+    throw Error(ErrorCode::invalid_data, template_error_.empty() ? error_ : template_error_);
   const std::string& source = template_->source;
   if (source.empty()) fail(ErrorCode::not_found, "the model has no chat template");
   if (::isatty(STDOUT_FILENO) == 0) {

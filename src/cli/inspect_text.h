@@ -44,7 +44,8 @@ class InspectedText {
   bool is_alone_ = false;  // a template without anything else
   std::optional<Tokenizer> tokenizer_;
   std::optional<TemplateInfo> template_;
-  std::string error_;  // why there is no tokenizer_
+  std::string error_;           // why there is no tokenizer_
+  std::string template_error_;  // why there is no template_, though there is a file of one
 };
 
 }  // namespace hasten::cli

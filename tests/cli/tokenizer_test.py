@@ -460,6 +460,27 @@ class Inspect(unittest.TestCase):
                 self.assertFalse(set(done.stderr) & {"\u001b", "\u009b"}, done.stderr)
                 self.assertRegex(done.stderr, "vocab_size is 99")
 
+    def test_a_broken_template_is_not_called_absent(self):
+        pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+        for file, content, why in (("chat_template.json", "{", "is not valid JSON"),
+                                   ("chat_template.jinja", pointer, "is not there yet"),
+                                   ("tokenizer_config.json", pointer, "is not there yet")):
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                (folder / file).write_text(content)
+                for words in ((), ("--chat-template",), ("--json",)):
+                    done = hasten("inspect", folder, *words)
+                    self.assertEqual((done.returncode, done.stdout), (1, ""))
+                    self.assertIn(f"{folder / file} {why}", done.stderr)
+                    self.assertEqual(done.stderr.count(why), 1)
+                    self.assertNotIn("no chat template", done.stderr)
+                (folder / "config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
+                done = hasten("inspect", folder)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"chat template  does not work: {folder / file} {why}", done.stdout)
+                self.assertIn(why, json.loads(hasten("inspect", folder, "--json").stdout)["template_error"])
+                self.assertIn(f"{folder / file} {why}", hasten("inspect", folder, "--chat-template").stderr)
+
     def test_template_whole(self):
         source = "{# a\ttab #}{{ messages[0].content }}\n\x1b"
         with tempfile.TemporaryDirectory() as name:
