@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -81,7 +82,14 @@ ModelTemplate make_model_template(ChatTemplateSource source, std::string subject
 
 std::string template_subject(const weights::Checkpoint& checkpoint, std::string_view which,
                              const ChatTemplateSource& source) {
-  return fmt::format("{}{}of {} ({})", kSubject, which, display_name(checkpoint),
+  constexpr size_t kLongest = 100;  // bytes: a file may give its model a name of any length
+  std::string name = display_name(checkpoint);
+  if (name.size() > kLongest) {
+    size_t end = kLongest;
+    while ((static_cast<uint8_t>(name[end]) & 0xC0) == 0x80) --end;  // whole characters
+    name.replace(end, std::string::npos, "…");
+  }
+  return fmt::format("{}{}of {} ({})", kSubject, which, name,
                      source.text.empty() ? "ChatML, as it has none" : source.place);
 }
 

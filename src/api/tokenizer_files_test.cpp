@@ -466,11 +466,24 @@ TEST_F(GgufTokenizer, MessagesNameTheModelAndTheKeyOfItsTemplate) {
   set_tokens("rwkv", {"<s>", "a"}, {3, 1});
   writer_.set_string("general.name", "Some Model");
   writer_.set_string("tokenizer.chat_template", "{{ raise_exception('say please') }}");
+  const Chat plain{.messages = R"([{"role": "user", "content": "a"}])"};
   const Tokenizer tokenizer = open();
   EXPECT_THAT(
-      [&] { (void)tokenizer.render_chat({.messages = R"([{"role": "user", "content": "a"}])"}); },
+      [&] { (void)tokenizer.render_chat(plain); },
       ThrowsMessage<Error>(Eq("the chat template of Some Model (tokenizer.chat_template) refused "
                               "the conversation: say please")));
+}
+
+// Each answer that a request gets may have it.
+TEST_F(GgufTokenizer, MessagesCutALongNameOfTheModel) {
+  set_tokens("rwkv", {"<s>", "a"}, {3, 1});
+  std::string name(99, 'x');
+  for (int i = 0; i < 10'000; ++i) name += "\u4f60";
+  writer_.set_string("general.name", name);
+  writer_.set_string("tokenizer.chat_template", "{{ raise_exception('no') }}");
+  const Tokenizer tokenizer = open();
+  EXPECT_EQ(tokenizer.chat_template().name,
+            "the chat template of " + std::string(99, 'x') + "… (tokenizer.chat_template)");
 }
 
 // Also where the first text that comes to mind has no tokens, or those that stand around it.
