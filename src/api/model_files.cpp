@@ -115,6 +115,10 @@ std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::pat
                             "hasten-tiny");
 }
 
+bool is_blank(std::string_view source) {
+  return source.find_first_not_of(" \n\r\t") == std::string_view::npos;
+}
+
 std::string display_name(const weights::Checkpoint& checkpoint) {
   const std::string_view named = checkpoint.metadata().get_string("general.name", "");
   if (!named.empty()) return cleaned(named);
@@ -135,7 +139,7 @@ ChatTemplateSource read_chat_template(const weights::Checkpoint& checkpoint,
             key};
   }
   if (auto source = checkpoint.file("chat_template.jinja")) {
-    if (source->find_first_not_of(" \n\r\t") != std::string::npos) {
+    if (!is_blank(*source)) {
       if (name != kDefault) return {};
       return {*std::move(source), "chat_template.jinja"};
     }

@@ -48,6 +48,9 @@ struct ChatTemplateSource {
   std::string place;  // for people: "chat_template.jinja", "tokenizer.chat_template" of a GGUF file
 };
 
+/// Whether a file that should hold a template holds none.
+bool is_blank(std::string_view source);
+
 /// The chat template as it is written. A Hugging Face folder: chat_template.jinja,
 /// chat_template.json, or the entry in tokenizer_config.json. Of several, the one of this name
 /// ("tool_use"); one alone is the default. Throws Error{invalid_data} for a file that is no JSON.

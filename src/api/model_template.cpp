@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "text/jinja/template.h"
+#include "weights/git_lfs.h"
 
 namespace hasten {
 namespace api {
@@ -43,6 +45,26 @@ std::string refusal_of(const text::ChatTemplate& chat_template) {
     return fmt::format("refuses a plain question: it {}", why);
   }
   return {};
+}
+
+/// The text of a template's own file. Throws Error for one that is no template, or too long for
+/// one.
+std::string read_lone_template(const std::filesystem::path& path) {
+  const int64_t longest = text::jinja::Limits().source_bytes;
+  std::error_code unknown;  // then the mapping tells why
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, unknown));
+  if (!unknown && size > longest) {
+    fail(ErrorCode::resource_exhausted, "{}{} has {} bytes; the limit is {}", kSubject,
+         path.string(), size, longest);
+  }
+  std::string text;
+  if (unknown || size > 0) {
+    const MappedFile file(path);
+    text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  }
+  if (is_blank(text)) fail(ErrorCode::not_found, "{} is empty: fetch it again", path.string());
+  weights::check_is_fetched(text, path.string());
+  return text;
 }
 
 }  // namespace
@@ -109,14 +131,7 @@ bool has_template_file(const std::filesystem::path& folder) {
 
 TemplateInfo read_template(const std::filesystem::path& path) {
   if (is_template_file(path)) {
-    std::error_code error;
-    std::string text;
-    if (std::filesystem::file_size(path, error) > 0 || error) {
-      const MappedFile file(path);
-      text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-    }
-    if (text.empty()) fail(ErrorCode::not_found, "{} is empty: fetch it again", path.string());
-    return api::make_model_template({.text = std::move(text), .place = {}},
+    return api::make_model_template({.text = api::read_lone_template(path), .place = {}},
                                     "the chat template " + path.string(), {})
         .info;
   }

@@ -481,6 +481,26 @@ class Inspect(unittest.TestCase):
                 self.assertIn(why, json.loads(hasten("inspect", folder, "--json").stdout)["template_error"])
                 self.assertIn(f"{folder / file} {why}", hasten("inspect", folder, "--chat-template").stderr)
 
+    def test_a_template_alone_is_checked_like_a_folders(self):
+        pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+        with tempfile.TemporaryDirectory() as name:
+            file = Path(name) / "x.jinja"
+            file.touch()
+            for size, content, said in ((None, pointer, "x.jinja is not there yet, only what Git LFS"),
+                                        (None, " \n\t\r\n", "x.jinja is empty: fetch it again"),
+                                        (0, "", "x.jinja is empty: fetch it again"),
+                                        ((256 << 10) + 1, "", "x.jinja has 262145 bytes; the limit is 262144"),
+                                        (1 << 36, "", "x.jinja has 68719476736 bytes; the limit is 262144")):
+                file.write_text(content)
+                if size is not None:
+                    os.truncate(file, size)
+                for words in ((), ("--chat-template",)):
+                    done = hasten("inspect", file, *words)
+                    self.assertEqual((done.returncode, done.stdout), (1, ""))
+                    self.assertIn(said, done.stderr)
+            file.write_text("{{ messages[0].content }}" + " " * ((256 << 10) - 25))
+            self.assertEqual(hasten("inspect", file).returncode, 0)
+
     def test_template_whole(self):
         source = "{# a\ttab #}{{ messages[0].content }}\n\x1b"
         with tempfile.TemporaryDirectory() as name:
