@@ -3,6 +3,7 @@
 #include "text/jinja/expression_parser.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "text/jinja/library.h"
@@ -52,6 +53,21 @@ std::optional<Infix> infix_of(const Token& token, const Token& after) {
   return std::nullopt;
 }
 
+/// Those of different names, each where it is first.
+std::vector<UnknownName> first_of_each(const std::vector<UnknownName>& names) {
+  std::vector<size_t> order(names.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto is_before = [&](size_t a, size_t b) { return names[a].name < names[b].name; };
+  const auto is_same = [&](size_t a, size_t b) { return names[a].name == names[b].name; };
+  std::stable_sort(order.begin(), order.end(), is_before);
+  order.erase(std::unique(order.begin(), order.end(), is_same), order.end());
+  std::sort(order.begin(), order.end());
+  std::vector<UnknownName> result;
+  result.reserve(order.size());
+  for (const size_t i : order) result.push_back(names[i]);
+  return result;
+}
+
 }  // namespace
 
 ExpressionParser::Depth::Depth(ExpressionParser& parser) : parser_(parser) {
@@ -97,15 +113,15 @@ void ExpressionParser::allow_unknown_since(size_t first) {
 
 std::span<const UnknownName> ExpressionParser::unknown_names() {
   for (const std::string_view given : {"loop", "caller"}) bind_name(given);
+  std::sort(bound_.begin(), bound_.end());
   std::vector<UnknownName> names;
-  std::unordered_set<std::string_view> seen;
   for (const auto& [name, allowed] : unknown_) {
     if (!allowed) syntax_error(name.line, fmt::format("no {} named '{}'", name.what, name.name));
     const bool is_function = name.what == "function";
-    if (is_function && bound_.contains(name.name)) continue;
-    if (seen.insert(name.name).second) names.push_back(name);
+    if (is_function && std::binary_search(bound_.begin(), bound_.end(), name.name)) continue;
+    names.push_back(name);
   }
-  return keep(names);
+  return keep(first_of_each(names));
 }
 
 void ExpressionParser::unexpected() const {

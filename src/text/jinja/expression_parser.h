@@ -4,7 +4,6 @@
 
 #include <initializer_list>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "text/jinja/ast.h"
@@ -59,7 +58,7 @@ class ExpressionParser {
   CallArguments call_arguments();
 
   /// Takes `name` for a variable of the template.
-  void bind_name(std::string_view name) { bound_.insert(name); }
+  void bind_name(std::string_view name) { bound_.push_back(name); }
   /// How many names were used so far that nothing seems to have; those since then may stay unknown,
   /// as they stand under a condition.
   size_t num_unknown() const { return unknown_.size(); }
@@ -108,9 +107,10 @@ class ExpressionParser {
     UnknownName name;
     bool allowed;  // by a condition around it, or since only a render can tell
   };
-  // Both are no longer than the template has names, and borrow them.
+  // Both grow as the template's names do, and borrow them. No hash table has them, since the file
+  // could choose them to be of one hash.
   std::vector<Use> unknown_;
-  std::unordered_set<std::string_view> bound_;  // assigned somewhere, or asked for before use
+  std::vector<std::string_view> bound_;  // assigned somewhere, or asked for before use
 };
 
 }  // namespace hasten::text::jinja

@@ -3,15 +3,18 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/names_of_one_hash_test.h"
 #include "hasten_test/paths.h"
 #include "text/jinja/template.h"
 
@@ -163,6 +166,38 @@ TEST(Language, NamesThatThereAreNotAreFoundUnused) {
                     "{% set n = x %}{{ n() }}{{ x.f() }}{{ x | map('upper') | select('odd') }}"
                     "{% if f is defined %}{{ f() }}{% endif %}"),
             "");
+}
+
+TEST(UnknownNames, OfOneHashCostNoMore) {
+  const auto two = names_of_one_hash(2, true);
+  if (std::hash<std::string_view>()(two[0]) != std::hash<std::string_view>()(two[1]))
+    GTEST_SKIP() << "this library has another hash";
+  using Clock = std::chrono::steady_clock;
+  const auto names_of_variables = [](bool one_hash) {
+    std::vector<std::string> names = names_of_one_hash(600'000, one_hash);
+    const auto is_in_name = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0;
+    };
+    std::erase_if(names, [&](const std::string& name) {
+      return !std::all_of(name.begin(), name.end(), is_in_name);
+    });
+    EXPECT_GT(names.size(), 1500);
+    return names;
+  };
+  const std::vector<std::string> same = names_of_variables(true), other = names_of_variables(false);
+  // What stands before and behind the names: one form binds them, the other asks for them.
+  for (const auto& [before, behind] : {std::pair("{%set ", "=1%}"), {"{{", "()}}"}}) {
+    const auto time = [&](const std::vector<std::string>& names) {
+      std::string source;
+      for (size_t i = 0; i < 1500; ++i) source.append(before).append(names[i]).append(behind);
+      const auto start = Clock::now();
+      const Template parsed(std::move(source), options());
+      return Clock::now() - start;
+    };
+    (void)time(other);
+    const auto usual = std::min({time(other), time(other), time(other)});
+    EXPECT_LT(std::min({time(same), time(same), time(same)}), 2 * usual) << before;
+  }
 }
 
 TEST(Provenance, SurvivesEveryOperation) {
