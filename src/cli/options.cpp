@@ -110,15 +110,24 @@ std::string no_flag(const Apps& apps, const std::string& flag) {
 // Stands before each word behind "--": no argument of a process can have this byte.
 constexpr char kWordMark = '\0';
 
-/// Whether `word` is a flag that takes the next word, whatever that is, for its value.
+/// Whether `word` is a flag, or several short ones (-qp), that takes the next word, whatever that
+/// is, for its value.
 bool takes_next(const CLI::App& app, const std::string& word) {
   if (word.size() < 2 || word[0] != '-') return false;
   Apps apps = all_commands(app);
   apps.push_back(&app);
-  return std::any_of(apps.begin(), apps.end(), [&](const CLI::App* command) {
-    const CLI::Option* option = command->get_option_no_throw(word);
-    return option != nullptr && option->get_items_expected_min() > 0;
+  const auto takes_value = [&](const std::string& flag) {
+    return std::any_of(apps.begin(), apps.end(), [&](const CLI::App* command) {
+      const CLI::Option* option = command->get_option_no_throw(flag);
+      return option != nullptr && option->get_items_expected_min() > 0;
+    });
+  };
+  if (word[1] == '-') return takes_value(word);
+  // What stands behind a letter that takes a value is its value.
+  const auto first = std::find_if(word.begin() + 1, word.end(), [&](char letter) {
+    return takes_value({'-', letter});
   });
+  return first != word.end() && std::next(first) == word.end();
 }
 
 /// The arguments, from the last to the first as CLI11 takes them. Of words behind "--" it would

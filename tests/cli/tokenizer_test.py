@@ -104,9 +104,15 @@ class Tokens(unittest.TestCase):
         self.assertIn("behind --", " ".join(hasten("tokenize", "--help").stdout.split()))
         self.assertIn("there is no -none:", hasten("inspect", "--", "-none").stderr)
         self.assertRegex(hasten("inspect", "--", "a", "-b").stderr, "not expected: -b;")
-        # As the value of a flag it is a word like any other.
         done = hasten("run", "-p", "--", "--max-tokens", "1", "--json")
         self.assertEqual((done.returncode, json.loads(done.stdout)["completion_tokens"]), (0, 1), done.stderr)
+        prompt_tokens = json.loads(done.stdout)["prompt_tokens"]
+        self.assertIn("there is no Hi: a MODEL is", hasten("run", "-n1", "-qp", "--", "--", "Hi").stderr)
+        # As the value of a flag it is a word like any other, also of one that stands with others.
+        for words in (("-n1", "-qp", "--"), ("-n1", "-qp", "--", "--", ""), ("-qn1", "-p--"), ("-qn", "1", "-p", "--")):
+            done = hasten("run", "--json", *words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["prompt_tokens"], prompt_tokens, words)
 
     def test_streams(self):
         text = "Once upon a time"
