@@ -187,6 +187,9 @@ std::string no_command_error(const CLI::App& app) {
   const Apps commands = commands_of(app);
   const std::vector<std::string> names = names_of(commands);
   const std::vector<std::string> rest = app.remaining();
+  const std::string all = fmt::format("the commands are {}", fmt::join(names, " "));
+  if (!rest.empty() && rest[0].starts_with(kWordMark))
+    return "a command stands before --, and its words behind; " + all;
   // Of words behind a flag nobody knows which are its values.
   const bool is_word = !rest.empty() && !rest[0].starts_with('-');
   std::string wrong = is_word ? "there is no command " + rest[0] : "a command is missing";
@@ -199,7 +202,7 @@ std::string no_command_error(const CLI::App& app) {
   }
   const std::string nearest = is_word ? nearest_name(rest[0], names) : std::string();
   if (!nearest.empty()) return fmt::format("{}; the nearest is {}", wrong, nearest);
-  return fmt::format("{}; the commands are {}", wrong, fmt::join(names, " "));
+  return fmt::format("{}; {}", wrong, all);
 }
 
 /// Whether a command line begins with a word that is no command. Beside it --help asks for the help

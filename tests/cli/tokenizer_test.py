@@ -107,6 +107,8 @@ class Tokens(unittest.TestCase):
         done = hasten("run", "-p", "--", "--max-tokens", "1", "--json")
         self.assertEqual((done.returncode, json.loads(done.stdout)["completion_tokens"]), (0, 1), done.stderr)
         prompt_tokens = json.loads(done.stdout)["prompt_tokens"]
+        self.assertIn("a command stands before --, and its words behind; the commands are serve",
+                      hasten("--", "tokenize", "", "a").stderr)
         self.assertIn("there is no Hi: a MODEL is", hasten("run", "-n1", "-qp", "--", "--", "Hi").stderr)
         # As the value of a flag it is a word like any other, also of one that stands with others.
         for words in (("-n1", "-qp", "--"), ("-n1", "-qp", "--", "--", ""), ("-qn1", "-p--"), ("-qn", "1", "-p", "--")):
