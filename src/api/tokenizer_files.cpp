@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
@@ -183,6 +184,17 @@ text::TokenizerSpec spec_from_gguf(const weights::Metadata& metadata) {
   return spec;
 }
 
+/// Whether an error is of the last line of `content`.
+bool names_last_line(std::string_view message, std::string_view content) {
+  constexpr std::string_view kLine = "line ";
+  const size_t place = message.find(kLine);
+  if (place == std::string_view::npos) return false;
+  const std::string_view number = message.substr(place + kLine.size());
+  int64_t line = 0;
+  (void)std::from_chars(number.data(), number.data() + number.size(), line);
+  return line == std::count(content.begin(), content.end(), '\n') + 1;
+}
+
 // The files of a folder, and what lies beside each vocabulary.
 class TokenizerFolder {
  public:
@@ -286,8 +298,8 @@ class TokenizerFolder {
     const bool is_lines = format == VocabularyFormat::rwkv || format == VocabularyFormat::ranks ||
                           format == VocabularyFormat::model;
     // Published ones end with a line's end.
-    const bool ends_in_line = is_lines && !file.content.ends_with('\n') &&
-                              std::string_view(error.what()).find("line ") != std::string::npos;
+    const bool ends_in_line =
+        is_lines && !file.content.ends_with('\n') && names_last_line(error.what(), file.content);
     if (ends_in_line) return "; it ends within a line and looks cut: fetch it again";
     const bool ends_in_json = std::string_view(error.what()).ends_with("incomplete JSON");
     return ends_in_json ? "; it looks cut: fetch it again" : "";

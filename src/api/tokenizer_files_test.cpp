@@ -19,6 +19,7 @@
 namespace hasten {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -578,6 +579,14 @@ TEST_F(TokenizerFolder, FilesThatEndTooSoonAreCalledCut) {
   }
   write("tokenizer.json", "{}");
   EXPECT_THAT([&] { (void)open(); }, ThrowsMessage<Error>(Not(HasSubstr("cut"))));
+  // Another line than the last is not what a cut leaves.
+  std::filesystem::remove(folder_.path() / "tokenizer.json");
+  std::filesystem::remove(folder_.path() / "tekken.json");
+  for (const char* content : {"IQ==\nIg== 1", "IQ== 0\nIg==\nIw== 2"}) {
+    write("qwen.tiktoken", content);
+    EXPECT_THAT([&] { (void)open(); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("line "), Not(HasSubstr("cut")))));
+  }
 }
 
 // What is found when the encoder is made of the description.
