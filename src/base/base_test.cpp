@@ -61,8 +61,9 @@ TEST(Json, KeepsItsLimits) {
   EXPECT_EQ(code_of([] { json::parse(std::string(200, '['), "x"); }), ErrorCode::invalid_data);
   EXPECT_EQ(code_of([] { json::parse("\"\xff\"", "x"); }), ErrorCode::invalid_data);
   EXPECT_EQ(code_of([] { json::parse("[1]", "x", {.max_bytes = 2}); }), ErrorCode::invalid_data);
-  for (const char* half : {R"(["\ud800"])", R"(["\uDBFFx"])", R"(["\ud800\ud800"])",
-                           R"(["\udc00"])", R"(["\ud800\u0041"])", R"(["\ud800\n"])"}) {
+  for (const char* half :
+       {R"(["\ud800"])", R"(["\uDBFFx"])", R"(["\ud800\ud800"])", R"(["\udc00"])",
+        R"(["\ud800\u0041"])", R"(["\ud800\n"])", "[\"\\\\\\ud800\n\"]"}) {
     try {
       (void)json::parse(half, "x");
       ADD_FAILURE() << half;
@@ -72,6 +73,15 @@ TEST(Json, KeepsItsLimits) {
     }
   }
   EXPECT_EQ(json::parse(R"(["\ud83d\ude00"])", "x").at(0), "\xF0\x9F\x98\x80");
+  // Behind two backslashes stands no escape.
+  for (const char* other : {"[\"\\\\ud83d\n\"]", "[\"\\\\\\\\ud83d\n\"]"}) {
+    try {
+      (void)json::parse(other, "x");
+      ADD_FAILURE() << other;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find("surrogate"), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(MappedFile, MapsAndRefuses) {

@@ -23,8 +23,11 @@ std::string reason(std::string_view text, std::size_t read, const boost::system:
   if (before.ends_with('\\')) before.remove_suffix(1);
   const std::string_view last =
       before.substr(before.size() - std::min(before.size(), kEscape.size()));
-  const bool is_leading_half = last.size() == kEscape.size() && last.starts_with("\\u") &&
-                               (last[2] == 'd' || last[2] == 'D') &&
+  before.remove_suffix(last.size());
+  // Behind an odd number of backslashes the last one is a character of the text.
+  const std::size_t num_backslashes = before.size() - (before.find_last_not_of('\\') + 1);
+  const bool is_leading_half = num_backslashes % 2 == 0 && last.size() == kEscape.size() &&
+                               last.starts_with("\\u") && (last[2] == 'd' || last[2] == 'D') &&
                                std::string_view("89abAB").find(last[3]) != std::string_view::npos;
   if (code == error::illegal_leading_surrogate || code == error::illegal_trailing_surrogate ||
       code == error::expected_utf16_escape || (code == error::syntax && is_leading_half)) {
