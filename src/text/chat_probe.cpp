@@ -160,24 +160,30 @@ void Prober::probe_user(Capabilities& result) const {
   const auto as_parts = [](std::string_view text) {
     return json::Array{json::Object{{"type", "text"}, {"text", text}}};
   };
+  const auto has_bit = [](int form, int bit) { return (form >> bit & 1) != 0; };
   bool renders = false;
-  for (const bool with_system : {false, true}) {
-    for (const bool typed : {false, true}) {
-      for (const json::Value& tools : {json::Value(), json::Value(described_tools())}) {
-        const auto prompt = [&](std::string_view text) {
-          json::Array messages;
-          if (with_system) messages.push_back(system);
-          messages.push_back(
-              message("user", typed ? json::Value(as_parts(text)) : json::Value(text)));
-          return rendered(messages, tools);
-        };
-        const std::optional<std::string> first = prompt(kUser);
-        if (!first) continue;
-        // Not by finding the words: a template may print them otherwise, such as in capitals.
-        if (first != prompt(kOtherUser)) return;
-        renders = true;
+  // With a system message or not, as parts or as text, with tools or not, after another turn or
+  // not.
+  for (int form = 0; form < 16; ++form) {
+    const auto prompt = [&](std::string_view text) {
+      const auto as_given = [&](std::string_view said) {
+        return has_bit(form, 1) ? json::Value(as_parts(said)) : json::Value(said);
+      };
+      const json::Object user = message("user", as_given(text));
+      json::Array messages;
+      if (has_bit(form, 0)) messages.push_back(system);
+      messages.push_back(user);
+      if (has_bit(form, 3)) {
+        messages.push_back(message("assistant", as_given("so")));
+        messages.push_back(user);
       }
-    }
+      return rendered(messages, has_bit(form, 2) ? json::Value(described_tools()) : json::Value());
+    };
+    const std::optional<std::string> first = prompt(kUser);
+    if (!first) continue;
+    // Not by finding the words: a template may print them otherwise, such as in capitals.
+    if (first != prompt(kOtherUser)) return;
+    renders = true;
   }
   result.ignores_users = renders;
 }

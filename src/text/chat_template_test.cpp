@@ -269,6 +269,7 @@ TEST(ChatTemplate, DoubtsWhatLeavesOutTheUser) {
         "{% for p in messages[0].content %}{{ p.text }}{% endfor %}",
         "{{ messages[1].content if messages[0].role == 'system' else raise_exception('no') }}",
         "{{ raise_exception('no') if not tools }}{{ messages | tojson }}",
+        "{% if messages | length > 2 %}{{ messages[-1].content }}{% endif %}",
         "{{ raise_exception('nobody may') }}"}) {
     EXPECT_EQ(make(source).doubt(), "") << source;
   }
