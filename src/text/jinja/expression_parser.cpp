@@ -107,6 +107,16 @@ void ExpressionParser::note_name_of_chain(const Expression& base, const Suffix& 
     note_use("function", base.name, first.line, true);
 }
 
+void ExpressionParser::bind_names_of(const Expression& condition) {
+  using Kind = Expression::Kind;
+  if (condition.kind == Kind::name) bind_name(condition.name);
+  const bool is_logical = condition.kind == Kind::logical_or ||
+                          condition.kind == Kind::logical_and ||
+                          condition.kind == Kind::logical_not;
+  if (!is_logical) return;
+  for (const Expression* item : condition.items) bind_names_of(*item);
+}
+
 void ExpressionParser::allow_unknown_since(size_t first) {
   for (; first < unknown_.size(); ++first) unknown_[first].allowed = true;
 }
@@ -190,6 +200,7 @@ const Expression* ExpressionParser::expression(bool conditional) {
   const Expression* value = binary(kOr);
   while (conditional && skip_name("if")) {
     const Expression* condition = binary(kOr);
+    bind_names_of(*condition);
     const Expression* otherwise = nullptr;
     if (skip_name("else")) {
       const Depth depth(*this);
@@ -243,6 +254,10 @@ const Expression* ExpressionParser::extend(const Expression* left, int level, ui
                                                  : Node::arithmetic);
   node->items = keep(items);
   node->operands = keep(operands);
+  if (level == kAnd) {  // `f and f()`; what is below has bound its own
+    for (const Expression* item : items)
+      if (item->kind == Node::name) bind_name(item->name);
+  }
   return node;
 }
 

@@ -59,6 +59,9 @@ class ExpressionParser {
 
   /// Takes `name` for a variable of the template.
   void bind_name(std::string_view name) { bound_.push_back(name); }
+  /// Takes the names for known whose truth decides whether what stands under `condition` is
+  /// reached.
+  void bind_names_of(const Expression& condition);
   /// How many names were used so far that nothing seems to have; those since then may stay unknown,
   /// as they stand under a condition.
   size_t num_unknown() const { return unknown_.size(); }

@@ -164,7 +164,9 @@ TEST(Language, NamesThatThereAreNotAreFoundUnused) {
   EXPECT_EQ(unknown("{% macro a(b) %}{{ b() }}{{ caller() }}{% endmacro %}{{ a(1) }}{{ range(2) }}"
                     "{% for x, y in z recursive %}{{ y() }}{{ loop(x) }}{% endfor %}"
                     "{% set n = x %}{{ n() }}{{ x.f() }}{{ x | map('upper') | select('odd') }}"
-                    "{% if f is defined %}{{ f() }}{% endif %}"),
+                    "{% if f is defined %}{{ f() }}{% endif %}"
+                    "{% if g %}{{ g() }}{% elif x and not h %}{% else %}{{ h() }}{% endif %}"
+                    "{{ i() if i else j and j() }}"),
             "");
 }
 

@@ -120,6 +120,7 @@ class Parser : public ExpressionParser {
     std::string_view ended_by = "elif";
     while (ended_by == "elif") {
       const Expression* condition = tuple(false);
+      bind_names_of(*condition);
       branches.push_back({condition, body({"endif", "elif", "else"}, &ended_by)});
     }
     if (ended_by == "else") branches.push_back({nullptr, body({"endif"})});
