@@ -51,9 +51,11 @@ struct TemplateInfo {
   /// with tools, with a system message or with template_arguments), or none.
   std::string refusal;
   /// What makes it doubtful that it does what it is for, though it parses: it makes the same prompt
-  /// whatever users say, or names filters, tests and functions that there are not where not every
-  /// chat gets; a sentence. Empty: nothing.
+  /// whatever users say; a sentence. Empty: nothing.
   std::string doubt;
+  /// Which filters, tests and functions it uses that there are not, where not every chat gets, and
+  /// perhaps none; a sentence. Empty: none.
+  std::string unknown_names;
 };
 
 /// The chat template that lies in a folder, or that a file is, without a tokenizer; the names of

@@ -99,6 +99,7 @@ ModelTemplate make_model_template(ChatTemplateSource source, std::string subject
   };
   info.refusal = sentence(refusal_of(*result.parsed));
   info.doubt = sentence(result.parsed->doubt());
+  info.unknown_names = sentence(result.parsed->unknown_names());
   return result;
 }
 

@@ -450,8 +450,9 @@ TEST_F(TokenizerFolder, MessagesNameTheModelAndThePlaceOfItsTemplate) {
   write("chat_template.json", R"({"chat_template": [
     {"name": "default", "template": "{{ nothing() }}"},
     {"name": "tool_use", "template": "{{ raise_exception('no tools') }}"}]})");
-  EXPECT_THAT(open().chat_template().doubt, StartsWith(subject("chat_template.json") +
-                                                       "uses the function \"nothing\" in line 1"));
+  EXPECT_THAT(
+      open().chat_template().unknown_names,
+      StartsWith(subject("chat_template.json") + "uses the function \"nothing\" in line 1"));
   Chat with_tools = plain;
   with_tools.tools = R"([{"type": "function", "function": {"name": "b"}}])";
   EXPECT_EQ(refusal(with_tools), "the chat template tool_use of " +

@@ -103,7 +103,8 @@ void InspectedText::add_to(json::Object& summary) const {
   const std::pair<const char*, const std::string&> flaws[] = {
       {"template_error", template_->error},
       {"template_refusal", template_->refusal},
-      {"template_doubt", template_->doubt}};
+      {"template_doubt", template_->doubt},
+      {"template_unknown_names", template_->unknown_names}};
   for (const auto& [name, text] : flaws)
     if (!text.empty()) summary[name] = server::to_utf8(text);
 }
@@ -164,7 +165,7 @@ std::string InspectedText::template_line() const {
   const std::string& error = template_->error;
   if (!error.empty()) return fmt::format("does not work: it {}", safe_text(reason(error)));
   std::string line = template_->capabilities;
-  for (const std::string& flaw : {template_->refusal, template_->doubt}) {
+  for (const std::string& flaw : {template_->refusal, template_->doubt, template_->unknown_names}) {
     if (flaw.empty()) continue;
     if (!line.empty()) line += "; ";
     line += safe_text(reason(flaw));

@@ -173,14 +173,16 @@ std::string Capabilities::describe() const {
 }
 
 std::string ChatTemplate::doubt() const {
-  std::string result;
-  if (capabilities_.ignores_users)
-    result = "makes the same prompt whatever users say: no words of theirs reach the model";
+  if (!capabilities_.ignores_users) return {};
+  return "makes the same prompt whatever users say: no words of theirs reach the model";
+}
+
+std::string ChatTemplate::unknown_names() const {
   const auto unknown = template_.unknown_names();
-  if (unknown.empty()) return result;
-  if (!result.empty()) result += "; it ";
+  if (unknown.empty()) return {};
   const jinja::UnknownName& first = unknown.front();
-  result += fmt::format("uses the {} {} in line {}", first.what, printable(first.name), first.line);
+  std::string result =
+      fmt::format("uses the {} {} in line {}", first.what, printable(first.name), first.line);
   const size_t others = unknown.size() - 1;
   if (others > 0) result += fmt::format(" and {} more name{}", others, others > 1 ? "s" : "");
   return result + ", which this hasten does not know: chats that get there are refused";

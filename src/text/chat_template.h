@@ -57,6 +57,9 @@ class ChatTemplate {
   /// What makes it doubtful that the template does what it is for, in the words that follow "the
   /// chat template "; empty: nothing. Chats may render all the same.
   std::string doubt() const;
+  /// Which filters, tests and functions it uses that there are not, where not every chat gets, in
+  /// such words; empty: none. Published templates name some where no chat ever gets.
+  std::string unknown_names() const;
 
  private:
   Rendered render_as_given(json::Value messages, const json::Value& tools,

@@ -273,18 +273,19 @@ TEST(ChatTemplate, DoubtsWhatLeavesOutTheUser) {
         "{{ raise_exception('nobody may') }}"}) {
     EXPECT_EQ(make(source).doubt(), "") << source;
   }
-  EXPECT_EQ(
-      make("{{ messages[0].content }}{% if a %}\n{{ b | shout }}{{ now() }}{% endif %}").doubt(),
-      "uses the filter \"shout\" in line 2 and 1 more name, which this hasten does not know: "
-      "chats that get there are refused");
-  EXPECT_EQ(make("{{ 'Hi' if true else now() }}").doubt(),
-            std::string(kIgnores) +
-                "; it uses the function \"now\" in line 1, which this hasten does not know: chats "
-                "that get there are refused");
+  EXPECT_EQ(make("{{ messages[0].content }}{% if a %}\n{{ b | shout }}{{ now() }}{% endif %}")
+                .unknown_names(),
+            "uses the filter \"shout\" in line 2 and 1 more name, which this hasten does not know: "
+            "chats that get there are refused");
+  const ChatTemplate both = make("{{ 'Hi' if true else now() }}");
+  EXPECT_EQ(both.doubt(), kIgnores);
+  EXPECT_EQ(both.unknown_names(),
+            "uses the function \"now\" in line 1, which this hasten does not know: chats that get "
+            "there are refused");
   // A name may be any text.
   const std::string odd = make("{{ messages[0].content }}{{ [] | map('a\x1b[2J\n\xc2\x9b" +
                                std::string(200, 'x') + "') | list }}")
-                              .doubt();
+                              .unknown_names();
   EXPECT_NE(odd.find(R"("a\x1b[2J\x0a\xc2\x9bxx)"), std::string::npos) << odd;
   EXPECT_LT(odd.size(), 250);
 }
@@ -347,9 +348,10 @@ TEST(ChatTemplate, CapabilitiesOfPublishedTemplates) {
     EXPECT_TRUE(chat.capabilities().string_content || chat.capabilities().typed_content);
     // It goes there for arguments that are text, which this one is never given.
     const bool has_own_filter = entry.path().stem() == "deepseek-ai-DeepSeek-V4";
-    EXPECT_EQ(chat.doubt().starts_with("uses the filter \"from_json\" in line 110"), has_own_filter)
-        << chat.doubt();
-    EXPECT_EQ(chat.doubt().empty(), !has_own_filter) << entry.path().stem() << chat.doubt();
+    const std::string unknown = chat.unknown_names();
+    EXPECT_EQ(unknown.starts_with("uses the filter \"from_json\" in line 110"), has_own_filter);
+    EXPECT_EQ(unknown.empty(), !has_own_filter) << entry.path().stem() << unknown;
+    EXPECT_EQ(chat.doubt(), "") << entry.path().stem();
   }
 }
 

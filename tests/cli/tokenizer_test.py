@@ -407,6 +407,18 @@ class Inspect(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertRegex(done.stderr, f"{name}.gguf holds a tokenizer and no weights: .*; fetch a whole one")
 
+    def test_names_where_no_chat_may_get_are_told_by_inspect_alone(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
+            odd.write(MODEL.read_bytes().replace(rb"'<|im_end|>\n'", b"'' if 1 or q()", 1))
+            odd.flush()
+            says = 'uses the function "q" in line '
+            done = hasten("inspect", odd.name)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(says, done.stdout)
+            self.assertIn(says, json.loads(hasten("inspect", odd.name, "--json").stdout)["template_unknown_names"])
+            done = hasten("run", odd.name, "-p", "Hi", "-n", "1")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_a_template_that_leaves_out_the_user_is_told(self):
         says = "makes the same prompt whatever users say: no words of theirs reach the model"
         with tempfile.TemporaryDirectory() as name:
