@@ -56,6 +56,9 @@ struct TemplateInfo {
   /// Which filters, tests and functions it uses that there are not, where not every chat gets, and
   /// perhaps none; a sentence. Empty: none.
   std::string unknown_names;
+  /// Why the model's other template, for prompts that offer tools, does not parse; a sentence.
+  /// Such prompts are made by this one then. Empty: it does, or there is none.
+  std::string tool_error;
 };
 
 /// The chat template that lies in a folder, or that a file is, without a tokenizer; the names of

@@ -51,6 +51,7 @@ void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint,
   api::ModelTemplate made = api::make_model_template(std::move(source), subject, tokens);
   if (!made.parsed) {
     log::warn("{}: prompts that offer tools are made like others", api::cleaned(made.info.error));
+    chat_template.info.tool_error = made.info.error;
     return;
   }
   if (!made.info.doubt.empty()) log::warn("{}", api::cleaned(made.info.doubt));

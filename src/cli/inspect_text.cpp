@@ -79,7 +79,8 @@ std::string InspectedText::file() const {
 
 std::string InspectedText::fault() const {
   if (!tokenizer_ && is_there_) return error_;
-  return template_ ? template_->error : template_error_;
+  if (!template_) return template_error_;
+  return template_->error.empty() ? template_->tool_error : template_->error;
 }
 
 void InspectedText::check_is_any() const {
@@ -104,7 +105,8 @@ void InspectedText::add_to(json::Object& summary) const {
       {"template_error", template_->error},
       {"template_refusal", template_->refusal},
       {"template_doubt", template_->doubt},
-      {"template_unknown_names", template_->unknown_names}};
+      {"template_unknown_names", template_->unknown_names},
+      {"tool_template_error", template_->tool_error}};
   for (const auto& [name, text] : flaws)
     if (!text.empty()) summary[name] = server::to_utf8(text);
 }
@@ -136,6 +138,8 @@ void InspectedText::print() const {
   }
   if (template_) {
     fmt::print("chat template  {}\n", template_line());
+    if (!template_->tool_error.empty())
+      fmt::print("tool template  does not work: {}\n", safe_text(template_->tool_error));
   } else if (!template_error_.empty()) {
     fmt::print("chat template  does not work: {}\n", safe_text(template_error_));
   }

@@ -419,6 +419,19 @@ class Inspect(unittest.TestCase):
             done = hasten("run", odd.name, "-p", "Hi", "-n", "1")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_a_broken_template_for_tools_is_shown(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            (folder / "chat_template.json").write_text(json.dumps({"chat_template": [
+                {"name": "default", "template": "{{ messages[0].content }}"}, {"name": "tool_use", "template": "{{ ?"}]}))
+            why = f"the chat template tool_use of {folder.name} (chat_template.json) does not parse: line 1"
+            done = hasten("inspect", folder)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"\ntool template  does not work: {why}", done.stdout)
+            self.assertIn(f"hasten: {why}", done.stderr)
+            self.assertIn(why, json.loads(hasten("inspect", folder, "--json").stdout)["tool_template_error"])
+
     def test_a_template_that_leaves_out_the_user_is_told(self):
         says = "makes the same prompt whatever users say: no words of theirs reach the model"
         with tempfile.TemporaryDirectory() as name:
