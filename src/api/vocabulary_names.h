@@ -23,7 +23,7 @@ struct VocabularyName {
   VocabularyFormat format;
   std::string_view begin;
   std::string_view end = {};
-  bool is_pattern = false;  // something stands between the two; else the name is `begin`
+  bool is_pattern = false;  // anything, or nothing, stands between the two; else it is `begin`
 };
 
 /// In the order in which a folder is searched.
