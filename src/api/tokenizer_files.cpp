@@ -312,7 +312,6 @@ class TokenizerFolder {
       return message.starts_with(file) && message.size() > file.size() &&
              (message[file.size()] == ':' || message[file.size()] == ' ');
     };
-    if (message.starts_with(folder_.path().string() + '/')) return std::string(message);
     for (const std::string_view file : {name, kMerges, kSideFiles[0], kSideFiles[1], kSideFiles[2]})
       if (begins_with(file)) return path_of(file).append(message.substr(file.size()));
     return path_of(name).append(": ").append(message);
