@@ -320,6 +320,38 @@ TEST(ChatTemplate, RefusalsOfTheTemplateAreTheUsers) {
       "messages");
 }
 
+// Some look back from each message to all before it.
+TEST(ChatTemplate, PublishedTemplatesRenderLongConversations) {
+  HASTEN_NEED_SHARED("data/chat_templates/jinja");
+  const auto conversation = [](int num_questions) {
+    json::Array messages;
+    for (int i = 0; i < num_questions; ++i) {
+      if (i > 0) messages.push_back(json::Object{{"role", "assistant"}, {"content", "hi"}});
+      messages.push_back(json::Object{{"role", "user"}, {"content", "hi"}});
+    }
+    return messages;
+  };
+  int num_rendered = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(testing::shared_dir() / "data/chat_templates/jinja")) {
+    const ChatTemplate chat = make(testing::read_file(entry.path()));
+    try {
+      chat.render(conversation(2), {}, true);
+    } catch (const Error&) {
+      continue;  // it takes no answers, or none without more than these have
+    }
+    const std::string name = entry.path().stem();
+    try {
+      EXPECT_GT(chat.render(conversation(1000), {}, true).text.size(), 2000) << name;
+      ++num_rendered;
+    } catch (const Error& error) {
+      ADD_FAILURE() << name << ": " << error.what();
+    }
+  }
+  std::printf("%d published templates render 1,999 messages\n", num_rendered);
+  EXPECT_GE(num_rendered, 25);
+}
+
 TEST(ChatTemplate, CapabilitiesOfPublishedTemplates) {
   HASTEN_NEED_SHARED("data/chat_templates/jinja");
   const auto folder = testing::shared_dir() / "data/chat_templates/jinja";

@@ -200,10 +200,10 @@ Value Interpreter::call(const Value& callee, const Arguments& arguments) {
 }
 
 Value Interpreter::call_macro(const Function& function, const Arguments& arguments) {
-  Scope& scope = make_scope(*function.scope);
-  bind_parameters(*function.macro, arguments, scope);
+  const Nested scope(*this, *function.scope);
+  bind_parameters(*function.macro, arguments, *scope);
   TextBuilder out(rt_);
-  execute(function.macro->body, scope, out);
+  execute(function.macro->body, *scope, out);
   return out.finish();
 }
 
@@ -216,7 +216,7 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
   const Value more_named = rt_.dict();
   Value caller = rt_.missing("caller");
   for (size_t i = 0; i < num_positional; ++i)
-    scope.set(rt_, macro.parameters[i].name, arguments.positional[i]);
+    set(scope, macro.parameters[i].name, arguments.positional[i]);
   for (const NamedValue& named : arguments.named) {
     const std::string_view name = named.name.bytes;
     const bool is_parameter =
@@ -225,7 +225,7 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
     if (is_parameter) {
       if (scope.find(name) != nullptr)
         rt_.error("macro '{}' got two values for argument '{}'", macro.name, name);
-      scope.set(rt_, name, named.value);
+      set(scope, name, named.value);
     } else if (name == "caller" && macro.uses_caller) {
       caller = named.value;
     } else if (macro.uses_kwargs) {
@@ -235,15 +235,15 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
     }
   }
   if (macro.uses_varargs) {
-    scope.set(rt_, "varargs", rt_.list(arguments.positional.subspan(num_positional), Kind::tuple));
+    set(scope, "varargs", rt_.list(arguments.positional.subspan(num_positional), Kind::tuple));
   }
-  if (macro.uses_kwargs) scope.set(rt_, "kwargs", more_named);
-  if (macro.uses_caller && scope.find("caller") == nullptr) scope.set(rt_, "caller", caller);
+  if (macro.uses_kwargs) set(scope, "kwargs", more_named);
+  if (macro.uses_caller && scope.find("caller") == nullptr) set(scope, "caller", caller);
   for (const Parameter& parameter : macro.parameters) {
     if (scope.find(parameter.name) != nullptr) continue;
-    scope.set(rt_, parameter.name,
-              parameter.default_value != nullptr ? evaluate(*parameter.default_value, scope)
-                                                 : rt_.missing(parameter.name));
+    set(scope, parameter.name,
+        parameter.default_value != nullptr ? evaluate(*parameter.default_value, scope)
+                                           : rt_.missing(parameter.name));
   }
 }
 

@@ -33,11 +33,11 @@ Value range(Runtime& rt, Self, Given arguments) {
          kMaxRange, count, rt.line());
   }
   rt.step(count * sizeof(Value));
-  const auto items = rt.arena().array<Value>(count);
+  const auto items = rt.values(count);
   for (uint64_t i = 0; i < count; ++i)
     items[i] = Value::of(
         static_cast<int64_t>(static_cast<uint64_t>(start) + i * static_cast<uint64_t>(step)));
-  const List list{.items = items.data(), .size = items.size(), .capacity = items.size()};
+  const List list{.items = items.data(), .size = count, .capacity = items.size()};
   return Value::of(rt.arena().make(list));
 }
 

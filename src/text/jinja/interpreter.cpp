@@ -14,14 +14,48 @@ Value* Scope::find(std::string_view name) const {
   return nullptr;
 }
 
-void Scope::set(Runtime& rt, std::string_view name, const Value& value) {
-  rt.step(num_bindings * sizeof(Binding));
-  if (Value* found = find(name)) {
-    *found = value;
+void Scope::keep() {
+  for (Scope* scope = this; scope != nullptr && !scope->kept; scope = scope->parent)
+    scope->kept = true;
+}
+
+Interpreter::Nested::Nested(Interpreter& interpreter, Scope& parent) : interpreter_(interpreter) {
+  scope_ = interpreter.free_scopes_;
+  if (scope_ == nullptr) {
+    scope_ = &interpreter.rt_.arena().make<Scope>();
   } else {
-    first = rt.arena().make(Binding{name, value, first});
-    ++num_bindings;
+    interpreter.free_scopes_ = scope_->parent;
   }
+  *scope_ = {.parent = &parent};
+}
+
+Interpreter::Nested::~Nested() {
+  if (scope_->kept) return;
+  while (scope_->first != nullptr) {
+    Scope::Binding* const binding = scope_->first;
+    scope_->first = binding->next;
+    binding->next = interpreter_.free_bindings_;
+    interpreter_.free_bindings_ = binding;
+  }
+  scope_->parent = interpreter_.free_scopes_;
+  interpreter_.free_scopes_ = scope_;
+}
+
+void Interpreter::set(Scope& scope, std::string_view name, const Value& value) {
+  rt_.step(scope.num_bindings * sizeof(Scope::Binding));
+  if (Value* found = scope.find(name)) {
+    *found = value;
+    return;
+  }
+  Scope::Binding* binding = free_bindings_;
+  if (binding == nullptr) {
+    binding = &rt_.arena().make<Scope::Binding>();
+  } else {
+    free_bindings_ = binding->next;
+  }
+  *binding = {name, value, scope.first};
+  scope.first = binding;
+  ++scope.num_bindings;
 }
 
 Interpreter::Flow Interpreter::execute(Block block, Scope& scope, TextBuilder& out) {
@@ -56,9 +90,10 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, Scope& scope,
       for_loop(statement, scope, evaluate(*statement.value, scope), 0, out);
       return Flow::next;
     case Node::macro:
-      scope.set(rt_, statement.macro->name,
-                Value::of(rt_.arena().make(Function{
-                    .name = statement.macro->name, .macro = statement.macro, .scope = &scope})));
+      scope.keep();
+      set(scope, statement.macro->name,
+          Value::of(rt_.arena().make(
+              Function{.name = statement.macro->name, .macro = statement.macro, .scope = &scope})));
       return Flow::next;
     case Node::call:
       call_block(statement, scope, out);
@@ -95,11 +130,22 @@ std::span<const Value> Interpreter::loop_items(const Statement& statement, Scope
   if (statement.condition == nullptr) return all;
   const Value kept = rt_.list({});
   for (const Value& item : all) {
-    Scope& inner = make_scope(scope);
-    assign(statement.target, inner, item);
-    if (truthy(evaluate(*statement.condition, inner))) rt_.append(*kept.list, item);
+    const Nested inner(*this, scope);
+    assign(statement.target, *inner, item);
+    if (truthy(evaluate(*statement.condition, *inner))) rt_.append(*kept.list, item);
   }
   return kept.list->view();
+}
+
+/// Whether the value is a list that nothing else can have: that of the library's range.
+bool Interpreter::is_range_call(const Expression& expression, const Scope& scope) const {
+  if (expression.kind != Expression::Kind::suffixed || expression.suffixes.size() != 1 ||
+      expression.suffixes[0].kind != Suffix::Kind::call ||
+      expression.items[0]->kind != Expression::Kind::name || expression.items[0]->name != "range")
+    return false;
+  for (const Scope* at = &scope; at != nullptr; at = at->parent)
+    if (at->find("range") != nullptr) return false;
+  return true;
 }
 
 Interpreter::Flow Interpreter::for_loop(const Statement& statement, Scope& scope,
@@ -108,35 +154,46 @@ Interpreter::Flow Interpreter::for_loop(const Statement& statement, Scope& scope
                                                 .depth = depth,
                                                 .statement = &statement,
                                                 .scope = &scope});
+  if (statement.recursive) scope.keep();
+  const bool ends_with_loop = depth == 0 && is_range_call(*statement.value, scope);
   bool any_whole = false;  // Jinja's else is for loops none of whose rounds reached their end
   for (; loop.index < loop.items.size(); ++loop.index) {
     rt_.step();
-    Scope& inner = make_scope(scope);
-    inner.set(rt_, "loop", Value::of(&loop));
-    assign(statement.target, inner, loop.items[loop.index]);
-    const Flow flow = execute(statement.body, inner, out);
+    const Nested inner(*this, scope);
+    set(*inner, "loop", Value::of(&loop));
+    assign(statement.target, *inner, loop.items[loop.index]);
+    const Flow flow = execute(statement.body, *inner, out);
     any_whole = any_whole || flow == Flow::next;
     if (flow == Flow::break_) break;
+  }
+  if (ends_with_loop) {
+    loop.items = {};  // a template may have kept `loop`
+    loop.index = 0;
+    rt_.reuse(*iterable.list);
   }
   return any_whole ? Flow::next : execute(statement.otherwise, scope, out);
 }
 
 Value Interpreter::filtered_block(const Statement& statement, Scope& scope) {
   TextBuilder body(rt_);
-  execute(statement.body, make_scope(scope), body);
+  {
+    const Nested inner(*this, scope);
+    execute(statement.body, *inner, body);
+  }
   Value value = body.finish();
   for (const Suffix& filter : statement.filters) value = apply_native(filter, value, scope);
   return value;
 }
 
 void Interpreter::with(const Statement& statement, Scope& scope, TextBuilder& out) {
-  Scope& inner = make_scope(scope);
+  const Nested inner(*this, scope);
   for (size_t i = 0; i < statement.targets.size(); ++i)
-    assign(statement.targets[i], inner, evaluate(*statement.values[i], scope));
-  execute(statement.body, inner, out);
+    assign(statement.targets[i], *inner, evaluate(*statement.values[i], scope));
+  execute(statement.body, *inner, out);
 }
 
 void Interpreter::call_block(const Statement& statement, Scope& scope, TextBuilder& out) {
+  scope.keep();
   const Value caller = Value::of(
       rt_.arena().make(Function{.name = "caller", .macro = statement.macro, .scope = &scope}));
   print(out, suffixed(*statement.value, scope, &caller));
@@ -145,7 +202,7 @@ void Interpreter::call_block(const Statement& statement, Scope& scope, TextBuild
 void Interpreter::assign(const Target& target, Scope& scope, const Value& value) {
   if (target.is_tuple) return assign_tuple(target, scope, value);
   if (!target.attribute.empty()) return assign_attribute(target, scope, value);
-  scope.set(rt_, target.name, value);
+  set(scope, target.name, value);
 }
 
 void Interpreter::assign_tuple(const Target& target, Scope& scope, const Value& value) {

@@ -21,10 +21,12 @@ struct Scope {
   Scope* parent = nullptr;
   Binding* first = nullptr;
   size_t num_bindings = 0;
+  bool kept = false;  // a macro or a recursive loop may use it after the block that it is for
 
   /// Looks in this scope only.
   Value* find(std::string_view name) const;
-  void set(Runtime& rt, std::string_view name, const Value& value);
+  /// Marks this one and those around it as kept.
+  void keep();
 };
 
 /// One thread, one render.
@@ -34,6 +36,8 @@ class Interpreter {
 
   /// Executes a template; `scope` holds its variables.
   void run(Block block, Scope& scope, TextBuilder& out) { execute(block, scope, out); }
+  /// Gives a variable of this scope a value.
+  void set(Scope& scope, std::string_view name, const Value& value);
 
  private:
   enum class Flow { next, break_, continue_ };
@@ -70,9 +74,26 @@ class Interpreter {
   void bind_parameters(const Macro& macro, const Arguments& arguments, Scope& scope);
   Value recurse(const LoopState& loop, const Arguments& arguments);
 
-  Scope& make_scope(Scope& parent) { return *rt_.arena().make(Scope{.parent = &parent}); }
+  /// The scope of a block, a round of a loop or a call, whose memory serves the next one when it
+  /// ends: long loops would else take memory for each of their rounds.
+  class Nested {
+   public:
+    Nested(Interpreter& interpreter, Scope& parent);
+    ~Nested();
+    Nested(const Nested&) = delete;
+    Nested& operator=(const Nested&) = delete;
+    Scope& operator*() const { return *scope_; }
+
+   private:
+    Interpreter& interpreter_;
+    Scope* scope_;
+  };
+
+  bool is_range_call(const Expression& expression, const Scope& scope) const;
 
   Runtime& rt_;
+  Scope* free_scopes_ = nullptr;             // linked by `parent`
+  Scope::Binding* free_bindings_ = nullptr;  // linked by `next`
 };
 
 }  // namespace hasten::text::jinja

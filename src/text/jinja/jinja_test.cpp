@@ -138,6 +138,20 @@ TEST(Language, ErrorsNameLineAndReason) {
                "the chat template failed in line 1: an integer exceeds 64 bits");
 }
 
+// jinja2 itself forgets them when the loop ends.
+TEST(Language, MacrosKeepTheRoundThatTheyWereMadeIn) {
+  EXPECT_EQ(render("{% set ns = namespace() %}{% for i in [0, 1, 2] %}{% macro m() %}{{ i }}"
+                   "{% endmacro %}{% if i == 1 %}{% set ns.m = m %}{% endif %}{% endfor %}"
+                   "{% for k in [5, 6] %}{% set i = 7 %}{% endfor %}{{ ns.m() }}")
+                .text,
+            "1");
+  EXPECT_EQ(render("{% set ns = namespace() %}{% for a in [1, 2] %}{% for b in [[3]] recursive %}"
+                   "{% set ns.l = loop %}{{ b if b is number else loop(b) }}{{ a }}{% endfor %}"
+                   "{% endfor %}{% for a in [8, 9] %}{{ ns.l([a]) }}{% endfor %}")
+                .text,
+            "3113228292");
+}
+
 TEST(Language, NamesThatThereAreNotAreFoundUnused) {
   const auto parse_error = [](const char* source) {
     const Error error = error_of([&] { const Template parsed(source); });

@@ -125,6 +125,16 @@ Value Runtime::list(std::span<const Value> items, Kind kind) {
       arena_.make(List{.items = copy.data(), .size = copy.size(), .capacity = copy.size()}), kind);
 }
 
+std::span<Value> Runtime::values(size_t count) {
+  if (spare_.size() < count) return arena_.array<Value>(count);
+  return std::exchange(spare_, {});
+}
+
+void Runtime::reuse(List& list) {
+  if (list.capacity > spare_.size()) spare_ = {list.items, list.capacity};
+  list = {};
+}
+
 Value Runtime::dict() { return Value::of(arena_.make(Dict{})); }
 
 void Runtime::append(List& list, const Value& item) {

@@ -73,6 +73,10 @@ class Runtime {
   Value borrowed_text(std::string_view bytes, bool literal = false);
   Value missing(std::string_view name, std::string_view owner = {});
   Value list(std::span<const Value> items, Kind kind = Kind::list);
+  /// Room for a list of at least `count` values.
+  std::span<Value> values(size_t count);
+  /// Its items are where a later list may be: nothing else has them. It is empty then.
+  void reuse(List& list);
   Value dict();
   void append(List& list, const Value& item);
   /// Adds or replaces. Throws for a key that Python could not hash.
@@ -129,6 +133,7 @@ class Runtime {
   int64_t next_check_ = 0;
   int64_t start_us_;
   int64_t given_bytes_ = 0;  // of the strings that were given
+  std::span<Value> spare_;   // the largest that `reuse` got
   int64_t max_steps_;
   int64_t max_output_bytes_;
   int64_t max_time_us_;

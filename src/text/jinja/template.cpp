@@ -11,9 +11,11 @@
 namespace hasten::text::jinja {
 namespace {
 
-void add_variables(Runtime& rt, Scope& scope, const json::Object* variables, const Trust& trust) {
+void add_variables(Runtime& rt, Interpreter& interpreter, Scope& scope,
+                   const json::Object* variables, const Trust& trust) {
   if (variables == nullptr) return;
-  for (const auto& [name, value] : *variables) scope.set(rt, name, rt.from_json(value, trust));
+  for (const auto& [name, value] : *variables)
+    interpreter.set(scope, name, rt.from_json(value, trust));
 }
 
 }  // namespace
@@ -47,12 +49,13 @@ std::span<const UnknownName> Template::unknown_names() const { return parsed_->t
 
 Rendered Template::render(const Variables& variables) const {
   Runtime rt(parsed_->options);
+  Interpreter interpreter(rt);
   Scope scope;
-  add_variables(rt, scope, variables.untrusted, {.of_entry = variables.is_trusted});
-  add_variables(rt, scope, variables.trusted, {.whole = true});
+  add_variables(rt, interpreter, scope, variables.untrusted, {.of_entry = variables.is_trusted});
+  add_variables(rt, interpreter, scope, variables.trusted, {.whole = true});
   rt.begin();
   TextBuilder out(rt);
-  Interpreter(rt).run(parsed_->tree.block, scope, out);
+  interpreter.run(parsed_->tree.block, scope, out);
   return out.release();
 }
 
