@@ -147,6 +147,9 @@ void refuse_unsupported(const Fields& body) {
   for (const std::string_view name : kUnsupported) {
     if (body.find(name) != nullptr) fail_unsupported(std::string(name), "is not supported");
   }
+  if (body.boolean("continue_final_message").value_or(false)) {
+    fail_unsupported("continue_final_message", "is not supported");
+  }
   if (const json::Object* format = body.object("response_format")) {
     const Fields fields(*format, "response_format");
     const std::string_view type = read_string(fields.require("type"), fields.path("type"), 64);
@@ -215,9 +218,6 @@ ChatRequest parse_chat_request(std::string_view text, const RequestBounds& bound
   ChatRequest result;
   result.common = read_generation(body, bounds);
   result.chat = read_chat(body, bounds.limits);
-  if (body.boolean("continue_final_message").value_or(false)) {
-    fail_unsupported("continue_final_message", "is not supported");
-  }
 
   Request& request = result.common.request;
   const auto max_tokens = body.integer("max_tokens", 1, kMaxTokens);
@@ -270,12 +270,20 @@ CompletionRequest parse_completion_request(std::string_view text, const RequestB
 TokenizeRequest parse_tokenize_request(std::string_view text, const RequestBounds& bounds) {
   const json::Value value = parse_body(text, bounds.limits);
   const Fields body(body_object(value));
+  refuse_unsupported(body);  // it would change the prompt of a chat, which this stands for
   TokenizeRequest result;
   result.model = body.string("model", kModelBytes).value_or("");
   result.add_special_tokens = body.boolean("add_special_tokens").value_or(true);
   result.parse_special = body.boolean("parse_special").value_or(false);
   result.with_strings = body.boolean("return_token_strs").value_or(false);
-  if (body.find("messages") != nullptr) {
+  const bool has_prompt = body.find("prompt") != nullptr;
+  const bool has_messages = body.find("messages") != nullptr;
+  if (has_prompt == has_messages) {
+    fail_param(
+        "prompt", "{}; send one of them",
+        has_prompt ? "both prompt and messages are given" : "prompt and messages are missing");
+  }
+  if (has_messages) {
     result.input = read_chat(body, bounds.limits);
   } else {
     result.input =

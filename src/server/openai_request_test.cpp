@@ -349,6 +349,14 @@ TEST(OpenAiRequestTest, ReadsTokenizeAndDetokenize) {
       parse_tokenize_request(R"({"messages": [{"role": "user", "content": "a"}]})", kBounds);
   EXPECT_TRUE(std::holds_alternative<Chat>(chat.input));
   EXPECT_EQ(error_of([] { parse_tokenize_request("{}", kBounds); }, "").param(), "prompt");
+  // Nothing that would change the prompt is passed over.
+  const auto refused = [](const std::string& field) {
+    const std::string body = R"({"messages": [{"role": "user", "content": "a"}], )" + field + "}";
+    return error_of([&] { parse_tokenize_request(body, kBounds); }, body).param();
+  };
+  EXPECT_EQ(refused(R"("prompt": "a")"), "prompt");
+  EXPECT_EQ(refused(R"("chat_template": "{{ 1 }}")"), "chat_template");
+  EXPECT_EQ(refused(R"("continue_final_message": true)"), "continue_final_message");
   EXPECT_EQ(parse_detokenize_request(R"({"tokens": [1, 2]})", kBounds).tokens,
             (std::vector<int32_t>{1, 2}));
   EXPECT_FALSE(parse_detokenize_request(R"({"tokens": []})", kBounds).skip_special_tokens);
