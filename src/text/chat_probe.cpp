@@ -2,6 +2,8 @@
 // The probes: conversations whose words are recognised in what the template makes of them.
 #include "text/chat_probe.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 
 namespace hasten::text {
@@ -66,6 +68,44 @@ std::optional<std::string> Prober::rendered(const json::Array& messages, const j
     if (error.code() == ErrorCode::internal) throw;
     return std::nullopt;
   }
+}
+
+std::string Prober::doubt(const Capabilities& capabilities) const {
+  if (capabilities.ignores_users)
+    return "makes the same prompt whatever users say: no words of theirs reach the model";
+  const auto said = [&](std::string_view role, std::string_view text) {
+    return message(role, content(text, capabilities));
+  };
+  const json::Array plain{said("user", kUser)};
+  // Templates that are only for tools fail without them.
+  const json::Value tools = rendered(plain) ? json::Value() : json::Value(described_tools());
+  if (!rendered(plain, tools)) return {};
+  const auto after_system = [&](std::string_view text) {
+    return json::Array{said("system", kSystem), said("user", text)};
+  };
+  const auto second_question = [&](std::string_view text) {
+    return json::Array{said("user", "hi"), said("assistant", "so"), said("user", text)};
+  };
+  // Not by finding the words: a template may print them otherwise, such as in capitals.
+  const auto leaves_out = [&](const auto& conversation) {
+    const std::optional<std::string> first = rendered(conversation(kUser), tools);
+    return first && first == rendered(conversation(kOtherUser), tools);
+  };
+  try {
+    (void)chat_.render_as_given(second_question(kUser), tools, true, {});
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::internal) throw;
+    std::string_view why = error.what();
+    for (const std::string_view known : {"the chat template ", "refused the conversation: "})
+      if (why.starts_with(known)) why.remove_prefix(known.size());
+    return fmt::format("fails for a second question: {}", why);
+  }
+  const bool not_after_system = leaves_out(after_system), not_second = leaves_out(second_question);
+  if (!not_after_system && !not_second) return {};
+  return fmt::format("leaves out what the user says {}{}{}: the model never sees it",
+                     not_after_system ? "after a system message" : "",
+                     not_after_system && not_second ? " and " : "",
+                     not_second ? "after an answer" : "");
 }
 
 std::string Prober::attempt(const json::Array& messages, const json::Value& tools,

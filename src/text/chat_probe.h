@@ -20,6 +20,9 @@ class Prober {
   Capabilities probe() const;
   /// Whether a question alone renders.
   bool renders() const;
+  /// What it makes of chats that go on or begin with a system message, where a plain question
+  /// renders, in the words of ChatTemplate::doubt; empty: what it should.
+  std::string doubt(const Capabilities& capabilities) const;
 
  private:
   /// The rendered text; none if the template fails.

@@ -172,11 +172,6 @@ std::string Capabilities::describe() const {
   return result;
 }
 
-std::string ChatTemplate::doubt() const {
-  if (!capabilities_.ignores_users) return {};
-  return "makes the same prompt whatever users say: no words of theirs reach the model";
-}
-
 std::string ChatTemplate::unknown_names() const {
   const auto unknown = template_.unknown_names();
   if (unknown.empty()) return {};
@@ -198,6 +193,7 @@ ChatTemplate::ChatTemplate(std::string source, std::string bos_token, std::strin
     omits_null_tools_ = prober.renders();
   }
   capabilities_ = prober.probe();
+  doubt_ = prober.doubt(capabilities_);
 }
 
 Rendered ChatTemplate::render(const json::Value& messages, const json::Value& tools,

@@ -56,7 +56,7 @@ class ChatTemplate {
   std::string_view source() const { return template_.source(); }
   /// What makes it doubtful that the template does what it is for, in the words that follow "the
   /// chat template "; empty: nothing. Chats may render all the same.
-  std::string doubt() const;
+  const std::string& doubt() const { return doubt_; }
   /// Which filters, tests and functions it uses that there are not, where not every chat gets, in
   /// such words; empty: none. Published templates name some where no chat ever gets.
   std::string unknown_names() const;
@@ -71,6 +71,7 @@ class ChatTemplate {
   // Without tools there is no variable of that name, where one that is None would not do.
   bool omits_null_tools_ = false;
   Capabilities capabilities_;
+  std::string doubt_;
 };
 
 /// The source of a template for models that come without one: ChatML.

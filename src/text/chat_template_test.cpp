@@ -265,11 +265,12 @@ TEST(ChatTemplate, DoubtsWhatLeavesOutTheUser) {
     EXPECT_TRUE(make(source).capabilities().ignores_users) << source;
   }
   for (const char* source :
-       {"{{ messages[0].content }}", "{{ messages[0].content | upper }}",
-        "{% for p in messages[0].content %}{{ p.text }}{% endfor %}",
+       {"{% for m in messages %}{{ m.content }}{% endfor %}", "{{ messages[-1].content | upper }}",
+        "{% for p in messages[-1].content %}{{ p.text }}{% endfor %}",
         "{{ messages[1].content if messages[0].role == 'system' else raise_exception('no') }}",
         "{{ raise_exception('no') if not tools }}{{ messages | tojson }}",
-        "{% if messages | length > 2 %}{{ messages[-1].content }}{% endif %}",
+        "{{ raise_exception('no system') if messages[0].role == 'system' }}"
+        "{% for m in messages %}{{ m.content }}{% endfor %}",
         "{{ raise_exception('nobody may') }}"}) {
     EXPECT_EQ(make(source).doubt(), "") << source;
   }
@@ -288,6 +289,31 @@ TEST(ChatTemplate, DoubtsWhatLeavesOutTheUser) {
                               .unknown_names();
   EXPECT_NE(odd.find(R"("a\x1b[2J\x0a\xc2\x9bxx)"), std::string::npos) << odd;
   EXPECT_LT(odd.size(), 250);
+}
+
+TEST(ChatTemplate, DoubtsWhatFailsOrLeavesOutTheUserInLongerChats) {
+  const auto doubt = [](const char* source) { return make(source).doubt(); };
+  constexpr const char* kAfterSystem =
+      "leaves out what the user says after a system message: the model never sees it";
+  constexpr const char* kBoth =
+      "leaves out what the user says after a system message and after an answer: the model never "
+      "sees it";
+  EXPECT_EQ(doubt("{{ messages[0].content }}"), kBoth);
+  EXPECT_EQ(doubt("{% for p in messages[0].content %}{{ p.text | upper }}{% endfor %}"), kBoth);
+  EXPECT_EQ(doubt("{% for m in messages %}{{ m.content if not loop.index == 3 }}{% endfor %}"),
+            "leaves out what the user says after an answer: the model never sees it");
+  EXPECT_EQ(doubt("{{ messages[0].content }}{{ messages[2].content if messages | length > 2 }}"),
+            kAfterSystem);
+  EXPECT_EQ(doubt("{% if messages | length > 2 %}{{ messages[-1].content }}{% endif %}"),
+            kAfterSystem);
+  EXPECT_EQ(doubt("{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}\n"
+                  "{{ raise_exception('no answers') }}{% endif %}{% endfor %}"),
+            "fails for a second question: no answers");
+  const std::string assigned = doubt(
+      "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}\n"
+      "{% set m.x = 1 %}{% endif %}{% endfor %}");
+  EXPECT_TRUE(assigned.starts_with("fails for a second question: failed in line 2: cannot assign"))
+      << assigned;
 }
 
 TEST(ChatTemplate, RefusesMalformedMessages) {
@@ -383,7 +409,12 @@ TEST(ChatTemplate, CapabilitiesOfPublishedTemplates) {
     const std::string unknown = chat.unknown_names();
     EXPECT_EQ(unknown.starts_with("uses the filter \"from_json\" in line 110"), has_own_filter);
     EXPECT_EQ(unknown.empty(), !has_own_filter) << entry.path().stem() << unknown;
-    EXPECT_EQ(chat.doubt(), "") << entry.path().stem();
+    if (entry.path().stem() == "MiroThinker") {  // it assigns to a message
+      EXPECT_TRUE(chat.doubt().starts_with("fails for a second question: failed in line 281: "))
+          << chat.doubt();
+    } else {
+      EXPECT_EQ(chat.doubt(), "") << entry.path().stem();
+    }
   }
 }
 

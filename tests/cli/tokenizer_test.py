@@ -444,6 +444,9 @@ class Inspect(unittest.TestCase):
             self.assertEqual(json.loads(hasten("inspect", folder, "--json").stdout)["template_doubt"],
                              f"the chat template of {folder.name} (chat_template.jinja) {says}")
             (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+            self.assertIn("leaves out what the user says after a system message and after an answer",
+                          hasten("inspect", folder).stdout)
+            (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
             self.assertNotIn("template_doubt", json.loads(hasten("inspect", folder, "--json").stdout))
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
             odd.write(MODEL.read_bytes().replace(b"message.content", b"'message.conte'"))
