@@ -45,10 +45,11 @@ json::Object result_of(std::string_view name, std::string_view id, json::Value c
 }
 
 json::Array described_tools() {
-  const json::Object parameters{
-      {"type", "object"},
-      {"properties", json::Object{{"probe_key", json::Object{{"type", "string"}}}}},
-      {"required", json::Array{"probe_key"}}};
+  // Some templates add the description to their text, and fail where there is none.
+  const json::Object key{{"type", "string"}, {"description", "probe"}};
+  const json::Object parameters{{"type", "object"},
+                                {"properties", json::Object{{"probe_key", key}}},
+                                {"required", json::Array{"probe_key"}}};
   return {json::Object{
       {"type", "function"},
       {"function",

@@ -378,6 +378,20 @@ TEST(ChatTemplate, PublishedTemplatesRenderLongConversations) {
   EXPECT_GE(num_rendered, 25);
 }
 
+// Some templates write down what each parameter is for, whether it says so or not.
+TEST(ChatTemplate, KnowsToolsWhoseParametersNeedADescription) {
+  const ChatTemplate chat = make(
+      "{% for t in tools or [] %}{% for name, spec in t.function.parameters.properties.items() %}"
+      "{{ '// ' + spec.description + t.function.name }}{% endfor %}{% endfor %}"
+      "{% for m in messages %}{{ m.content }}{% endfor %}");
+  EXPECT_TRUE(chat.capabilities().tools);
+  constexpr const char* kFile = "data/tokenizers/hf_config_only/gpt-oss/chat_template.jinja";
+  HASTEN_NEED_SHARED(kFile);
+  const ChatTemplate gpt_oss = make(testing::read_file(testing::shared_dir() / kFile));
+  EXPECT_TRUE(gpt_oss.capabilities().tools) << gpt_oss.capabilities().describe();
+  EXPECT_EQ(gpt_oss.doubt(), "");
+}
+
 TEST(ChatTemplate, CapabilitiesOfPublishedTemplates) {
   HASTEN_NEED_SHARED("data/chat_templates/jinja");
   const auto folder = testing::shared_dir() / "data/chat_templates/jinja";
