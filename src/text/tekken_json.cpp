@@ -113,7 +113,7 @@ TokenizerSpec parse_tekken_json(std::string_view tekken_json) {
   spec.merges_by_rank = true;
   spec.ignore_merges = true;  // a word that is a token is that token
   in_file(kName, [&] {
-    const json::Object& root = as_object(file, "the whole");
+    const json::Object& root = as_file(file);
     const json::Object& config = as_object(field(root, "config"), "config");
     spec.pre_steps = steps_of(as_string(field(config, "pattern"), "pattern"));
     const auto size_of = [&](const char* name) {

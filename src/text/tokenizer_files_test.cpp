@@ -105,7 +105,7 @@ TEST(TokenizerJson, RefusesByName) {
   refuse("\"he\": 2", "\"he\": 2000000000", ErrorCode::invalid_data, "\"he\"");
   refuse("\"he\": 2", "\"he\": \"2\"", ErrorCode::invalid_data, "\"he\"");
   refuse("[\"h e\"]", "[\"he\"]", ErrorCode::invalid_data, "merge 0");
-  refuse("[\"h e\"]", "[[\"h\"]]", ErrorCode::invalid_data, "pairs");
+  refuse("[\"h e\"]", "[[\"h\"]]", ErrorCode::invalid_data, "pair");
   refuse("[\"h e\"]", "[\"h e\", \"e x\"]", ErrorCode::invalid_data,
          "merge 1, \"e x\", needs \"x\"");
   refuse("[\"h e\"]", "7", ErrorCode::invalid_data, "model.merges");
@@ -119,6 +119,42 @@ TEST(TokenizerJson, RefusesByName) {
 }
 
 // What a file says reaches terminals and logs only as text.
+TEST(TokenizerJson, SaysWhichEntryAndWhichValue) {
+  const auto expect = [](const std::string& json, std::string_view words) {
+    expect_error([&] { return parse_tokenizer_json(json); }, ErrorCode::invalid_data, words);
+  };
+  const auto with = [](std::string_view from, std::string_view to) {
+    return changed(kByteLevel, from, to);
+  };
+  for (const char* odd : {"5", R"(["h"])", R"(["h", 5])"}) {
+    expect(with(R"(["h e"])", R"(["h e", )" + std::string(odd) + "]"),
+           R"(tokenizer.json: entry 1 of model.merges is not "left right" or a pair of strings)");
+  }
+  expect(with(R"("merges": ["h e"])", R"("fuse_unk": false)"),
+         R"(tokenizer.json: "model" is of type BPE and has no merges)");
+  expect(with(R"("merges": ["h e"])", R"("merges": 5)"), R"("model.merges" is not a list)");
+  expect(with(R"({"SpecialToken": {"id": "<s>"}})", R"({"SpecialToken": {"id": "<nope>"}})"),
+         R"(the post-processor puts "<nope>" around texts, which its special_tokens do not have)");
+  for (const char* odd : {"[]", "null", "5"}) {
+    expect(odd, "tokenizer.json: the file is not a JSON object");
+    expect_error([&] { return parse_vocab_and_merges(odd, "", {}); }, ErrorCode::invalid_data,
+                 "vocab.json: the file is not a JSON object");
+    expect_error([&] { return parse_tekken_json(odd); }, ErrorCode::invalid_data,
+                 "the file is not a JSON object");
+  }
+  expect(with(R"("he": 2)", R"("he": 99999999)"), R"(the id of "he" is 99999999, not within [0, )");
+  expect(with(R"("he": 2)", R"("he": 99999999)"), "), as many tokens as files of this size list");
+  expect(with(R"("he": 2)", R"("he": -3)"), R"(the id of "he" is -3, not within [0, )");
+  expect(with(R"("he": 2)", R"("he": 2.5)"), R"(the id of "he" is not a whole number)");
+  expect(with(R"({"id": 7, )", R"({"id": -7, )"), "the id of entry 1 of added_tokens is -7, not");
+  expect(with(R"({"id": 7, )", "{"), "the id of entry 1 of added_tokens is missing");
+  expect(
+      with(R"("content": "<s>", "special": true},)", R"("content": "<s>", "special": true}, 5,)"),
+      "entry 1 of added_tokens is not an object");
+  expect(with(R"("ids": [6])", R"("ids": [600])"),
+         R"(the id of "<s>" is 600, not within [0, 8), the tokens of the vocabulary)");
+}
+
 TEST(TokenizerJson, EscapesWhatItQuotes) {
   const auto refuse = [](std::string_view from, std::string_view to, ErrorCode code) {
     expect_error(

@@ -20,12 +20,15 @@ constexpr const char* kName = "tokenizer.json";
 constexpr const char* kConfigName = "tokenizer_config.json";
 
 // "left right", or since 2024 ["left", "right"].
-std::string read_merge(const json::Value& merge) {
-  if (merge.is_string()) return std::string(as_string(merge, "model.merges"));
-  const json::Array& pair = as_array(merge, "model.merges");
-  if (pair.size() != 2) fail_field("model.merges", "a list of pairs");
-  return std::string(as_string(pair[0], "model.merges")) + ' ' +
-         std::string(as_string(pair[1], "model.merges"));
+std::string read_merge(const json::Value& merge, size_t entry) {
+  if (const json::String* both = merge.if_string()) return {both->data(), both->size()};
+  const json::Array* pair = merge.if_array();
+  if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_string()) {
+    fail(ErrorCode::invalid_data,
+         "entry {} of model.merges is not \"left right\" or a pair of strings", entry);
+  }
+  return std::string(as_string((*pair)[0], "model.merges")) + ' ' +
+         std::string(as_string((*pair)[1], "model.merges"));
 }
 
 // [["piece", score], …]
@@ -38,7 +41,8 @@ void read_pieces(const json::Object& model, VocabularyReader& reader, TokenizerS
     spec.scores.push_back(pair[1].to_number<double>());
   }
   const json::Value& unk = field(model, "unk_id");
-  if (!unk.is_null()) spec.unk = as_id(unk, "unk_id", static_cast<int64_t>(pieces.size()));
+  if (!unk.is_null())
+    spec.unk = as_id(unk, "unk_id", static_cast<int64_t>(pieces.size()), kOfVocabulary);
 }
 
 void read_word_piece(const json::Object& model, TokenizerSpec& spec) {
@@ -66,8 +70,10 @@ void read_model(const json::Object& model, VocabularyReader& reader, TokenizerSp
   if (spec.kind == TokenizerKind::word_level) return;
   spec.end_of_word_suffix = text_of("end_of_word_suffix");
   spec.ignore_merges = as_bool(field(model, "ignore_merges"), "ignore_merges", false);
-  for (const json::Value& merge : as_array(field(model, "merges"), "model.merges")) {
-    spec.merges.push_back(read_merge(merge));
+  const json::Value& merges = field(model, "merges");
+  if (merges.is_null()) fail(ErrorCode::invalid_data, "\"model\" is of type BPE and has no merges");
+  for (const json::Value& merge : as_array(merges, "model.merges")) {
+    spec.merges.push_back(read_merge(merge, spec.merges.size()));
   }
 }
 
@@ -116,7 +122,7 @@ TokenizerSpec read_tokenizer(std::string_view tokenizer_json, const json::Object
   TokenizerSpec spec;
   VocabularyReader reader(spec, static_cast<int64_t>(tokenizer_json.size()));
   in_file(kName, [&] {
-    const json::Object& root = as_object(file, "the whole");
+    const json::Object& root = as_file(file);
     const json::Object& model = as_object(field(root, "model"), "model");
     spec.kind = kind_of(model);
     read_model(model, reader, spec);
@@ -170,7 +176,7 @@ TokenizerSpec parse_vocab_and_merges(std::string_view vocab_json, std::string_vi
     spec.pre_steps = byte_level_steps(/*add_prefix_space=*/true, /*use_regex=*/true);
   }
   VocabularyReader reader(spec, static_cast<int64_t>(vocab_json.size()));
-  in_file(kVocabulary, [&] { reader.read_vocab(as_object(file, "the whole")); });
+  in_file(kVocabulary, [&] { reader.read_vocab(as_file(file)); });
   spec.merges = read_merge_lines(merges_txt);
   // CTRL's vocabulary has "@@" behind what goes on instead, and its merges are followed by counts.
   const auto marks_ends = [](const std::vector<std::string>& lines) {

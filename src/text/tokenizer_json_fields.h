@@ -51,13 +51,36 @@ inline bool as_bool(const json::Value& value, std::string_view name, bool when_a
   return *flag;
 }
 
-/// A token id below `limit`.
-inline int32_t as_id(const json::Value& value, std::string_view name, int64_t limit) {
+/// What a file holds.
+inline const json::Object& as_file(const json::Value& value) {
+  const json::Object* object = value.if_object();
+  if (object == nullptr) fail(ErrorCode::invalid_data, "the file is not a JSON object");
+  return *object;
+}
+
+/// Where the limit of an id comes from.
+inline constexpr std::string_view kOfVocabulary = "the tokens of the vocabulary";
+inline constexpr std::string_view kOfFileSize = "as many tokens as files of this size list";
+
+/// A token id below `limit`. Errors say whose it is (`subject`, as it is) and, if given, where the
+/// limit comes from.
+inline int32_t as_id_of(const json::Value& value, std::string_view subject, int64_t limit,
+                        std::string_view limit_is = "") {
   const int64_t* id = value.if_int64();
-  if (id == nullptr || *id < 0 || *id >= limit) {
-    fail(ErrorCode::invalid_data, "the id of {} is not within [0, {})", printable(name), limit);
-  }
-  return static_cast<int32_t>(*id);
+  if (id != nullptr && *id >= 0 && *id < limit) return static_cast<int32_t>(*id);
+  if (value.is_null()) fail(ErrorCode::invalid_data, "the id of {} is missing", subject);
+  if (id == nullptr && !value.is_uint64())
+    fail(ErrorCode::invalid_data, "the id of {} is not a whole number", subject);
+  fail(ErrorCode::invalid_data, "the id of {} is {}, not within [0, {}){}{}", subject,
+       json::serialize(value), limit, limit_is.empty() ? "" : ", ", limit_is);
+}
+
+/// The same of what has the name `name`.
+inline int32_t as_id(const json::Value& value, std::string_view name, int64_t limit,
+                     std::string_view limit_is = "") {
+  const int64_t* id = value.if_int64();
+  if (id != nullptr && *id >= 0 && *id < limit) return static_cast<int32_t>(*id);
+  return as_id_of(value, printable(name), limit, limit_is);
 }
 
 /// The "type" of a component.

@@ -205,7 +205,7 @@ namespace {
 int32_t read_named_token(const json::Object& processor, const char* name, int64_t num_tokens) {
   const json::Array& pair = as_array(field(processor, name), name);
   if (pair.size() != 2) fail_field(name, "a token and its id");
-  return as_id(pair[1], as_string(pair[0], name), num_tokens);
+  return as_id(pair[1], as_string(pair[0], name), num_tokens, kOfVocabulary);
 }
 
 void read_template(const json::Object& processor, TokenizerSpec& spec) {
@@ -220,9 +220,15 @@ void read_template(const json::Object& processor, TokenizerSpec& spec) {
     }
     const json::Object& special = as_object(field(entry, "SpecialToken"), "SpecialToken");
     const std::string_view name = as_string(field(special, "id"), "SpecialToken.id");
-    const json::Array& ids = as_array(field(as_object(field(specials, name), name), "ids"), "ids");
-    for (const json::Value& id : ids) {
-      (after_text ? spec.tokens_after : spec.tokens_before).push_back(as_id(id, name, num_tokens));
+    const json::Value& described = field(specials, name);
+    if (described.is_null()) {
+      fail(ErrorCode::invalid_data,
+           "the post-processor puts {} around texts, which its special_tokens do not have",
+           printable(name));
+    }
+    for (const json::Value& id : as_array(field(as_object(described, name), "ids"), "ids")) {
+      (after_text ? spec.tokens_after : spec.tokens_before)
+          .push_back(as_id(id, name, num_tokens, kOfVocabulary));
     }
   }
 }

@@ -83,7 +83,7 @@ void SideFiles::read_added_tokens(VocabularyReader& reader, TokenizerSpec& spec)
   in_file(kAdded, [&] {
     for (const auto& [key, value] : added_tokens_.get_object()) {
       const std::string_view text(key.data(), key.size());
-      const int32_t id = as_id(value, text, reader.max_id());
+      const int32_t id = as_id(value, text, reader.max_id(), kOfFileSize);
       const auto i = static_cast<size_t>(id);
       const bool is_known = reader.has(id) && spec.tokens[i] == text;
       if (is_known && spec.types[i] != static_cast<int32_t>(TokenType::normal)) continue;

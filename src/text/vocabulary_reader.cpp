@@ -2,6 +2,8 @@
 // Checks each id against the size of its file before anything is allocated for it.
 #include "text/vocabulary_reader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -49,7 +51,7 @@ void VocabularyReader::put(int32_t id, std::string_view text, TokenType type) {
 void VocabularyReader::read_vocab(const json::Object& vocab) {
   for (const auto& [text, id] : vocab) {
     const std::string_view piece(text.data(), text.size());
-    put(as_id(id, piece, max_id_), piece, TokenType::normal);
+    put(as_id(id, piece, max_id_, kOfFileSize), piece, TokenType::normal);
   }
 }
 
@@ -73,9 +75,12 @@ void VocabularyReader::read_added_token(const json::Object& token, int32_t id) {
 
 void VocabularyReader::read_added_tokens(const json::Value& list) {
   if (list.is_null()) return;
+  size_t entry = 0;
   for (const json::Value& item : as_array(list, "added_tokens")) {
-    const json::Object& token = as_object(item, "added_tokens");
-    read_added_token(token, as_id(field(token, "id"), "added_tokens", max_id_));
+    const std::string subject = fmt::format("entry {} of added_tokens", entry++);
+    const json::Object* token = item.if_object();
+    if (token == nullptr) fail(ErrorCode::invalid_data, "{} is not an object", subject);
+    read_added_token(*token, as_id_of(field(*token, "id"), subject, max_id_, kOfFileSize));
   }
 }
 
