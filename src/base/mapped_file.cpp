@@ -27,8 +27,10 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   const bool known = ::fstat(fd, &info) == 0;
   if (!known || !S_ISREG(info.st_mode) || info.st_size == 0) {
     ::close(fd);
-    fail(ErrorCode::invalid_data, "{} is {}; give a file with content", path.string(),
-         known && S_ISREG(info.st_mode) ? "empty" : "not a regular file");
+    const char* what = "not a regular file";
+    if (known && S_ISREG(info.st_mode)) what = "empty";
+    if (known && S_ISDIR(info.st_mode)) what = "a folder";
+    fail(ErrorCode::invalid_data, "{} is {}; give a file with content", path.string(), what);
   }
   size_ = static_cast<size_t>(info.st_size);
   void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);

@@ -42,8 +42,9 @@ void add_queue_flag(Command command, EngineOptions& options);
 /// Adds the flags that choose tokens, and --max-tokens.
 void add_sampling_flags(Command command, Request& request);
 
-/// What a command needs of a model.
-enum class ModelUse { weights, vocabulary, either };
+/// What a command needs of a model: its weights, for a prompt behind -p or not, its vocabulary, or
+/// any of its files, as inspect does.
+enum class ModelUse { weights, weights_and_prompt, vocabulary, either };
 
 /// Throws Error when `model` is neither empty nor a GGUF file nor a folder that may hold what `use`
 /// needs, and says what to give. What else is wrong with it comes to light when it is read.

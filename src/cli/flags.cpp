@@ -27,6 +27,20 @@ std::string list_choices(const std::vector<NamedChoice>& choices) {
   return lines + "\n (default: {})";
 }
 
+/// What a command that needs this takes.
+std::string_view wanted_of(ModelUse use) {
+  if (use == ModelUse::vocabulary) {
+    return "a MODEL is a .gguf file, a Hugging Face folder, or tokenizer files: a folder of "
+           "them or one, such as tokenizer.json";
+  }
+  if (use == ModelUse::either) {
+    return "inspect takes a .gguf file, a Hugging Face folder, tokenizer files (a folder of "
+           "them, or one by its usual name, such as tokenizer.json), and chat templates (a "
+           ".jinja file, or a folder with chat_template.json or tokenizer_config.json)";
+  }
+  return "a MODEL is a .gguf file or a Hugging Face folder";
+}
+
 }  // namespace
 
 bool is_gguf(const std::filesystem::path& file) {
@@ -40,16 +54,12 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
   if (model.empty()) return;
   std::error_code error;
   const std::string name = model.string();
-  const bool weights = use == ModelUse::weights;
-  const std::string_view wanted =
-      weights ? "a MODEL is a .gguf file or a Hugging Face folder"
-              : "a MODEL is a .gguf file, a Hugging Face folder, or tokenizer files: a folder of "
-                "them or one, such as tokenizer.json";
+  const bool weights = use == ModelUse::weights || use == ModelUse::weights_and_prompt;
+  const std::string_view wanted = wanted_of(use);
   if (!std::filesystem::exists(model, error)) {
     if (error) return;  // such as a folder that must not be read: opening says why
-    fail(ErrorCode::not_found,
-         "there is no {}: {}; without one, the built-in model is used; a prompt comes after -p",
-         name, wanted);
+    fail(ErrorCode::not_found, "there is no {}: {}; without one, the built-in model is used{}",
+         name, wanted, use == ModelUse::weights_and_prompt ? "; a prompt comes after -p" : "");
   }
   if (!std::filesystem::is_directory(model, error)) {
     const bool is_file = std::filesystem::is_regular_file(model, error);

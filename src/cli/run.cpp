@@ -142,7 +142,7 @@ int chat(Engine& engine, const RunOptions& options) {
 
 int run(RunOptions& options) {
   log::set_level(log::Level::warn);  // the answer is all that a reader wants to see
-  check_model(options.engine.model);
+  check_model(options.engine.model, ModelUse::weights_and_prompt);
   const bool is_terminal = ::isatty(STDIN_FILENO) != 0;
   if (!options.prompt && is_terminal && options.raw) {
     fail_param(

@@ -131,7 +131,7 @@ class Tokens(unittest.TestCase):
             writer.join()
             refused = hasten("tokenize", "--file", folder)
             self.assertEqual(refused.returncode, 1)
-            self.assertIn("is not a regular file", refused.stderr)
+            self.assertIn(f"{folder} is a folder; give a file with content", refused.stderr)
 
     def test_what_cannot_be_read_is_not_empty(self):
         with tempfile.TemporaryDirectory() as name:
@@ -227,6 +227,27 @@ class LoneFiles(unittest.TestCase):
                           hasten("run", folder / "vocab.json", "-p", "a").stderr)
             os.truncate(folder / "vocab.txt", 0)
             self.assertEqual(hasten("tokenize", folder / "vocab.txt", "a").returncode, 1)
+
+    def test_inspect_says_which_files_it_takes(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            takes = "is not a GGUF file: inspect takes a .gguf file, a Hugging Face folder, "
+            for file in ("chat_template.json", "tokenizer_config.json", "template.j2", "tok.json"):
+                (folder / file).write_text("{}")
+                done = hasten("inspect", folder / file)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"{folder / file} {takes}", done.stderr)
+                for word in ("tokenizer.json", ".jinja", "chat_template.json", "tokenizer_config.json"):
+                    self.assertIn(word, done.stderr.replace(str(folder / file), ""))
+
+    def test_only_commands_with_a_prompt_name_its_flag(self):
+        for arguments in (("detokenize", "/nothere/a", "1"), ("inspect", "/nothere/a"), ("serve", "/nothere/a"),
+                          ("tokenize", "/nothere/a", "x")):
+            done = hasten(*arguments)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("there is no /nothere/a: ", done.stderr)
+            self.assertNotIn("-p", done.stderr)
+        self.assertIn("a prompt comes after -p", hasten("run", "/nothere/a").stderr)
 
     def test_only_names_of_vocabularies_count(self):
         with tempfile.TemporaryDirectory() as name:
