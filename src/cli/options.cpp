@@ -107,7 +107,8 @@ std::string no_flag(const Apps& apps, const std::string& flag) {
                      nearest.empty() ? "" : "; the nearest is " + nearest);
 }
 
-// Stands before each word behind "--": no argument of a process can have this byte.
+// Stands before each word behind "--", and others that CLI11 would not leave whole: no argument of
+// a process can have this byte.
 constexpr char kWordMark = '\0';
 
 /// Whether `word` is a flag, or several short ones (-qp), that takes the next word, whatever that
@@ -132,12 +133,17 @@ bool takes_next(const CLI::App& app, const std::string& word) {
 
 /// The arguments, from the last to the first as CLI11 takes them. Of words behind "--" it would
 /// hand those that a command takes but does not need to the program as a whole, and take them for
-/// flags and commands there; so they are marked, and "--" is left out.
+/// flags and commands there; so they are marked, and "--" is left out. Words in brackets are
+/// marked, too: it would take "[a,b]" for the two words a and b.
 std::vector<std::string> arguments_of(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   auto at = std::find(words.begin(), words.end(), "--");
   while (at != words.end() && at != words.begin() && takes_next(app, *std::prev(at)))
     at = std::find(std::next(at), words.end(), "--");
+  for (auto word = words.begin(); word != at; ++word) {
+    const bool is_value = word != words.begin() && takes_next(app, *std::prev(word));
+    if (!is_value && word->starts_with('[') && word->ends_with(']')) word->insert(0, 1, kWordMark);
+  }
   if (at != words.end()) {
     for (at = words.erase(at); at != words.end(); ++at) at->insert(0, 1, kWordMark);
   }

@@ -91,6 +91,13 @@ class Tokens(unittest.TestCase):
             self.assertEqual((shown[2], shown[3]), ("[CLS]", "[SEP]"))
             self.assertNotEqual(shown[5], shown[6])
 
+    def test_words_in_brackets_stay_whole(self):
+        for text in ("[ab]", "[a,b]", "[[a,b],[c]]", "[]"):
+            self.assertEqual(hasten("tokenize", "", text, "--json").stdout,
+                             hasten("tokenize", "--json", stdin=text).stdout, text)
+            self.assertIn(f"there is no MODEL {text};", hasten("tokenize", text).stderr)
+            self.assertIn(f"there is no {text}:", hasten("inspect", text).stderr)
+
     def test_words_that_look_like_flags_and_commands_stand_behind_two_dashes(self):
         for text in ("-x", "--json", "--", "-", "serve", "-5"):
             expected = hasten("tokenize", "", "--json", stdin=text).stdout
