@@ -2,6 +2,7 @@
 // hasten detokenize: the text of token ids.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -28,6 +29,8 @@ struct DetokenizeOptions {
   bool skip_special = false;
 };
 
+constexpr std::string_view kSpaces = " \t\r\n";
+
 int32_t read_id(std::string_view word, int64_t vocab_size) {
   int64_t id = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
@@ -40,21 +43,32 @@ int32_t read_id(std::string_view word, int64_t vocab_size) {
   return static_cast<int32_t>(id);
 }
 
-/// Ids between spaces, line ends and commas, in brackets or not: also what tokenize --json prints.
-std::vector<int32_t> read_ids(std::string_view text, int64_t vocab_size) {
-  constexpr std::string_view kSeparators = " \t\r\n,[]";
-  if (text.find('[') != text.rfind('[')) {
+/// Throws Error unless the brackets of `text` are none, or those around all of it.
+void check_brackets(std::string_view text) {
+  const auto count = [&](char bracket) { return std::count(text.begin(), text.end(), bracket); };
+  if (count('[') == 0 && count(']') == 0) return;
+  if (count('[') > 1 || count(']') > 1)
     fail(ErrorCode::invalid_argument, "there are several lists of ids; give one at a time");
+  if (text[text.find_first_not_of(kSpaces)] != '[' || text[text.find_last_not_of(kSpaces)] != ']') {
+    fail(ErrorCode::invalid_argument,
+         "a list of ids begins with [ and ends with ]: give it whole, or ids without brackets");
   }
+}
+
+/// Ids between spaces, line ends and commas, in brackets or not: also what tokenize --json prints.
+std::vector<int32_t> read_ids(const std::string_view text, int64_t vocab_size) {
+  constexpr std::string_view kSeparators = " \t\r\n,[]";
   std::vector<int32_t> ids;
-  while (true) {
-    const size_t begin = text.find_first_not_of(kSeparators);
-    if (begin == std::string_view::npos) return ids;
-    text.remove_prefix(begin);
-    const std::string_view word = text.substr(0, text.find_first_of(kSeparators));
+  for (std::string_view rest = text;;) {
+    const size_t begin = rest.find_first_not_of(kSeparators);
+    if (begin == std::string_view::npos) break;
+    rest.remove_prefix(begin);
+    const std::string_view word = rest.substr(0, rest.find_first_of(kSeparators));
     ids.push_back(read_id(word, vocab_size));
-    text.remove_prefix(word.size());
+    rest.remove_prefix(word.size());
   }
+  check_brackets(text);  // after the words: what is no list of ids at all may hold any
+  return ids;
 }
 
 int detokenize(const DetokenizeOptions& options) {

@@ -195,6 +195,17 @@ class Detokenize(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (1, ""), ids)
                 self.assertIn(said, done.stderr)
                 self.assertLess(len(done.stderr), 200)
+        for ids, said in (("[1,2", "begins with [ and ends with ]"), ("1,2]", "begins with [ and ends with ]"),
+                          ("1[2]", "begins with [ and ends with ]"), ("]1[", "begins with [ and ends with ]"),
+                          ("[[1,2],[3]]", "several lists"), ("[[1,2]]", "several lists")):
+            for done in (hasten("detokenize", stdin=ids), hasten("detokenize", "", ids)):
+                self.assertEqual((done.returncode, done.stdout), (1, ""), ids)
+                self.assertIn(said, done.stderr)
+        self.assertEqual(hasten("detokenize", stdin=" [\n 721,\n 674 ]\n").stdout, "Once upon\n")
+        # Of what is no list of ids at all, its brackets are not what is wrong.
+        noise = hasten("detokenize", stdin=b"\x00\x81[\x02]x[\xff[ 17")
+        self.assertEqual((noise.returncode, noise.stdout), (1, ""))
+        self.assertIn(r'"\x00\x81" is no token id', noise.stderr)
         self.assertIn('write: hasten detokenize "" 721 674', hasten("detokenize", "721", "674").stderr)
         self.assertIn("not both", hasten("detokenize", "", "1", "--file", "x").stderr)
 
