@@ -614,7 +614,7 @@ TEST_F(TokenizerFolder, ErrorsBeginWithTheFile) {
   expect_refusal(ErrorCode::invalid_data, "hy.tiktoken: line 2 of the rank file");
   write("hy.tiktoken", "YQ== 0\nYg== 1\nYQ== 2\n");
   expect_refusal(ErrorCode::invalid_data, "hy.tiktoken: the ranks of tokens 0 and 2");
-  write("vocab.txt", std::string(3000, 'a') + "\n");
+  write("vocab.txt", std::string(3000, 'a') + "\n[UNK]\n");
   expect_refusal(ErrorCode::invalid_data, "vocab.txt: token 0 is 3000 bytes long");
   write("vocab.json", kVocabulary);
   write("merges.txt", "ab\n");

@@ -37,6 +37,22 @@ TEST(WordPiece, KeepsCaseWhereAsked) {
   EXPECT_EQ(tokenizer->encode("Un un", {.add_special = false}), (Ids{1, 5}));
 }
 
+// Words that the vocabulary lacks would be left out of every text.
+TEST(WordPiece, NeedsAnUnknownToken) {
+  const auto message = [](std::string_view lines, const TokenizerSideFiles& files) {
+    try {
+      parse_word_piece_vocabulary(lines, files);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_data);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_TRUE(message("[CLS]\n[SEP]\nun\n", {}).starts_with("none of its 3 lines is [UNK]"));
+  EXPECT_EQ(message("[CLS]\n[SEP]\n<unk>\nun\n", {.config = R"({"unk_token": "<unk>"})"}), "");
+  EXPECT_EQ(message(kVocabulary, {}), "");
+}
+
 TEST(WordPiece, LongWordsAreUnknown) {
   TokenizerSpec spec = parse_word_piece_vocabulary(kVocabulary);
   spec.max_input_chars_per_word = 4;
