@@ -109,7 +109,7 @@ std::string template_subject(const weights::Checkpoint& checkpoint, std::string_
   std::string name = display_name(checkpoint);
   if (name.size() > kLongest) {
     size_t end = kLongest;
-    while ((static_cast<uint8_t>(name[end]) & 0xC0) == 0x80) --end;  // whole characters
+    while (end > 0 && (static_cast<uint8_t>(name[end]) & 0xC0) == 0x80) --end;  // whole ones
     name.replace(end, std::string::npos, "…");
   }
   return fmt::format("{}{}of {} ({})", kSubject, which, name,
