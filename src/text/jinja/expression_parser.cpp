@@ -108,11 +108,11 @@ void ExpressionParser::note_name_of_chain(const Expression& base, const Suffix& 
 }
 
 void ExpressionParser::bind_names_of(const Expression& condition) {
-  using Kind = Expression::Kind;
-  if (condition.kind == Kind::name) bind_name(condition.name);
-  const bool is_logical = condition.kind == Kind::logical_or ||
-                          condition.kind == Kind::logical_and ||
-                          condition.kind == Kind::logical_not;
+  using Node = Expression::Kind;
+  if (condition.kind == Node::name) bind_name(condition.name);
+  const bool is_logical = condition.kind == Node::logical_or ||
+                          condition.kind == Node::logical_and ||
+                          condition.kind == Node::logical_not;
   if (!is_logical) return;
   for (const Expression* item : condition.items) bind_names_of(*item);
 }
