@@ -127,6 +127,7 @@ void register_matmul(const Machine& machine) {
         ->Arg(1)
         ->Arg(4)
         ->Arg(16)
+        ->Arg(32)
         ->Arg(64)
         ->Arg(256)
         ->UseRealTime()

@@ -103,11 +103,10 @@ struct Bf16MatmulTask {
   const uint8_t* tiles;
   int64_t num_rows;
   int64_t columns;
-  int64_t pass_rows;  // as in QuantMatmulTask
+  int64_t pass_rows;  // that a group is multiplied with before the next, about
   const float* bias;
   float* out;
   int64_t out_features;
-  uint8_t* scratch;
 };
 
 /// Of an activation row in such tiles; an odd last column has a pair of its own.
@@ -265,8 +264,7 @@ struct KernelTable {
   // Null: float_matmul is for weights of bf16, too.
   void (*bf16_matmul)(const Bf16MatmulTask&) = nullptr;
   void (*round_bf16_tile)(const RoundBf16Task&) = nullptr;
-  int64_t bf16_direct_rows = 0;  // of RowTiles in what bf16_matmul takes
-  int64_t bf16_tile_rows = 0;
+  int64_t bf16_tile_rows = 0;  // of RowTiles in what bf16_matmul takes
   void (*quantize_row)(const QuantizeRowTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);

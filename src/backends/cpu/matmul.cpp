@@ -134,7 +134,7 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
 void Matmul::round_to_bf16(const Rows& rows) {
   const int64_t row_bytes = bf16_row_bytes(rows.columns);
   uint8_t* tiles = rounded_.get(rows.count * row_bytes);
-  const auto split = RowTiles::of(rows.count, kernels_.bf16_direct_rows, kernels_.bf16_tile_rows);
+  const auto split = RowTiles::of(rows.count, kernels_.bf16_tile_rows, kernels_.bf16_tile_rows);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
@@ -179,8 +179,7 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
                           .pass_rows = pass_rows(bf16_row_bytes(rows.columns), workers_.l2_bytes()),
                           .bias = bias,
                           .out = params.out.f32(),
-                          .out_features = weight.out_features(),
-                          .scratch = scratch});
+                          .out_features = weight.out_features()});
     return;
   }
   if (!layout.packed) {

@@ -14,7 +14,6 @@ void add_avx512_bf16(KernelTable& kernels) {
   kernels.name = "avx512_bf16";
   kernels.bf16_matmul = bf16_matmul;
   kernels.round_bf16_tile = round_bf16_tile;
-  kernels.bf16_direct_rows = kPairDirectRows;
   kernels.bf16_tile_rows = kPairRows;
   kernels.bf16_attention = {.kv_load = bf16_kv_load,
                             .attend_tile = bf16_attend_tile,

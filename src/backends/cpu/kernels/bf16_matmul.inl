@@ -7,152 +7,82 @@
 
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/kernels/output.inl"
-#include "backends/cpu/kernels/prefetcher.inl"
 #include "backends/cpu/kernels/unroll.inl"
 
 namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kPairBytes = 4 * kGroupRows;  // of one group
-constexpr int64_t kPanelPairs = 64;             // of 4 groups: 16 KiB, half of a small L1
-constexpr int kPairGroups = 4;                  // 4 x 6 accumulators
-constexpr int kPairRows = 6;
-constexpr int kPairDirectRows = 12;  // rows of which the sums of two groups stay in registers
+constexpr int kPairRows = 24;                   // the sums of so many rows stay in registers
 
-/// total[g][r] += `count` pairs of columns of group g times row r of a tile of activations, whose
-/// matching pairs begin at x. Calls before_pair(i) before pair i.
-template <int kGroups, int kRows, class F>
-HASTEN_INLINE inline void accumulate_pairs(const uint8_t* groups, int64_t group_bytes,
-                                           const uint8_t* x, int64_t count,
-                                           F32x16 (&total)[kGroups][kRows], F&& before_pair) {
-  for (int64_t i = 0; i < count; ++i, x += 4 * kRows) {
-    before_pair(i);
-    U8x64 weights[kGroups];
-    for (int g = 0; g < kGroups; ++g)
-      weights[g] = load_codes(groups + g * group_bytes + i * kPairBytes);
-    for (int r = 0; r < kRows; ++r) {
-      const I32x16 pair = set1_i32(load_scalar<int32_t>(x + 4 * r));
-      for (int g = 0; g < kGroups; ++g) total[g][r] = dot_bf16(total[g][r], weights[g], pair);
-    }
-  }
+/// Groups of weights at a time, of a single tile: as many as registers hold the sums of. One stream
+/// of memory alone does not reach the bandwidth of a core where each line makes few products.
+constexpr int pair_groups(int rows) {
+  if (rows <= kPairRows / 4) return 4;
+  return rows <= kPairRows / 2 ? 2 : 1;
 }
 
 /// Groups [begin_group, begin_group + kGroups) of the task times the tile of rows from first_row
 /// on, all columns at once.
 template <int kGroups, int kRows>
-inline void bf16_matmul_direct(const Bf16MatmulTask& task, int64_t begin_group, int64_t first_row) {
+inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group, int64_t first_row) {
+  constexpr int64_t kAhead = kGroups == 1 ? 2048 : 1024;  // bytes, of each stream; measured
   const uint8_t* groups = task.groups + begin_group * task.group_bytes;
+  const uint8_t* x = task.tiles + first_row * bf16_row_bytes(task.columns);
   F32x16 total[kGroups][kRows];
-  for (int g = 0; g < kGroups; ++g) {
-    for (int r = 0; r < kRows; ++r) total[g][r] = zero();
-  }
-  accumulate_pairs<kGroups, kRows>(
-      groups, task.group_bytes, task.tiles + first_row * bf16_row_bytes(task.columns),
-      (task.columns + 1) / 2, total, [&](int64_t i) HASTEN_INLINE {
-        for (int g = 0; g < kGroups; ++g)
-          prefetch(groups + g * task.group_bytes + i * kPairBytes + 1024);
-      });
-  for (int r = 0; r < kRows; ++r) {
-    for (int g = 0; g < kGroups; ++g) {
-      store_output(total[g][r], task.bias, task.out + (first_row + r) * task.out_features,
-                   (task.first_group + begin_group + g) * kGroupRows, task.out_features);
-    }
-  }
-}
-
-/// sums[r][g] += `count` pairs of columns of group g times row r of a tile of activations.
-template <int kRows>
-__attribute__((noinline)) void multiply_pairs(const uint8_t* groups, int64_t group_bytes,
-                                              const uint8_t* x, int64_t count,
-                                              Prefetcher& prefetcher, float* sums) {
-  F32x16 total[kPairGroups][kRows];
-  for (int r = 0; r < kRows; ++r) {
-    for (int g = 0; g < kPairGroups; ++g)
-      total[g][r] = load(sums + (r * kPairGroups + g) * kGroupRows);
-  }
-  accumulate_pairs<kPairGroups, kRows>(groups, group_bytes, x, count, total,
-                                       [&](int64_t) HASTEN_INLINE { prefetcher.next(); });
-  for (int r = 0; r < kRows; ++r) {
-    for (int g = 0; g < kPairGroups; ++g)
-      store(sums + (r * kPairGroups + g) * kGroupRows, total[g][r]);
-  }
-}
-
-/// kPairGroups groups times the tiles [first_tile, end_tile): panel after panel of columns, which
-/// stays in the first-level cache while all rows pass.
-inline void bf16_matmul_pass(const Bf16MatmulTask& task, int64_t begin_group, const RowTiles& tiles,
-                             int64_t first_tile, int64_t end_tile) {
-  static_assert(kPairGroups * kPassRows * kGroupRows * 4 <= kMatmulScratchBytes);
-  constexpr int64_t kRowSums = kPairGroups * kGroupRows;
+  unroll<0, kGroups * kRows>([&](auto index) HASTEN_INLINE {
+    constexpr int kIndex = decltype(index)::value;
+    total[kIndex % kGroups][kIndex / kGroups] = zero();
+  });
   const int64_t pairs = (task.columns + 1) / 2;
-  const int64_t first_row = tiles.first_row(first_tile);
-  const int64_t end_row = tiles.first_row(end_tile);
-  const uint8_t* groups = task.groups + begin_group * task.group_bytes;
-  const bool is_last = begin_group + 2 * kPairGroups > task.num_groups;
-  auto* sums = reinterpret_cast<float*>(task.scratch);  // [end_row - first_row][kPairGroups][16]
-  for (int64_t i = 0; i < (end_row - first_row) * kRowSums; i += kGroupRows) {
-    store(sums + i, zero());
-  }
-
-  for (int64_t first = 0; first < pairs; first += kPanelPairs) {
-    const int64_t left = pairs - first;
-    const int64_t count = left < kPanelPairs ? left : kPanelPairs;
-    Prefetcher prefetcher;
-    const int64_t later = left - count < kPanelPairs ? left - count : kPanelPairs;
-    for (int g = 0; g < kPairGroups; ++g) {
-      const uint8_t* group = groups + g * task.group_bytes;
-      if (later > 0) {
-        prefetcher.add(group + (first + count) * kPairBytes, later * kPairBytes);
-      } else if (!is_last) {
-        const int64_t begun = pairs < kPanelPairs ? pairs : kPanelPairs;
-        prefetcher.add(group + kPairGroups * task.group_bytes, begun * kPairBytes);
-      }
+  for (int64_t i = 0; i < pairs; ++i, x += 4 * kRows) {
+    U8x64 weights[kGroups];
+    for (int g = 0; g < kGroups; ++g) {
+      const uint8_t* at = groups + g * task.group_bytes + i * kPairBytes;
+      prefetch(at + kAhead);
+      weights[g] = load_codes(at);
     }
-    prefetcher.spread((end_tile - first_tile) * count);
-    for (int64_t t = first_tile; t < end_tile; ++t) {
-      const int64_t row = tiles.first_row(t);
-      with_constant<kPairRows>(tiles.first_row(t + 1) - row, [&](auto rows) {
-        constexpr int kRows = decltype(rows)::value;
-        multiply_pairs<kRows>(groups + first * kPairBytes, task.group_bytes,
-                              task.tiles + row * bf16_row_bytes(task.columns) + first * 4 * kRows,
-                              count, prefetcher, sums + (row - first_row) * kRowSums);
-      });
-    }
+    unroll<0, kRows>([&](auto row) HASTEN_INLINE {
+      constexpr int kRow = decltype(row)::value;
+      const I32x16 pair = set1_i32(load_scalar<int32_t>(x + 4 * kRow));
+      for (int g = 0; g < kGroups; ++g) total[g][kRow] = dot_bf16(total[g][kRow], weights[g], pair);
+    });
   }
-  for (int64_t row = first_row; row < end_row; ++row) {
-    for (int64_t g = 0; g < kPairGroups; ++g) {
-      store_output(load(sums + (row - first_row) * kRowSums + g * kGroupRows), task.bias,
-                   task.out + row * task.out_features,
-                   (task.first_group + begin_group + g) * kGroupRows, task.out_features);
-    }
-  }
+  unroll<0, kGroups * kRows>([&](auto index) HASTEN_INLINE {
+    constexpr int kGroup = decltype(index)::value % kGroups;
+    constexpr int kRow = decltype(index)::value / kGroups;
+    store_output(total[kGroup][kRow], task.bias, task.out + (first_row + kRow) * task.out_features,
+                 (task.first_group + begin_group + kGroup) * kGroupRows, task.out_features);
+  });
 }
 
+/// Up to kPairRows rows, which are one tile.
+inline void bf16_matmul_few_rows(const Bf16MatmulTask& task) {
+  with_constant<kPairRows>(task.num_rows, [&](auto rows) {
+    constexpr int kRows = decltype(rows)::value;
+    constexpr int kGroups = pair_groups(kRows);
+    int64_t group = 0;
+    for (; group + kGroups <= task.num_groups; group += kGroups)
+      bf16_matmul_tile<kGroups, kRows>(task, group, 0);
+    for (; group < task.num_groups; ++group) bf16_matmul_tile<1, kRows>(task, group, 0);
+  });
+}
+
+/// Of many rows all tiles of a pass meet a group before the next one: its weights come from memory
+/// for the first tile and from the second-level cache for the others.
 inline void bf16_matmul(const Bf16MatmulTask& task) {
-  const auto tiles = RowTiles::of(task.num_rows, kPairDirectRows, kPairRows);
-  int64_t group = 0;
-  if (tiles.count == 1) {
-    with_constant<kPairDirectRows>(task.num_rows, [&](auto rows) {
-      constexpr int kRows = decltype(rows)::value;
-      constexpr int kGroups = kRows <= kPairRows ? kPairGroups : 2;
-      for (; group + kGroups <= task.num_groups; group += kGroups)
-        bf16_matmul_direct<kGroups, kRows>(task, group, 0);
-      for (; group < task.num_groups; ++group) bf16_matmul_direct<1, kRows>(task, group, 0);
-    });
-    return;
-  }
+  if (task.num_rows <= kPairRows) return bf16_matmul_few_rows(task);
+  const auto tiles = RowTiles::of(task.num_rows, kPairRows, kPairRows);
   const int64_t most = task.pass_rows / kPairRows;
   const int64_t passes = (tiles.count + most - 1) / most;
   for (int64_t pass = 0; pass < passes; ++pass) {
     const int64_t first = pass * tiles.count / passes;
     const int64_t end = (pass + 1) * tiles.count / passes;
-    for (group = 0; group + kPairGroups <= task.num_groups; group += kPairGroups)
-      bf16_matmul_pass(task, group, tiles, first, end);
-    for (; group < task.num_groups; ++group) {
+    for (int64_t group = 0; group < task.num_groups; ++group) {
       for (int64_t t = first; t < end; ++t) {
         const int64_t row = tiles.first_row(t);
         with_constant<kPairRows>(tiles.first_row(t + 1) - row, [&](auto rows) {
-          bf16_matmul_direct<1, decltype(rows)::value>(task, group, row);
+          bf16_matmul_tile<1, decltype(rows)::value>(task, group, row);
         });
       }
     }
