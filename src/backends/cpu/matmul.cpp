@@ -18,6 +18,8 @@ namespace {
 // Groups of 16 rows that a thread takes at a time are a multiple of this: the largest register
 // tile.
 constexpr int64_t kTileGroups = 4;
+// Likewise, where many rows of activations leave fewer groups in the register tiles.
+constexpr int64_t kManyRowsTileGroups = 2;
 // Rows of a pass, at least: unpacking a panel costs as much as multiplying it with about two rows.
 constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
@@ -33,11 +35,12 @@ constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 
 /// Groups per piece: about kPieceBytes of weights, fewer where many rows make each byte much work,
 /// but several pieces for each thread.
-int64_t piece_groups(const WeightLayout& layout, int64_t rows, int32_t threads) {
+int64_t piece_groups(const WeightLayout& layout, int64_t rows, int64_t tile_groups,
+                     int32_t threads) {
   const int64_t bytes = kPieceBytes / std::max<int64_t>(1, rows / kPieceRows);
   const int64_t by_bytes = bytes / std::max<int64_t>(1, layout.group.group_bytes);
   const int64_t by_threads = layout.num_groups / (4 * int64_t{threads});
-  return std::max(kTileGroups, std::min(by_bytes, by_threads) / kTileGroups * kTileGroups);
+  return std::max(tile_groups, std::min(by_bytes, by_threads) / tile_groups * tile_groups);
 }
 
 /// Rows of activations that stay in half the second-level cache while all groups of a piece pass.
@@ -215,8 +218,11 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
 /// costs a wait for the slower thread.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   const auto piece_of = [&](const CpuWeight& weight) {
-    return weight.is_packed() ? piece_groups(weight.layout(), rows.count, workers_.num_threads())
-                              : kTileGroups;
+    if (!weight.is_packed()) return kTileGroups;
+    const WeightLayout& layout = weight.layout();
+    const bool many = rows.count > kPieceRows && (layout.packed || rounds_activations(layout));
+    return piece_groups(layout, rows.count, many ? kManyRowsTileGroups : kTileGroups,
+                        workers_.num_threads());
   };
   int64_t num_pieces = 0;
   for (const ops::MatmulParams& params : group) {
