@@ -89,25 +89,36 @@ inline void bf16_matmul(const Bf16MatmulTask& task) {
   }
 }
 
-/// Rounds the rows of a tile, to nearest even; an odd last column becomes a pair with zero.
+/// Sixteen pairs of columns from pair i on, rounded to nearest even; what lies beyond is zero, and
+/// an odd last column has a pair with zero.
+inline I32x16 round_pairs(const float* x, int64_t columns, int64_t i) {
+  const float* at = x + 2 * i;
+  const int64_t left = columns - 2 * i;
+  if (left >= 2 * kGroupRows) return round_bf16(load(at), load(at + kGroupRows));
+  const int64_t first = left < kGroupRows ? left : kGroupRows;
+  return round_bf16(load_first(at, first),
+                    left > first ? load_first(at + kGroupRows, left - first) : zero());
+}
+
+/// Rounds the rows of a tile, sixteen rows and sixteen pairs of columns at a time.
 inline void round_bf16_tile(const RoundBf16Task& task) {
   const int64_t pairs = (task.columns + 1) / 2;
-  for (int64_t r = 0; r < task.num_rows; ++r) {
-    const float* x = task.x + r * task.columns;
+  for (int64_t first_row = 0; first_row < task.num_rows; first_row += kGroupRows) {
+    const int64_t left_rows = task.num_rows - first_row;
+    const int64_t num_rows = left_rows < kGroupRows ? left_rows : kGroupRows;
     for (int64_t i = 0; i < pairs; i += kGroupRows) {
-      const int64_t left = task.columns - 2 * i;
-      const I32x16 rounded =
-          left >= 2 * kGroupRows
-              ? round_bf16(load(x + 2 * i), load(x + 2 * i + kGroupRows))
-              : round_bf16(load_first(x + 2 * i, left < kGroupRows ? left : kGroupRows),
-                           left > kGroupRows ? load_first(x + 2 * i + kGroupRows, left - kGroupRows)
-                                             : zero());
-      int32_t lanes[kGroupRows];
-      store_codes(reinterpret_cast<uint8_t*>(lanes), rounded);
+      I32x16 rounded[kGroupRows];  // [rows][pairs], then [pairs][rows]
+      for (int64_t r = 0; r < kGroupRows; ++r) {
+        rounded[r] = r < num_rows
+                         ? round_pairs(task.x + (first_row + r) * task.columns, task.columns, i)
+                         : zero_i32();
+      }
+      transpose(rounded);
       const int64_t count = pairs - i < kGroupRows ? pairs - i : kGroupRows;
-      uint8_t* to = task.tile + 4 * (i * task.num_rows + r);
-      for (int64_t k = 0; k < count; ++k, to += 4 * task.num_rows)
-        __builtin_memcpy(to, &lanes[k], sizeof lanes[k]);
+      auto* to = reinterpret_cast<float*>(task.tile) + i * task.num_rows + first_row;
+      for (int64_t k = 0; k < count; ++k, to += task.num_rows) {
+        store_first_pairs(to, rounded[k], num_rows);
+      }
     }
   }
 }

@@ -36,5 +36,31 @@ inline void store_first_pairs(float* p, I32x16 v, int64_t n) {
 }
 inline I32x16 load_pairs(const float* p) { return _mm512_loadu_si512(p); }
 
+/// rows[i][k] and rows[k][i] change places.
+inline void transpose(I32x16 (&rows)[16]) {
+  I32x16 mixed[16];
+  for (int i = 0; i < 16; i += 2) {
+    mixed[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    mixed[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {  // now rows[i + k] holds columns k, 4 + k, ... of four rows
+    rows[i] = _mm512_unpacklo_epi64(mixed[i], mixed[i + 2]);
+    rows[i + 1] = _mm512_unpackhi_epi64(mixed[i], mixed[i + 2]);
+    rows[i + 2] = _mm512_unpacklo_epi64(mixed[i + 1], mixed[i + 3]);
+    rows[i + 3] = _mm512_unpackhi_epi64(mixed[i + 1], mixed[i + 3]);
+  }
+  for (int k = 0; k < 4; ++k) {
+    const I32x16 even_first = _mm512_shuffle_i32x4(rows[k], rows[4 + k], 0x88);
+    const I32x16 odd_first = _mm512_shuffle_i32x4(rows[k], rows[4 + k], 0xdd);
+    const I32x16 even_last = _mm512_shuffle_i32x4(rows[8 + k], rows[12 + k], 0x88);
+    const I32x16 odd_last = _mm512_shuffle_i32x4(rows[8 + k], rows[12 + k], 0xdd);
+    mixed[k] = _mm512_shuffle_i32x4(even_first, even_last, 0x88);
+    mixed[4 + k] = _mm512_shuffle_i32x4(odd_first, odd_last, 0x88);
+    mixed[8 + k] = _mm512_shuffle_i32x4(even_first, even_last, 0xdd);
+    mixed[12 + k] = _mm512_shuffle_i32x4(odd_first, odd_last, 0xdd);
+  }
+  for (int i = 0; i < 16; ++i) rows[i] = mixed[i];
+}
+
 }  // namespace
 }  // namespace hasten::cpu
