@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fetched_file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
@@ -115,6 +116,11 @@ std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::pat
                             "hasten-tiny");
 }
 
+std::string template_text(std::string_view file, std::string_view path) {
+  check_is_no_utf16(file, path);
+  return std::string(without_byte_order_mark(file));
+}
+
 bool is_blank(std::string_view source) {
   return source.find_first_not_of(" \n\r\t") == std::string_view::npos;
 }
@@ -138,10 +144,12 @@ ChatTemplateSource read_chat_template(const weights::Checkpoint& checkpoint,
     return {name == kDefault ? source_of(given, checkpoint.path().string()) : std::string(given),
             key};
   }
-  if (auto source = checkpoint.file("chat_template.jinja")) {
-    if (!is_blank(*source)) {
+  if (const auto file = checkpoint.file("chat_template.jinja")) {
+    const std::string source =
+        template_text(*file, (checkpoint.path() / "chat_template.jinja").string());
+    if (!is_blank(source)) {
       if (name != kDefault) return {};
-      return {*std::move(source), "chat_template.jinja"};
+      return {source, "chat_template.jinja"};
     }
     if (name == kDefault) {
       log::warn("{} is empty, and not used: fetch it again, or remove it",

@@ -48,6 +48,10 @@ struct ChatTemplateSource {
   std::string place;  // for people: "chat_template.jinja", "tokenizer.chat_template" of a GGUF file
 };
 
+/// The template that a file holds, without the byte order mark that editors put before it: no model
+/// was trained with one. Throws Error{invalid_data} for UTF-16.
+std::string template_text(std::string_view file, std::string_view path);
+
 /// Whether a file that should hold a template holds none.
 bool is_blank(std::string_view source);
 

@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fetched_file.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "text/jinja/template.h"
-#include "weights/git_lfs.h"
 
 namespace hasten {
 namespace api {
@@ -62,8 +62,9 @@ std::string read_lone_template(const std::filesystem::path& path) {
     const MappedFile file(path);
     text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   }
+  text = template_text(text, path.string());
   if (is_blank(text)) fail(ErrorCode::not_found, "{} is empty: fetch it again", path.string());
-  weights::check_is_fetched(text, path.string());
+  check_is_fetched(text, path.string());
   return text;
 }
 

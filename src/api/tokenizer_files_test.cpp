@@ -337,6 +337,47 @@ TEST_F(TokenizerFolder, SaysWhatIsNotFetched) {
   }
 }
 
+// What a browser or an editor leaves: a page of the site, or the text in another encoding.
+TEST_F(TokenizerFolder, SaysWhatIsNotTheFile) {
+  using namespace std::string_literals;
+  const std::string page = "<!DOCTYPE html>\n<html><title>Sign in</title></html>\n";
+  const std::string utf16 = "\xFF\xFE{\0\"\0a\0"s;
+  write("tokenizer.json", R"({"model": {"type": "WordLevel", "vocab": {"a": 0}}})");
+  for (const char* name :
+       {"chat_template.jinja", "chat_template.json", "tokenizer_config.json", "tokenizer.json"}) {
+    const std::string path = (folder_.path() / name).string();
+    write(name, page);
+    expect_refusal(ErrorCode::invalid_data,
+                   path + " is an HTML page and not the file (a failed download?): fetch it again");
+    write(name, utf16);
+    expect_refusal(ErrorCode::invalid_data, path + " is UTF-16; save it as UTF-8");
+    if (name != std::string_view("tokenizer.json")) std::filesystem::remove(folder_.path() / name);
+  }
+  for (const char* name :
+       {"rwkv_vocab_v20230424.txt", "qwen.tiktoken", "vocab.txt", "tokenizer.model"}) {
+    std::filesystem::remove(folder_.path() / "tokenizer.json");
+    write(name, page);
+    expect_refusal(ErrorCode::invalid_data, name + " is an HTML page"s);
+  }
+}
+
+TEST_F(TokenizerFolder, TakesAByteOrderMark) {
+  const std::string mark = "\xEF\xBB\xBF";
+  write(
+      "tokenizer.json",
+      mark +
+          R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1},
+        "unk_token": "b"}})");
+  write("tokenizer_config.json", mark + R"({"bos_token": "b"})");
+  EXPECT_EQ(open().encode("a"), (Ids{0}));
+  EXPECT_EQ(open().bos(), 1);
+  const std::string source = "{{ messages[0].content }}";
+  write("chat_template.jinja", mark + source);
+  EXPECT_EQ(open().chat_template().source, source);
+  std::filesystem::rename(folder_.path() / "chat_template.jinja", folder_.path() / "x.jinja");
+  EXPECT_EQ(read_template(folder_.path() / "x.jinja").source, source);
+}
+
 TEST_F(TokenizerFolder, SaysWhichFileIsEmpty) {
   for (const char* name :
        {"rwkv_vocab_v20230424.txt", "tiktoken.model", "qwen.tiktoken", "vocab.txt", "merges.txt",

@@ -14,9 +14,9 @@
 #include "api/model_files.h"
 #include "api/vocabulary_names.h"
 #include "base/error.h"
+#include "base/fetched_file.h"
 #include "base/mapped_file.h"
 #include "hasten/tokenizer.h"
-#include "weights/git_lfs.h"
 
 namespace hasten {
 namespace {
@@ -110,7 +110,7 @@ class LoneVocabulary final : public weights::Checkpoint {
       fail(ErrorCode::invalid_data, "{} has {} bytes; the limit is {}", file.string(),
            mapped.bytes().size(), kMaxBytes);
     }
-    weights::check_is_fetched(mapped.bytes(), file.string());
+    check_is_fetched(mapped.bytes(), file.string());
     return std::string(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
   }
 

@@ -84,6 +84,32 @@ TEST(Json, KeepsItsLimits) {
   }
 }
 
+TEST(Json, KnowsWhatIsNoJsonAtAll) {
+  const auto said = [](std::string_view text) -> std::string {
+    try {
+      (void)json::parse(text, "x.json");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_data);
+      return error.what();
+    }
+    return {};
+  };
+  using namespace std::string_view_literals;
+  EXPECT_EQ(json::parse("\xEF\xBB\xBF[1]", "x").at(0), 1);
+  EXPECT_EQ(said("\xEF\xBB\xBF[1,]"), "x.json is not valid JSON at byte 6: syntax error");
+  EXPECT_EQ(said("[1,]"), "x.json is not valid JSON at byte 3: syntax error");
+  for (const std::string_view utf16 :
+       {"\xFF\xFE{\0}\0"sv, "\xFE\xFF\0{\0}"sv, "{\0}\0"sv, "\0{\0}"sv})
+    EXPECT_EQ(said(utf16), "x.json is UTF-16; save it as UTF-8");
+  for (const char* page :
+       {"<!DOCTYPE html>\n<html>", "\n <HTML lang=\"en\">", "\xEF\xBB\xBF<!doctype HTML>"})
+    EXPECT_EQ(said(page),
+              "x.json is an HTML page and not the file (a failed download?): fetch it again");
+  EXPECT_EQ(said("<htm"), "x.json is not valid JSON at byte 0: syntax error");
+  EXPECT_EQ(said("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
+            "x.json is not there yet, only what Git LFS put in its place: git lfs pull fetches it");
+}
+
 TEST(MappedFile, MapsAndRefuses) {
   const auto folder = std::filesystem::path(::testing::TempDir());
   const auto path = testing::temp_path("hasten_mapped_file_test");

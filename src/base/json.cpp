@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/fetched_file.h"
 
 namespace hasten::json {
 namespace {
@@ -44,17 +45,23 @@ Value parse(std::string_view text, std::string_view name, const Limits& limits) 
     fail(ErrorCode::invalid_data, "{} is {} bytes of JSON; the limit is {}", name, text.size(),
          limits.max_bytes);
   }
+  // Python refuses the mark, RFC 8259 leaves it open, and it can mean nothing else.
+  const std::string_view marked = text;
+  text = without_byte_order_mark(text);
   boost::json::parse_options options;
   options.max_depth = static_cast<std::size_t>(limits.max_depth);
   boost::json::parser parser({}, options);
   boost::system::error_code code;
   const std::size_t read = parser.write(text.data(), text.size(), code);
   if (code) {
+    const std::size_t byte = read + (marked.size() - text.size());
     if (code == boost::json::error::too_deep) {
       fail(ErrorCode::invalid_data, "{} nests deeper than {} levels at byte {}", name,
-           limits.max_depth, read);
+           limits.max_depth, byte);
     }
-    fail(ErrorCode::invalid_data, "{} is not valid JSON at byte {}: {}", name, read,
+    check_is_fetched(text, name);
+    check_is_no_utf16(text, name);
+    fail(ErrorCode::invalid_data, "{} is not valid JSON at byte {}: {}", name, byte,
          reason(text, read, code));
   }
   return parser.release();

@@ -21,8 +21,10 @@ struct Limits {
   int32_t max_depth = 128;               // of nested arrays and objects
 };
 
-/// Parses one strict JSON value (no comments, no trailing commas, valid UTF-8). `name` says in
-/// errors whose text it is ("tokenizer.json", "request body"). Throws Error{invalid_data}.
+/// Parses one strict JSON value (no comments, no trailing commas, valid UTF-8), which a byte order
+/// mark may stand before. `name` says in errors whose text it is ("tokenizer.json", "request
+/// body"). Throws Error{invalid_data}, which says so of UTF-16, of an HTML page and of what Git LFS
+/// has not fetched.
 Value parse(std::string_view text, std::string_view name, const Limits& limits = {});
 
 }  // namespace hasten::json

@@ -17,9 +17,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/fetched_file.h"
 #include "base/printable.h"
 #include "weights/gguf_format.h"
-#include "weights/git_lfs.h"
 
 namespace hasten::weights {
 namespace {

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/fetched_file.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/printable.h"
-#include "weights/git_lfs.h"
 #include "weights/safetensors.h"
 
 namespace hasten::weights {

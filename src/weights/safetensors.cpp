@@ -11,9 +11,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/fetched_file.h"
 #include "base/json.h"
 #include "base/printable.h"
-#include "weights/git_lfs.h"
 
 namespace hasten::weights {
 namespace {
