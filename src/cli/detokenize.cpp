@@ -55,41 +55,68 @@ void check_brackets(std::string_view text) {
   }
 }
 
+/// Throws Error where an id is missing before or behind a comma: ids stand before `begin` and from
+/// `end` on, or the text ends there.
+void check_commas(std::string_view text, size_t begin, size_t end) {
+  const std::string_view between = text.substr(0, end);
+  const size_t first = between.find(',', begin);
+  if (first == std::string_view::npos) return;
+  const bool is_after_id = begin > 0;
+  const size_t next = is_after_id ? between.find(',', first + 1) : first;
+  if (next != std::string_view::npos) {
+    fail(ErrorCode::invalid_argument, "no id stands before the comma at byte {} of the ids", next);
+  }
+  if (end == text.size()) {
+    fail(ErrorCode::invalid_argument, "no id stands behind the comma at byte {} of the ids", first);
+  }
+}
+
 /// Ids between spaces, line ends and commas, in brackets or not: also what tokenize --json prints.
-std::vector<int32_t> read_ids(const std::string_view text, int64_t vocab_size) {
+std::vector<int32_t> read_ids(std::string_view text, int64_t vocab_size) {
   constexpr std::string_view kSeparators = " \t\r\n,[]";
   std::vector<int32_t> ids;
-  for (std::string_view rest = text;;) {
-    const size_t begin = rest.find_first_not_of(kSeparators);
-    if (begin == std::string_view::npos) break;
-    rest.remove_prefix(begin);
-    const std::string_view word = rest.substr(0, rest.find_first_of(kSeparators));
-    ids.push_back(read_id(word, vocab_size));
-    rest.remove_prefix(word.size());
+  for (size_t at = 0;;) {
+    const size_t begin = std::min(text.find_first_not_of(kSeparators, at), text.size());
+    check_commas(text, at, begin);
+    if (begin == text.size()) break;
+    at = std::min(text.find_first_of(kSeparators, begin), text.size());
+    ids.push_back(read_id(text.substr(begin, at - begin), vocab_size));
   }
   check_brackets(text);  // after the words: what is no list of ids at all may hold any
   return ids;
 }
 
+/// The ids of the command line, where wrong ones are wrong usage.
+std::vector<int32_t> read_words(std::string_view words, int64_t vocab_size) {
+  try {
+    return read_ids(words, vocab_size);
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what(), "IDS");
+  }
+}
+
 int detokenize(const DetokenizeOptions& options) {
   const std::string model = options.arguments.empty() ? "" : options.arguments[0];
   std::string words;
-  for (size_t i = 1; i < options.arguments.size(); ++i) words += " " + options.arguments[i];
+  for (size_t i = 1; i < options.arguments.size(); ++i)
+    words.append(i > 1 ? " " : "").append(options.arguments[i]);
   std::error_code ignored;
   const bool begins_with_id = model.find_first_not_of("0123456789,[] ") == std::string::npos;
   if (!model.empty() && begins_with_id && !std::filesystem::exists(model, ignored)) {
     fail(ErrorCode::not_found,
-         "there is no MODEL {0}; if that is an id, write: hasten detokenize \"\" {0}{1}", model,
-         words);
+         "there is no MODEL {0}; if that is an id, write: hasten detokenize \"\" {0}{1}{2}", model,
+         words.empty() ? "" : " ", words);
   }
-  if (!options.file.empty() && !words.empty()) {
+  const bool has_words = options.arguments.size() > 1;
+  if (!options.file.empty() && has_words) {
     fail_param("file", "detokenize takes IDS or --file, not both");
   }
   check_model(model, ModelUse::vocabulary);
   const Tokenizer tokenizer(model);
   std::optional<Input> input;
-  if (words.empty()) input.emplace(options.file.empty() ? "-" : options.file);
-  const std::vector<int32_t> ids = read_ids(input ? input->text() : words, tokenizer.vocab_size());
+  if (!has_words) input.emplace(options.file.empty() ? "-" : options.file);
+  const std::vector<int32_t> ids = input ? read_ids(input->text(), tokenizer.vocab_size())
+                                         : read_words(words, tokenizer.vocab_size());
   const std::string text = tokenizer.decode(ids, /*show_special=*/!options.skip_special);
   if (options.json) {
     fmt::print("{}\n", json_text(json::Value(server::to_utf8(text))));

@@ -191,16 +191,26 @@ class Detokenize(unittest.TestCase):
                           ("[-1]", 'there is no token "-1": the vocabulary'), ("12 1x", '"1x" is no token id'),
                           ("[1][2]", "several lists"), ("1.5", '"1.5" is no token id')):
             by_words = () if "[" in ids else (hasten("detokenize", "", *ids.split()),)
-            for done in (hasten("detokenize", stdin=ids), *by_words):
-                self.assertEqual((done.returncode, done.stdout), (1, ""), ids)
+            for status, done in ((1, hasten("detokenize", stdin=ids)), *((2, done) for done in by_words)):
+                self.assertEqual((done.returncode, done.stdout), (status, ""), ids)
                 self.assertIn(said, done.stderr)
                 self.assertLess(len(done.stderr), 200)
         for ids, said in (("[1,2", "begins with [ and ends with ]"), ("1,2]", "begins with [ and ends with ]"),
                           ("1[2]", "begins with [ and ends with ]"), ("]1[", "begins with [ and ends with ]"),
                           ("[[1,2],[3]]", "several lists"), ("[[1,2]]", "several lists")):
-            for done in (hasten("detokenize", stdin=ids), hasten("detokenize", "", ids)):
-                self.assertEqual((done.returncode, done.stdout), (1, ""), ids)
+            for status, done in ((1, hasten("detokenize", stdin=ids)), (2, hasten("detokenize", "", ids))):
+                self.assertEqual((done.returncode, done.stdout), (status, ""), ids)
                 self.assertIn(said, done.stderr)
+        for ids, said in (("1,,2", "no id stands before the comma at byte 2 of the ids"),
+                          ("1, ,2", "before the comma at byte 3"), (",1", "before the comma at byte 0"),
+                          ("[1,2,]", "no id stands behind the comma at byte 4"), ("1,", "behind the comma at byte 1"),
+                          (",", "before the comma at byte 0")):
+            for status, done in ((1, hasten("detokenize", stdin=ids)), (2, hasten("detokenize", "", ids))):
+                self.assertEqual((done.returncode, done.stdout), (status, ""), ids)
+                self.assertIn(said, done.stderr)
+        self.assertIn("before the comma at byte 5", hasten("detokenize", "", "1", "2,", ",3").stderr)
+        self.assertEqual(hasten("detokenize", "", "721,", "674").stdout, "Once upon\n")
+        self.assertEqual(hasten("detokenize", "", "", stdin="721").stdout, "\n")  # no ids are given
         self.assertEqual(hasten("detokenize", stdin=" [\n 721,\n 674 ]\n").stdout, "Once upon\n")
         # Of what is no list of ids at all, its brackets are not what is wrong.
         noise = hasten("detokenize", stdin=b"\x00\x81[\x02]x[\xff[ 17")
