@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads tekken.json, which Mistral's models have beside or instead of a tokenizer.json.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/in_file.h"
 #include "base/printable.h"
@@ -45,6 +49,40 @@ PreTokenizerSteps steps_of(std::string_view pattern) {
   return {{.pattern = std::string(pattern), .dialect = regex::Dialect::perl}};
 }
 
+// One token of a list, which has its rank there.
+class Entry {
+ public:
+  Entry(const json::Value& value, const char* list, size_t rank)
+      : token_(value.if_object()), list_(list), rank_(rank) {
+    if (token_ == nullptr) fail(ErrorCode::invalid_data, "{} is not an object", name());
+  }
+
+  std::string name() const { return fmt::format("entry {} of {}", rank_, list_); }
+
+  std::string_view string(const char* member) const {
+    const json::Value& value = field(*token_, member);
+    if (value.is_string()) return as_string(value, member);
+    fail(ErrorCode::invalid_data, "the {} of {} is not a string", member, name());
+  }
+
+  // Throws Error unless the rank that it says is its own. `text` is the token's.
+  void check_rank(std::string_view text, int64_t limit) const {
+    const json::Value& given = field(*token_, "rank");
+    if (const int64_t* rank = given.if_int64();
+        rank != nullptr && *rank < limit && std::cmp_equal(*rank, rank_))
+      return;
+    const std::string named = fmt::format("{}, {},", name(), printable(text));
+    const int32_t rank = as_number(given, fmt::format("the rank of {}", named), limit);
+    fail(ErrorCode::invalid_data, "{} has rank {}: the list is not in the order of its ranks",
+         named, rank);
+  }
+
+ private:
+  const json::Object* token_;
+  const char* list_;
+  size_t rank_;
+};
+
 // Published files have 1,000 special tokens, most of them without a name.
 constexpr int64_t kMaxUnnamedSpecials = 10'000;
 
@@ -56,10 +94,9 @@ void read_specials(const json::Object& root, int32_t num_specials, TokenizerSpec
     names.assign(std::begin(kFirstSpecials), std::end(kFirstSpecials));
   } else {
     for (const json::Value& item : as_array(list, "special_tokens")) {
-      const json::Object& token = as_object(item, "special_tokens");
-      const int32_t rank = as_id(field(token, "rank"), "special_tokens", num_specials);
-      if (rank != std::ssize(names)) fail_field("special_tokens", "in the order of their ranks");
-      names.emplace_back(as_string(field(token, "token_str"), "token_str"));
+      const Entry entry(item, "special_tokens", names.size());
+      names.emplace_back(entry.string("token_str"));
+      entry.check_rank(names.back(), num_specials);
     }
   }
   if (num_specials - std::ssize(names) > kMaxUnnamedSpecials) {
@@ -84,16 +121,14 @@ void read_ranks(const json::Object& root, int64_t vocab_size, TokenizerSpec& spe
          vocab_size, spec.tokens.size(), vocab.size());
   }
   for (size_t rank = 0; rank < num_ranks; ++rank) {
-    const json::Object& token = as_object(vocab[rank], "vocab");
-    const std::string_view encoded = as_string(field(token, "token_bytes"), "token_bytes");
+    const Entry entry(vocab[rank], "vocab", rank);
+    const std::string_view encoded = entry.string("token_bytes");
     const std::optional<std::string> bytes = decode_base64(encoded);
     if (!bytes) {
-      fail(ErrorCode::invalid_data, "token_bytes of rank {} is no Base64: {}", rank,
+      fail(ErrorCode::invalid_data, "the token_bytes of {} are no Base64: {}", entry.name(),
            printable(encoded));
     }
-    if (as_id(field(token, "rank"), "vocab", vocab_size) != static_cast<int32_t>(rank)) {
-      fail_field("vocab", "in the order of its ranks");
-    }
+    entry.check_rank(*bytes, vocab_size);
     spec.tokens.push_back(to_gpt2_alphabet(*bytes));
     spec.types.push_back(static_cast<int32_t>(TokenType::normal));
   }
@@ -117,7 +152,7 @@ TokenizerSpec parse_tekken_json(std::string_view tekken_json) {
     const json::Object& config = as_object(field(root, "config"), "config");
     spec.pre_steps = steps_of(as_string(field(config, "pattern"), "pattern"));
     const auto size_of = [&](const char* name) {
-      return as_id(field(config, name), name, std::ssize(tekken_json));
+      return as_number(field(config, name), name, std::ssize(tekken_json));
     };
     const int32_t vocab_size = size_of("default_vocab_size");
     read_specials(root, std::min(size_of("default_num_special_tokens"), vocab_size), spec);

@@ -155,6 +155,45 @@ TEST(TokenizerJson, SaysWhichEntryAndWhichValue) {
          R"(the id of "<s>" is 600, not within [0, 8), the tokens of the vocabulary)");
 }
 
+TEST(TokenizerJson, SaysWhichPieceOfAUnigramModelIsWrong) {
+  const auto expect = [](const char* vocab, std::string_view others, std::string_view words) {
+    const std::string json = R"({"model": {"type": "Unigram", "vocab": [["a", -1], )" +
+                             std::string(vocab) + "]" + std::string(others) + "}}";
+    expect_error([&] { return parse_tokenizer_json(json); }, ErrorCode::invalid_data, words);
+  };
+  expect("5", "", "tokenizer.json: entry 1 of model.vocab is not a piece and its score");
+  expect(R"(["b"])", "", "entry 1 of model.vocab is not a piece and its score");
+  expect(R"(["b", -1, 0])", "", "entry 1 of model.vocab is not a piece and its score");
+  expect(R"([5, -1])", "", "entry 1 of model.vocab is not a piece and its score");
+  expect(R"(["b", "-1"])", "", R"(the score of entry 1 of model.vocab, "b", is not a number)");
+  expect(R"(["b", -1])", R"(, "unk_id": 2)",
+         R"(model.unk_id is 2, not within [0, 2), the tokens of the vocabulary)");
+}
+
+TEST(TokenizerJson, CallsCountsByTheirNames) {
+  const auto expect = [](const std::string& json, std::string_view words) {
+    expect_error([&] { return parse_tokenizer_json(json); }, ErrorCode::invalid_data, words);
+  };
+  const auto longest = [](const char* value) {
+    return R"({"model": {"type": "WordPiece", "continuing_subword_prefix": "##", "vocab": {"a": 0},
+               "max_input_chars_per_word": )" +
+           std::string(value) + "}}";
+  };
+  expect(longest("-3"),
+         "tokenizer.json: max_input_chars_per_word is -3, not within [0, 2147483647)");
+  expect(longest("2.5"), "tokenizer.json: max_input_chars_per_word is not a whole number");
+  const auto with = [](const char* name, const char* component) {
+    return changed(kByteLevel, R"("model")",
+                   "\"" + std::string(name) + "\": " + component + R"(, "model")");
+  };
+  expect(changed(kByteLevel, R"({"type": "ByteLevel", "add_prefix_space": false})",
+                 R"({"type": "FixedLength", "length": 5000})"),
+         "tokenizer.json: length is 5000, not within [0, 1000)");
+  expect(changed(with("decoder", R"({"type": "Strip", "content": " ", "start": -1})"),
+                 R"({"type": "ByteLevel", "add_prefix_space": false})", "null"),
+         "tokenizer.json: start is -1, not within [0, 1024)");
+}
+
 TEST(TokenizerJson, EscapesWhatItQuotes) {
   const auto refuse = [](std::string_view from, std::string_view to, ErrorCode code) {
     expect_error(
@@ -279,12 +318,34 @@ TEST(TekkenJson, ReadsAndRefuses) {
                  ErrorCode::invalid_data, words);
   };
   refuse("\"default_vocab_size\": 8", "\"default_vocab_size\": 10", "default_vocab_size is 10");
-  refuse("YWI=", "YW!=", "rank 2");
+  refuse("YWI=", "YW!=", "entry 2 of vocab");
   expect_error([&] { return make_tokenizer(parse_tekken_json(changed(json, "YWI=", "Yg=="))); },
                ErrorCode::invalid_data, "ranks of tokens 6 and 7 are of the same bytes: \"b\"");
   refuse("\"rank\": 2, \"token_str\"", "\"rank\": 3, \"token_str\"", "special_tokens");
   refuse("\"rank\": 1, \"token_bytes\"", "\"rank\": 2, \"token_bytes\"", "order of its ranks");
   refuse("\"pattern\"", "\"no pattern\"", "tekken.json: \"pattern\"");
+  refuse("\"default_vocab_size\": 8", "\"default_vocab_size\": -8",
+         "tekken.json: default_vocab_size is -8, not within [0, ");
+  refuse("\"default_vocab_size\": 8,", "", "tekken.json: default_vocab_size is missing");
+  refuse("\"default_num_special_tokens\": 5", "\"default_num_special_tokens\": 5.5",
+         "tekken.json: default_num_special_tokens is not a whole number");
+  refuse(R"({"rank": 2, "token_str": "[INST]", "is_control": true})", "5",
+         "tekken.json: entry 2 of special_tokens is not an object");
+  refuse(
+      R"("rank": 2, "token_str")", R"("rank": 3, "token_str")",
+      R"(entry 2 of special_tokens, "[INST]", has rank 3: the list is not in the order of its ranks)");
+  refuse(R"("rank": 2, "token_str")", R"("rank": "2", "token_str")",
+         R"(the rank of entry 2 of special_tokens, "[INST]", is not a whole number)");
+  refuse(R"("token_str": "[INST]")", R"("token_str": 5)",
+         "the token_str of entry 2 of special_tokens is not a string");
+  refuse(R"({"rank": 1, "token_bytes": "Yg==", "token_str": "b"})", "5",
+         "tekken.json: entry 1 of vocab is not an object");
+  refuse(R"("token_bytes": "Yg==")", R"("token_bytes": 5)",
+         "the token_bytes of entry 1 of vocab is not a string");
+  refuse(R"("token_bytes": "Yg==")", R"("token_bytes": "Y!==")",
+         R"(the token_bytes of entry 1 of vocab are no Base64: "Y!==")");
+  refuse(R"("rank": 1, "token_bytes")", R"("rank": 2, "token_bytes")",
+         R"(entry 1 of vocab, "b", has rank 2: the list is not in the order of its ranks)");
   // A file that is long enough for them, of nothing.
   const std::string many = changed(changed(json, "size\": 8", "size\": 90000"),
                                    "special_tokens\": 5", "special_tokens\": 90000");

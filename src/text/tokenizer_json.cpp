@@ -35,14 +35,22 @@ std::string read_merge(const json::Value& merge, size_t entry) {
 void read_pieces(const json::Object& model, VocabularyReader& reader, TokenizerSpec& spec) {
   const json::Array& pieces = as_array(field(model, "vocab"), "model.vocab");
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const json::Array& pair = as_array(pieces[i], "model.vocab");
-    if (pair.size() != 2 || !pair[1].is_number()) fail_field("model.vocab", "a list of scores");
-    reader.put(static_cast<int32_t>(i), as_string(pair[0], "model.vocab"), TokenType::normal);
-    spec.scores.push_back(pair[1].to_number<double>());
+    const json::Array* pair = pieces[i].if_array();
+    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string()) {
+      fail(ErrorCode::invalid_data, "entry {} of model.vocab is not a piece and its score", i);
+    }
+    const std::string_view piece = as_string((*pair)[0], "model.vocab");
+    const json::Value& score = (*pair)[1];
+    if (!score.is_number()) {
+      fail(ErrorCode::invalid_data, "the score of entry {} of model.vocab, {}, is not a number", i,
+           printable(piece));
+    }
+    reader.put(static_cast<int32_t>(i), piece, TokenType::normal);
+    spec.scores.push_back(score.to_number<double>());
   }
   const json::Value& unk = field(model, "unk_id");
   if (!unk.is_null())
-    spec.unk = as_id(unk, "unk_id", static_cast<int64_t>(pieces.size()), kOfVocabulary);
+    spec.unk = as_number(unk, "model.unk_id", static_cast<int64_t>(pieces.size()), kOfVocabulary);
 }
 
 void read_word_piece(const json::Object& model, TokenizerSpec& spec) {
@@ -52,7 +60,7 @@ void read_word_piece(const json::Object& model, TokenizerSpec& spec) {
   }
   const json::Value& longest = field(model, "max_input_chars_per_word");
   spec.max_input_chars_per_word =
-      longest.is_null() ? 100 : as_id(longest, "max_input_chars_per_word", INT32_MAX);
+      longest.is_null() ? 100 : as_number(longest, "max_input_chars_per_word", INT32_MAX);
 }
 
 void read_model(const json::Object& model, VocabularyReader& reader, TokenizerSpec& spec) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -62,25 +63,25 @@ inline const json::Object& as_file(const json::Value& value) {
 inline constexpr std::string_view kOfVocabulary = "the tokens of the vocabulary";
 inline constexpr std::string_view kOfFileSize = "as many tokens as files of this size list";
 
-/// A token id below `limit`. Errors say whose it is (`subject`, as it is) and, if given, where the
-/// limit comes from.
-inline int32_t as_id_of(const json::Value& value, std::string_view subject, int64_t limit,
-                        std::string_view limit_is = "") {
-  const int64_t* id = value.if_int64();
-  if (id != nullptr && *id >= 0 && *id < limit) return static_cast<int32_t>(*id);
-  if (value.is_null()) fail(ErrorCode::invalid_data, "the id of {} is missing", subject);
-  if (id == nullptr && !value.is_uint64())
-    fail(ErrorCode::invalid_data, "the id of {} is not a whole number", subject);
-  fail(ErrorCode::invalid_data, "the id of {} is {}, not within [0, {}){}{}", subject,
-       json::serialize(value), limit, limit_is.empty() ? "" : ", ", limit_is);
+/// A whole number within [0, limit). Errors say what it is (`subject`, as it is) and, if given,
+/// where the limit comes from.
+inline int32_t as_number(const json::Value& value, std::string_view subject, int64_t limit,
+                         std::string_view limit_is = "") {
+  const int64_t* number = value.if_int64();
+  if (number != nullptr && *number >= 0 && *number < limit) return static_cast<int32_t>(*number);
+  if (value.is_null()) fail(ErrorCode::invalid_data, "{} is missing", subject);
+  if (number == nullptr && !value.is_uint64())
+    fail(ErrorCode::invalid_data, "{} is not a whole number", subject);
+  fail(ErrorCode::invalid_data, "{} is {}, not within [0, {}){}{}", subject, json::serialize(value),
+       limit, limit_is.empty() ? "" : ", ", limit_is);
 }
 
-/// The same of what has the name `name`.
-inline int32_t as_id(const json::Value& value, std::string_view name, int64_t limit,
+/// The id of the token `text`.
+inline int32_t as_id(const json::Value& value, std::string_view text, int64_t limit,
                      std::string_view limit_is = "") {
   const int64_t* id = value.if_int64();
   if (id != nullptr && *id >= 0 && *id < limit) return static_cast<int32_t>(*id);
-  return as_id_of(value, printable(name), limit, limit_is);
+  return as_number(value, "the id of " + printable(text), limit, limit_is);
 }
 
 /// The "type" of a component.

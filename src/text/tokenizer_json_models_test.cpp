@@ -350,8 +350,8 @@ TEST(TokenizerJsonModels, RefusesByName) {
       EXPECT_NE(error.code(), ErrorCode::internal);
     }
   };
-  refuse(R"({"type": "Unigram", "vocab": [["a"]]})", "", "scores");
-  refuse(R"({"type": "Unigram", "vocab": [["a", "b"]]})", "", "scores");
+  refuse(R"({"type": "Unigram", "vocab": [["a"]]})", "", "a piece and its score");
+  refuse(R"({"type": "Unigram", "vocab": [["a", "b"]]})", "", "the score of entry 0");
   refuse(R"({"type": "Unigram", "unk_id": 3, "vocab": [["a", 1]]})", "", "unk_id");
   refuse(R"({"type": "WordLevel", "vocab": {"a": "b"}})", "", "\"a\"");
   refuse(R"({"type": "WordPiece", "vocab": {"a": 0}})", "", "continuing_subword_prefix");

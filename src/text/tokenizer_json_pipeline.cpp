@@ -118,7 +118,7 @@ void read_pre_tokenizer(const json::Object& component, Segmentation& found) {
     append(char_delimiter_steps(as_string(field(component, "delimiter"), "delimiter")));
   } else if (type == "FixedLength") {
     constexpr int64_t kLongest = 1000;
-    append(fixed_length_steps(as_id(field(component, "length"), "length", kLongest)));
+    append(fixed_length_steps(as_number(field(component, "length"), "length", kLongest)));
   } else if (type == "Metaspace") {
     read_metaspace(component, found);
   } else {

@@ -108,7 +108,7 @@ DecoderStep read_strip_decoder(const json::Object& component) {
   constexpr int64_t kMaxCount = 1024;
   const auto count = [&](const char* name) {
     const json::Value& value = field(component, name);
-    return value.is_null() ? 0 : as_id(value, name, kMaxCount);
+    return value.is_null() ? 0 : as_number(value, name, kMaxCount);
   };
   const std::string content = text_of(component, "content");
   if (content.empty()) fail_field("content", "a character");

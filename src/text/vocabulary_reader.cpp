@@ -80,7 +80,8 @@ void VocabularyReader::read_added_tokens(const json::Value& list) {
     const std::string subject = fmt::format("entry {} of added_tokens", entry++);
     const json::Object* token = item.if_object();
     if (token == nullptr) fail(ErrorCode::invalid_data, "{} is not an object", subject);
-    read_added_token(*token, as_id_of(field(*token, "id"), subject, max_id_, kOfFileSize));
+    read_added_token(*token,
+                     as_number(field(*token, "id"), "the id of " + subject, max_id_, kOfFileSize));
   }
 }
 
