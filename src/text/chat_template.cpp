@@ -114,16 +114,24 @@ class Conversation {
   }
 
   void adapt_arguments(json::Value& arguments, const std::string& name) const {
-    if (!takes_.object_arguments) {
-      if (!arguments.is_string()) arguments = json::serialize(arguments);
-      return;
+    json::Value value = arguments;
+    if (const json::String* text = arguments.if_string()) {
+      if (text->empty() && !takes_.object_arguments) return;
+      try {
+        value = text->empty() ? json::Value() : json::parse(*text, name);
+      } catch (const Error& error) {
+        // An answer that was cut has such arguments, and clients send them back.
+        if (!takes_.object_arguments) return;
+        fail_param(name, "{}", error.what());
+      }
     }
-    if (!arguments.is_string()) return;
-    const std::string text(arguments.get_string());
-    try {
-      arguments = text.empty() ? json::Value(json::Object()) : json::parse(text, name);
-    } catch (const Error& error) {
-      fail_param(name, "{}", error.what());
+    const bool is_none = value.is_null();
+    if (is_none) value = json::Object();
+    if (!value.is_object()) fail_param(name, "{} must be a JSON object, as text or as it is", name);
+    if (takes_.object_arguments) {
+      arguments = std::move(value);
+    } else if (is_none || !arguments.is_string()) {
+      arguments = json::serialize(value);
     }
   }
 

@@ -131,6 +131,38 @@ TEST(ChatTemplate, BringsArgumentsIntoForm) {
   EXPECT_EQ(texts.render(messages(object_call), {}, true).text, "f`{\"a\":1}`");
 }
 
+// OpenAI's API has an object there. What answers are cut to is no JSON, and clients send it back.
+TEST(ChatTemplate, TakesArgumentsThatAreAnObject) {
+  const std::string head =
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+      "{{ c.function.name }}";
+  const std::string tail = "{% endfor %}{% endfor %}";
+  const ChatTemplate objects = make(head + "{{ c.function.arguments | tojson }}" + tail);
+  const ChatTemplate texts = make(head + "{{ '`' + c.function.arguments + '`' }}" + tail);
+  ASSERT_TRUE(objects.capabilities().object_arguments && !texts.capabilities().object_arguments);
+  const auto call = [](const std::string& arguments) {
+    return messages(R"([{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [
+        {"function": {"name": "f", "arguments": "{}"}},
+        {"function": {"name": "f", "arguments": )" +
+                    arguments + "}}]}]");
+  };
+  for (const ChatTemplate* chat : {&objects, &texts}) {
+    for (const char* odd :
+         {R"("[1]")", R"(" 5 ")", R"("\"a\"")", R"("true")", "[1]", "5", "true"}) {
+      EXPECT_EQ(param_of([&] { chat->render(call(odd), {}, true); }),
+                "messages[1].tool_calls[1].function.arguments")
+          << odd;
+    }
+  }
+  for (const char* none : {"null", R"("null")", R"("")"})
+    EXPECT_EQ(objects.render(call(none), {}, true).text, "af{}f{}") << none;
+  EXPECT_EQ(texts.render(call("null"), {}, true).text, "af`{}`f`{}`");
+  EXPECT_EQ(texts.render(call(R"("null")"), {}, true).text, "af`{}`f`{}`");
+  EXPECT_EQ(texts.render(call(R"("{\"a\": ")"), {}, true).text, "af`{}`f`{\"a\": `");
+  EXPECT_EQ(param_of([&] { objects.render(call(R"("{\"a\": ")"), {}, true); }),
+            "messages[1].tool_calls[1].function.arguments");
+}
+
 TEST(ChatTemplate, BringsReasoningIntoForm) {
   const std::string head = "{% for m in messages %}{{ m.content }}";
   const std::string turns =
