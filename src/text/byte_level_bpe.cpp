@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE, as GPT-2, Llama 3 and Qwen use it: words of a pre-tokenizer, merged from bytes.
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <numeric>
 #include <span>
+#include <string>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/printable.h"
 #include "text/merge_rules.h"
 #include "text/pre_tokenizer_chain.h"
@@ -63,13 +65,7 @@ WordCache& cache_of(uint64_t encoder_id) {
 }
 
 PreTokenizerSteps steps_of(const TokenizerSpec& spec) {
-  if (spec.pre_steps) return *spec.pre_steps;
-  if (spec.pre == "default") {
-    log::warn(
-        "the file does not name its pre-tokenizer: words are cut as the oldest files had it, which "
-        "may not be how this model was trained");
-  }
-  return find_pre_tokenizer(spec.pre).steps();
+  return spec.pre_steps ? *spec.pre_steps : find_pre_tokenizer(spec.pre).steps();
 }
 
 bool ignores_merges(const TokenizerSpec& spec) {
@@ -93,6 +89,14 @@ class ByteLevelBpe final : public SegmentEncoder {
       int32_t token = whole_word({&character, 1});
       if (token < 0) token = vocabulary.byte_token(static_cast<uint8_t>(byte));
       byte_words_[byte] = token >= 0 ? token : unk_;
+      leaves_out_[byte] = unk_ < 0 && vocabulary.byte_token(static_cast<uint8_t>(byte)) < 0;
+      leaves_out_any_ = leaves_out_any_ || leaves_out_[byte];
+    }
+    const auto is_none = [](int32_t token) { return token < 0; };
+    if (!ignore_merges_ && std::all_of(byte_words_.begin(), byte_words_.end(), is_none)) {
+      fail(ErrorCode::invalid_data,
+           "the vocabulary has tokens for no text: none of its {} tokens is a single byte",
+           vocabulary.size());
     }
   }
 
@@ -189,6 +193,13 @@ class ByteLevelBpe final : public SegmentEncoder {
       work.out->push_back(whole);
       return;
     }
+    // What stood around a byte without a token merges, as in the readers of tokenizer.json.
+    std::string kept;
+    const auto is_left_out = [&](char byte) { return leaves_out_[static_cast<uint8_t>(byte)]; };
+    if (leaves_out_any_ && std::any_of(word.begin(), word.end(), is_left_out)) {
+      std::remove_copy_if(word.begin(), word.end(), std::back_inserter(kept), is_left_out);
+      word = kept;
+    }
     size_t begin = 0;
     for (size_t at = 1; at < word.size(); ++at) {
       if (joints_.may_join(word, at)) continue;
@@ -223,7 +234,9 @@ class ByteLevelBpe final : public SegmentEncoder {
   MergeTable merges_;
   TokenJoints joints_;
   std::array<int32_t, 256> byte_words_{};  // the token of each word of one byte, or -1
-  uint64_t id_;                            // of this object among all that ever were
+  std::array<bool, 256> leaves_out_{};     // the bytes that have no token, nor an unknown one
+  bool leaves_out_any_ = false;
+  uint64_t id_;  // of this object among all that ever were
 };
 
 }  // namespace

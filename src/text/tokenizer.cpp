@@ -14,6 +14,7 @@
 #include "text/token_texts.h"
 #include "text/utf8.h"
 #include "text/vocabulary.h"
+#include "text/vocabulary_doubts.h"
 
 namespace hasten::text {
 namespace {
@@ -115,6 +116,7 @@ std::vector<int32_t> around_text(const std::vector<int32_t>& given, bool add_one
 Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
   check_and_type_roles(spec);
   vocabulary_ = std::make_unique<Vocabulary>(spec);
+  check_has_tokens(spec, *vocabulary_);
   added_tokens_ = std::make_unique<AddedTokens>(spec, *vocabulary_);
   encoder_ = make_encoder(spec, *vocabulary_);
   const PreTokenizer* implied =
@@ -145,6 +147,15 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : bos_(spec.bos), eos_(spec.eos) {
   for (const std::string_view name : kEndNames) {
     const std::optional<int32_t> id = added_tokens_->find(name);
     if (id) end_of_generation_[static_cast<size_t>(*id)] = true;
+  }
+
+  std::string bytes = doubt_of_bytes(spec, *vocabulary_);
+  doubts_ = std::move(spec.doubts);
+  if (!bytes.empty()) doubts_.push_back(std::move(bytes));
+  if (implied != nullptr && spec.pre == "default") {
+    doubts_.emplace_back(
+        "it does not name its pre-tokenizer: words are cut as the oldest files had it, which may "
+        "not be how this model was trained");
   }
 }
 

@@ -66,6 +66,8 @@ class Tokenizer {
   [[nodiscard]] std::optional<int32_t> find(std::string_view piece) const;
 
   [[nodiscard]] int32_t vocab_size() const;
+  /// Those of the spec, and that it has no tokens for some text, or does not say how it cuts words.
+  [[nodiscard]] const std::vector<std::string>& doubts() const { return doubts_; }
   /// -1: the model has none.
   [[nodiscard]] int32_t bos() const { return bos_; }
   [[nodiscard]] int32_t eos() const { return eos_; }
@@ -103,6 +105,7 @@ class Tokenizer {
   std::unique_ptr<const AddedTokens> normalized_tokens_;  // none: all are matched as written
   std::unique_ptr<const SegmentEncoder> encoder_;
   std::vector<bool> end_of_generation_;  // [vocab_size]
+  std::vector<std::string> doubts_;
 };
 
 /// Checks `spec` and builds its tokenizer. Throws Error{invalid_data} for a vocabulary that

@@ -65,6 +65,9 @@ struct AddedTokenRule {
 /// not trusted: make_tokenizer checks it. An empty optional means "what kind and pre imply".
 struct TokenizerSpec {
   std::string file;  // that it was read from, which errors begin with; empty: not known
+  // What makes it doubtful that the files are whole and belong together, in sentences for people:
+  // of "it", the tokenizer, or naming a file.
+  std::vector<std::string> doubts;
   TokenizerKind kind = TokenizerKind::bpe;
   std::string pre;                             // bpe: tokenizer.ggml.pre, such as "llama-bpe"
   std::optional<PreTokenizerSteps> pre_steps;  // bpe: how words are cut, where `pre` does not say
