@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which words and special tokens go with a published rank file, none of which says so itself.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "base/error.h"
 #include "base/in_file.h"
-#include "base/log.h"
 #include "base/printable.h"
 #include "text/tokenizer_side_files.h"
 #include "text/tokenizer_spec.h"
@@ -125,18 +126,18 @@ int32_t first_added(const TokenizerSpec& spec, int32_t num_ranks) {
 
 // A file that was cut at the end of a line parses. `added`: the first token that the files beside
 // it add.
-void check_is_whole(std::string_view name, const Family& family, const TokenizerSpec& spec,
-                    int32_t num_ranks, int32_t added) {
+void check_is_whole(std::string_view name, const Family& family, int32_t num_ranks, int32_t added,
+                    TokenizerSpec& spec) {
   const bool has_added = added < std::ssize(spec.tokens);
   if (family.num_ranks > 0) {
     if (num_ranks >= family.num_ranks) return;
     // Tokens that take the place of ranks are not the family's: this vocabulary was made smaller.
     // A file that was cut has none there, and without any its ids would be guesses.
     if (has_added && added == num_ranks) {
-      log::warn(
-          "{} holds {} ranks, a whole {} has {}: taken for a smaller one, since the files "
-          "beside it add tokens right behind",
-          name, num_ranks, family.name, family.num_ranks);
+      spec.doubts.push_back(
+          fmt::format("{} holds {} ranks, a whole {} has {}: taken for a smaller one, since the "
+                      "files beside it add tokens right behind",
+                      name, num_ranks, family.name, family.num_ranks));
       return;
     }
     fail(ErrorCode::invalid_data,
@@ -213,8 +214,9 @@ TokenizerSpec parse_tiktoken_file(std::string_view name, std::string_view ranks,
   }
   beside.apply(spec);
   const int32_t added = first_added(spec, num_ranks);
-  check_is_whole(name, family, spec, num_ranks, added);
+  check_is_whole(name, family, num_ranks, added, spec);
   if (add_special_tokens(name, family, num_ranks, added, spec)) set_roles(family, beside, spec);
+  doubt_roles(beside.config(), spec);
   return spec;
 }
 

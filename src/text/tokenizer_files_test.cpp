@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The readers of tokenizer.json, tokenizer.model and rank files: what they take and what they
 // refuse.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -14,6 +15,9 @@
 namespace hasten::text {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Ids = std::vector<int32_t>;
 
 // Expects an error of `code` that says `words`.
@@ -71,6 +75,48 @@ TEST(TokenizerJson, TakesRolesFromTheConfig) {
   EXPECT_EQ(tokenizer->eos(), 8);
   EXPECT_TRUE(tokenizer->is_end_of_generation(8));
   EXPECT_EQ(tokenizer->encode("h"), (Ids{0}));
+}
+
+TEST(TokenizerJson, DoubtsRolesThatTheVocabularyHasOtherwise) {
+  const auto doubts = [](const char* config) {
+    return parse_tokenizer_json(kByteLevel, config).doubts;
+  };
+  EXPECT_THAT(doubts(R"({"bos_token": "<s>", "eos_token": {"content": "<pad>"},
+      "added_tokens_decoder": {"6": {"content": "<s>", "special": true}}})"),
+              IsEmpty());
+  EXPECT_THAT(doubts(R"({"bos_token": null, "eos_token": ""})"), IsEmpty());
+  EXPECT_THAT(
+      doubts(R"({"bos_token": "<b>", "eos_token": {"content": "<e>"}})"),
+      ElementsAre(R"(the bos_token of tokenizer_config.json is "<b>", which the vocabulary )"
+                  R"(does not have; "<s>" is taken for it)",
+                  R"(the eos_token of tokenizer_config.json is "<e>", which the vocabulary )"
+                  R"(does not have; no token is taken for it)"));
+  EXPECT_THAT(doubts(R"({"eos_token": "<e>", "added_tokens_decoder": {"7": {"content": "<e>"}}})"),
+              ElementsAre(HasSubstr(R"(does not have (and has "<pad>" as 7); no token is taken)")));
+  EXPECT_THAT(
+      doubts(
+          R"({"bos_token": "<s>", "added_tokens_decoder": {"9": {"content": "<s>", "special": true}}})"),
+      ElementsAre(
+          R"(the bos_token of tokenizer_config.json is "<s>", which added_tokens_decoder has )"
+          R"(as token 9 and the vocabulary as 6; 9 is taken for it)"));
+  const std::string vocab = R"({"a": 0, "b": 1, "ab": 2})";
+  EXPECT_THAT(parse_vocab_and_merges(vocab, "a b\n", {.config = R"({"bos_token": "<b>"})"}).doubts,
+              ElementsAre(HasSubstr(R"("<b>", which the vocabulary does not have)")));
+  EXPECT_THAT(
+      parse_word_piece_vocabulary("[UNK]\na\n", {.config = R"({"bos_token": "<b>"})"}).doubts,
+      ElementsAre(HasSubstr(R"("<b>", which the vocabulary does not have)")));
+}
+
+// Its family's tokens, which no file lists, are not missing.
+TEST(TiktokenFile, DoubtsRolesThatTheVocabularyDoesNotHave) {
+  const auto doubts = [](const char* role) {
+    return parse_tiktoken_file("hy.tiktoken", "YQ== 0\nYg== 1\n",
+                               {.config = R"({"eos_token": ")" + std::string(role) + "\"}"})
+        .doubts;
+  };
+  EXPECT_THAT(doubts("<|eos|>"), IsEmpty());
+  EXPECT_THAT(doubts("<e>"),
+              ElementsAre(HasSubstr(R"("<e>", which the vocabulary does not have; "<|eos|>" is)")));
 }
 
 TEST(TokenizerJson, ReadsSentencePieceStyle) {
@@ -451,6 +497,10 @@ TEST(TiktokenFile, ThatWasMadeSmaller) {
   const auto spec =
       parse_tiktoken_file("qwen.tiktoken", ranks, {.added_tokens = R"({"<|endoftext|>": 2})"});
   EXPECT_EQ(spec.tokens, (std::vector<std::string>{"a", "b", "<|endoftext|>"}));
+  EXPECT_THAT(
+      spec.doubts,
+      ElementsAre("qwen.tiktoken holds 2 ranks, a whole qwen.tiktoken has 151643: taken for "
+                  "a smaller one, since the files beside it add tokens right behind"));
   expect_error(
       [&] {
         return parse_tiktoken_file("qwen.tiktoken", ranks, {.added_tokens = R"({"<s>": 3})"});

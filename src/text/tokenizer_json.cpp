@@ -166,6 +166,7 @@ TokenizerSpec parse_tokenizer_json(std::string_view tokenizer_json,
   type_unknown_token(spec);
   spec.lists_added_tokens = true;
   spec.merge_list = MergeList::known;
+  doubt_roles(beside.config(), spec);
   return spec;
 }
 
@@ -208,6 +209,7 @@ TokenizerSpec parse_vocab_and_merges(std::string_view vocab_json, std::string_vi
   if (spec.eos < 0 && end != spec.tokens.end()) {
     spec.eos = static_cast<int32_t>(end - spec.tokens.begin());
   }
+  doubt_roles(beside.config(), spec);
   return spec;
 }
 

@@ -3,10 +3,15 @@
 // tokenizer.json.
 #include "text/tokenizer_side_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <string>
+#include <utility>
 
 #include "base/in_file.h"
+#include "base/printable.h"
 #include "text/tokenizer_json_fields.h"
 #include "text/vocabulary_reader.h"
 
@@ -37,7 +42,58 @@ void read_roles(const json::Object& file, TokenizerSpec& spec) {
   take("pad_token", spec.pad);
 }
 
+// The id under which added_tokens_decoder has a token, or -1.
+int32_t id_in_decoder(const json::Object& config, std::string_view text) {
+  const json::Object* decoder = field(config, "added_tokens_decoder").if_object();
+  if (decoder == nullptr) return -1;
+  for (const auto& [key, value] : *decoder) {
+    const json::Object* token = value.if_object();
+    if (token == nullptr) continue;
+    const json::String* content = field(*token, "content").if_string();
+    int32_t id = -1;
+    if (content != nullptr && *content == text &&
+        std::from_chars(key.data(), key.data() + key.size(), id).ec == std::errc()) {
+      return id;
+    }
+  }
+  return -1;
+}
+
+std::string doubt_of_role(const json::Object& config, const char* role, int32_t taken,
+                          const TokenizerSpec& spec) {
+  const json::Value& given = field(config, role);
+  if (given.is_null()) return {};
+  const std::string_view text =
+      as_string(given.is_object() ? field(given.get_object(), "content") : given, role);
+  if (text.empty()) return {};
+  const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), text);
+  const int32_t listed = id_in_decoder(config, text);
+  const auto spelled = [&](int32_t id) {
+    const bool has_token = id >= 0 && id < std::ssize(spec.tokens);
+    return has_token ? printable(spec.tokens[static_cast<size_t>(id)]) : std::string("no token");
+  };
+  const std::string says = fmt::format("the {} of {} is {}", role, kConfig, printable(text));
+  if (found == spec.tokens.end()) {
+    const std::string also =
+        listed < 0 ? "" : fmt::format(" (and has {} as {})", spelled(listed), listed);
+    return fmt::format("{}, which the vocabulary does not have{}; {} is taken for it", says, also,
+                       spelled(taken));
+  }
+  const auto id = static_cast<int32_t>(found - spec.tokens.begin());
+  if (listed < 0 || listed == id) return {};
+  return fmt::format(
+      "{}, which added_tokens_decoder has as token {} and the vocabulary as {}; {} is taken for it",
+      says, listed, id, taken);
+}
+
 }  // namespace
+
+void doubt_roles(const json::Object& config, TokenizerSpec& spec) {
+  for (const auto& [role, taken] : {std::pair("bos_token", spec.bos), {"eos_token", spec.eos}}) {
+    std::string doubt = doubt_of_role(config, role, taken, spec);
+    if (!doubt.empty()) spec.doubts.push_back(std::move(doubt));
+  }
+}
 
 void read_tokenizer_config(const json::Object& config, TokenizerSpec& spec) {
   read_roles(config, spec);
@@ -121,7 +177,9 @@ void SideFiles::apply(TokenizerSpec& spec) const {
 }
 
 void apply_side_files(const TokenizerSideFiles& files, TokenizerSpec& spec) {
-  SideFiles(files).apply(spec);
+  const SideFiles beside(files);
+  beside.apply(spec);
+  doubt_roles(beside.config(), spec);
 }
 
 }  // namespace hasten::text

@@ -17,6 +17,10 @@ class VocabularyReader;
 /// around texts.
 void read_tokenizer_config(const json::Object& config, TokenizerSpec& spec);
 
+/// Adds to the doubts of a spec that has all its tokens: the bos and eos of tokenizer_config.json
+/// that are none of them, or that its added_tokens_decoder has under another id.
+void doubt_roles(const json::Object& config, TokenizerSpec& spec);
+
 /// The parsed files; empty objects for those that are not given.
 class SideFiles {
  public:

@@ -69,6 +69,7 @@ TokenizerSpec parse_word_piece_vocabulary(std::string_view lines, const Tokenize
   spec.add_bos = true;
   spec.add_eos = true;
   beside.apply(spec);
+  doubt_roles(beside.config(), spec);
   if (spec.unk < 0) {
     fail(ErrorCode::invalid_data,
          "none of its {} lines is [UNK] or the unk_token of the files beside it: words that it "
