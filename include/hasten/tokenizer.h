@@ -110,7 +110,10 @@ class Tokenizer {
   TokenKind token_kind(int32_t token) const;
 
   const TemplateInfo& chat_template() const;
-  /// The prompt of a conversation.
+  /// The prompt of a conversation. Throws Error{unsupported} of "tools" where a chat's tools leave
+  /// no trace in it, Error{invalid_argument} for what the template refuses, Error{invalid_data}
+  /// where it does not parse and Error{resource_exhausted} at its limits, of the field at fault:
+  /// "messages", unless it is another or a part of those.
   RenderedChat render_chat(const Chat& chat) const;
   /// A parser for one answer to a rendered prompt. Calls are told from content when it offers
   /// tools, and arguments that the model does not type are typed by the tools' schemas.

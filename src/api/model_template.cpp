@@ -68,16 +68,41 @@ std::string read_lone_template(const std::filesystem::path& path) {
   return text;
 }
 
+/// ModelTemplate::render, whether tools leave a trace or not.
+text::Rendered render_any(const ModelTemplate& given, const json::Value& messages,
+                          const json::Value& tools, bool add_generation_prompt,
+                          const json::Object& extra) {
+  constexpr const char* kParam = "messages";
+  if (!given.parsed) throw Error(ErrorCode::invalid_data, given.info.error, kParam);
+  try {
+    return given.parsed->render(messages, tools, add_generation_prompt, extra);
+  } catch (const Error& error) {
+    throw Error(error.code(), named(given.info.name, error.what()),
+                error.param().empty() ? kParam : error.param());
+  }
+}
+
 }  // namespace
 
 text::Rendered ModelTemplate::render(const json::Value& messages, const json::Value& tools,
                                      bool add_generation_prompt, const json::Object& extra) const {
-  if (!parsed) throw Error(ErrorCode::invalid_data, info.error);
+  text::Rendered result = render_any(*this, messages, tools, add_generation_prompt, extra);
+  const bool any_tools = tools.is_array() && !tools.get_array().empty();
+  if (!any_tools || parsed->capabilities().tools) return result;
+  // That was found with a plain question; what this chat has may bring the tools out.
+  std::string without;
   try {
-    return parsed->render(messages, tools, add_generation_prompt, extra);
+    without = render_any(*this, messages, {}, add_generation_prompt, extra).text;
   } catch (const Error& error) {
-    throw Error(error.code(), named(info.name, error.what()), error.param());
+    if (error.code() == ErrorCode::internal) throw;
+    return result;  // it needs them
   }
+  if (result.text != without) return result;
+  throw Error(ErrorCode::unsupported,
+              info.name +
+                  " shows the model no tools, so that it cannot call any; leave tools out, or "
+                  "send tool_choice \"none\"",
+              "tools");
 }
 
 ModelTemplate make_model_template(ChatTemplateSource source, std::string subject,

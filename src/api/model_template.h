@@ -16,8 +16,9 @@ struct ModelTemplate {
   TemplateInfo info;
   std::optional<text::ChatTemplate> parsed;  // none: it does not parse
 
-  /// Renders, with errors that begin with the template's name. Throws as text::ChatTemplate, and
-  /// Error{invalid_data} where it does not parse.
+  /// Renders, with errors that begin with the template's name and are of "messages" unless they
+  /// name another field. Throws as text::ChatTemplate, Error{invalid_data} where it does not parse,
+  /// and Error{unsupported} of "tools" where these leave no trace in the prompt.
   text::Rendered render(const json::Value& messages, const json::Value& tools,
                         bool add_generation_prompt, const json::Object& extra) const;
 };

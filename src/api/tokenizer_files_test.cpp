@@ -189,12 +189,43 @@ TEST_F(TokenizerFolder, TemplateForTools) {
   EXPECT_EQ(open().chat_template().source, plain);
   EXPECT_THAT(open().chat_template().capabilities, HasSubstr("tools"));
   write("tokenizer_config.json", R"({"chat_template": ")" + plain + "\"}");
-  EXPECT_EQ(rendered(open(), kTools), "a");
+  EXPECT_THAT([&] { rendered(open(), kTools); },
+              ThrowsMessage<Error>(HasSubstr("shows the model no tools")));
   // One that does not parse is no reason to refuse the model.
   const std::string broken = R"({"name": "tool_use", "template": "{{ ?"})";
   write("tokenizer_config.json", R"({"chat_template": [)" + broken +
                                      R"(, {"name": "default", "template": ")" + plain + "\"}]}");
-  EXPECT_EQ(rendered(open(), kTools), "a");
+  EXPECT_EQ(rendered(open(), ""), "a");
+}
+
+// The model would never hear of them.
+TEST_F(TokenizerFolder, RefusesToolsThatATemplateDoesNotShow) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
+  Chat chat{.messages = R"([{"role": "user", "content": "a"}])",
+            .tools = R"([{"type": "function", "function": {"name": "b"}}])"};
+  const auto rendered = [&](const char* source) {
+    write("chat_template.jinja", source);
+    return open().render_chat(chat).text;
+  };
+  try {
+    (void)rendered("{% for m in messages %}{{ m.content }}{% endfor %}");
+    ADD_FAILURE() << "it renders";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_EQ(error.param(), "tools");
+    EXPECT_EQ(error.what(), subject("chat_template.jinja") +
+                                "shows the model no tools, so that it cannot call any; leave tools "
+                                "out, or send tool_choice \"none\"");
+  }
+  const char* const shown = "{{ messages[0].content }}{% for t in tools or [] %}b{% endfor %}";
+  EXPECT_EQ(rendered(shown), "ab");
+  // What shows them in some chats only, and what cannot do without any.
+  EXPECT_EQ(rendered("{{ messages[0].content }}{% if tools and messages | length == 1 and "
+                     "messages[0].content == 'a' %}{{ tools[0].function.name }}{% endif %}"),
+            "ab");
+  EXPECT_EQ(rendered("{{ tools | length }}{{ messages[0].content }}"), "1a");
+  chat.tools = {};
+  EXPECT_EQ(rendered("{% for m in messages %}{{ m.content }}{% endfor %}"), "a");
 }
 
 // What needs no chats works without their template.
@@ -219,6 +250,7 @@ TEST_F(TokenizerFolder, TemplateThatDoesNotWork) {
       ADD_FAILURE() << "it renders: " << source;
     } catch (const Error& error) {
       EXPECT_EQ(error.what(), tokenizer.chat_template().error);
+      EXPECT_EQ(error.param(), "messages");
     }
   }
 }
@@ -296,6 +328,30 @@ TEST_F(TokenizerFolder, MessagesNameTheModelAndThePlaceOfItsTemplate) {
   EXPECT_THAT([&] { (void)open(); },
               ThrowsMessage<Error>(StartsWith((folder_.path() / "chat_template.json").string() +
                                               " is not valid JSON")));
+}
+
+// Whatever of it fails, unless a field of the request is to blame.
+TEST_F(TokenizerFolder, ErrorsOfATemplateAreOfTheMessages) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
+  const auto param = [&](const std::string& source, const char* messages) {
+    write("chat_template.jinja", source);
+    const Tokenizer tokenizer = open();
+    try {
+      (void)tokenizer.render_chat({.messages = messages});
+      ADD_FAILURE() << "it renders: " << source;
+    } catch (const Error& error) {
+      return error.param();
+    }
+    return std::string();
+  };
+  constexpr const char* kPlain = R"([{"role": "user", "content": "a"}])";
+  for (const char* source :
+       {"{{ raise_exception('no') }}", "{{ messages + 1 }}", "{{ nothing() }}", "{{ ?",
+        "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"}) {
+    EXPECT_EQ(param(source, kPlain), "messages") << source;
+  }
+  EXPECT_EQ(param("{{ messages[0].content }}", R"([{"role": "user", "content": 5}])"),
+            "messages[0].content");
 }
 
 // Also where the first text that comes to mind has no tokens, or those that stand around it.

@@ -47,6 +47,10 @@ class Served {
     return whole;
   }
 
+  HttpReply post(const std::string& path, const std::string& body) {
+    return HttpClient(server_.port()).request("POST", path, body);
+  }
+
  private:
   static server::ServerOptions on_any_port() {
     server::ServerOptions options;
@@ -62,11 +66,10 @@ class Served {
   }
 
   std::string reply(char key, const std::string& more) {
-    HttpClient client(server_.port());
-    const HttpReply reply = client.request(
-        "POST", "/v1/chat/completions",
-        std::string(R"({"temperature": 0, "messages": [{"role": "user", "content": ")") + key +
-            "\"}]" + more + "}");
+    const HttpReply reply =
+        post("/v1/chat/completions",
+             std::string(R"({"temperature": 0, "messages": [{"role": "user", "content": ")") + key +
+                 "\"}]" + more + "}");
     EXPECT_EQ(reply.status, 200) << reply.body;
     return reply.body;
   }
@@ -122,7 +125,8 @@ class Served {
 constexpr const char* kTools = R"(, "tools": [{"type": "function", "function": {"name": "f",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}])";
 constexpr const char* kShown = R"(, "skip_special_tokens": false)";
-constexpr const char* kTemplate = "{{ messages[-1].content }}";
+constexpr const char* kTemplate =
+    "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{{ messages[-1].content }}";
 
 class MistralTest : public ::testing::Test {
  protected:
@@ -229,6 +233,34 @@ TEST(KimiServed, SectionsOfCallsAreRead) {
   const Answer answer = served.ask('A', kTools);
   EXPECT_EQ(answer.calls, "f:{}");
   EXPECT_EQ(answer.content, "");
+}
+
+// Of both routes, before a token is generated.
+TEST(RefusedChats, NameTheFieldOnEveryRoute) {
+  const auto expect = [](const char* source, const std::string& members, const char* param) {
+    Served served(source, {{'A', {"B"}}});
+    for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
+      for (const char* stream : {"", R"(, "stream": true)"}) {
+        const HttpReply reply = served.post(path, "{" + members + stream + "}");
+        EXPECT_EQ(reply.status, 400) << reply.body;
+        EXPECT_EQ(json::parse(reply.body, "reply").at("error").at("param"), param) << reply.body;
+      }
+    }
+  };
+  const std::string plain = R"("messages": [{"role": "user", "content": "A"}])";
+  const char* const shows_none = "{{ messages[-1].content }}";
+  expect("{{ raise_exception('no') }}", plain, "messages");
+  expect("{{ messages + 1 }}", plain, "messages");
+  expect("{{ ?", plain, "messages");
+  expect("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", plain,
+         "messages");
+  expect(shows_none, plain + kTools, "tools");
+  expect(shows_none, R"("messages": [{"role": "assistant", "content": "", "tool_calls": [
+      {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[1]"}}]},
+      {"role": "user", "content": "A"}])",
+         "messages[0].tool_calls[0].function.arguments");
+  Served served(shows_none, {{'A', {"B"}}});
+  EXPECT_EQ(served.ask('A', std::string(kTools) + R"(, "tool_choice": "none")").content, "B");
 }
 
 TEST(QwenCoderServed, ArgumentsInTagsAreTypedByTheSchemaOfTheTool) {
