@@ -32,6 +32,9 @@ struct TokenizerInfo {
   int32_t pad = -1;             // may lie outside the vocabulary
   std::vector<int32_t> before;  // what encode puts around a text; none where no text has tokens
   std::vector<int32_t> after;
+  /// What makes it doubtful that its files are whole and belong together, or that it has tokens for
+  /// any text; sentences that say "it" of the tokenizer or name a file. Engines log them.
+  std::vector<std::string> doubts;
 };
 
 /// What a model's chat template is, for people.
@@ -59,6 +62,9 @@ struct TemplateInfo {
   /// Why the model's other template, for prompts that offer tools, does not parse; a sentence.
   /// Such prompts are made by this one then. Empty: it does, or there is none.
   std::string tool_error;
+  /// The same as `doubt` and `unknown_names`, of that template. Engines log the doubt.
+  std::string tool_doubt;
+  std::string tool_unknown_names;
 };
 
 /// The chat template that lies in a folder, or that a file is, without a tokenizer; the names of

@@ -117,6 +117,7 @@ Engine::Impl::Impl(const EngineOptions& options)
     : checkpoint((check(options), api::open_model(options.model))),
       tokenizer(std::make_unique<Tokenizer::Impl>(*checkpoint)),
       backend(api::make_backend(options.devices, options.threads)) {
+  tokenizer.impl_->warn_of_doubts();
   const int64_t started_us = monotonic_us();
   models::LoadOptions load{.context = options.context, .progress = {}};
   if (options.progress) {

@@ -16,7 +16,9 @@
 namespace hasten {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::Eq;
+using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using Ids = std::vector<int32_t>;
 using Strings = std::vector<std::string>;
@@ -195,6 +197,29 @@ TEST_F(GgufTokenizer, MessagesCutALongNameOfTheModel) {
 TEST_F(GgufTokenizer, ErrorsBeginWithTheFile) {
   set_tokens("gpt2", {"a", "b"}, {1, 1});
   expect_refusal(ErrorCode::invalid_data, path_.string() + ": the BPE tokenizer has no merges");
+}
+
+TEST_F(GgufTokenizer, VocabularyThatIsDamaged) {
+  set_tokens("gpt2", {"aa", "ab", "abc"}, {1, 1, 1});
+  writer_.set_strings("tokenizer.ggml.merges", Strings{"a a"});
+  expect_refusal(ErrorCode::invalid_data,
+                 path_.string() + ": the vocabulary has tokens for no text: none of its 3 tokens");
+}
+
+TEST_F(GgufTokenizer, VocabularyOfOneTokenRepeated) {
+  set_tokens("gpt2", Strings(300, "a"), std::vector<int32_t>(300, 1));
+  writer_.set_strings("tokenizer.ggml.merges", Strings{"a a"});
+  expect_refusal(ErrorCode::invalid_data, path_.string() + ": all 300 tokens of text are \"a\"");
+}
+
+TEST_F(GgufTokenizer, VocabularyThatLacksBytes) {
+  set_tokens("gpt2", {"a", "b", "ab"}, {1, 1, 1});
+  writer_.set_strings("tokenizer.ggml.merges", Strings{"a b"});
+  const Tokenizer tokenizer = open();
+  EXPECT_EQ(tokenizer.encode("abxab"), (Ids{2, 2}));
+  EXPECT_THAT(tokenizer.info().doubts,
+              ElementsAre(HasSubstr("it has no token for 241 of the 243 bytes of UTF-8 text"),
+                          HasSubstr("it does not name its pre-tokenizer")));
 }
 
 TEST_F(GgufTokenizer, MetadataErrorsBeginWithTheFile) {

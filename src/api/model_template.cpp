@@ -129,6 +129,20 @@ ModelTemplate make_model_template(ChatTemplateSource source, std::string subject
   return result;
 }
 
+std::optional<ModelTemplate> read_tool_template(const weights::Checkpoint& checkpoint,
+                                                const TemplateTokens& tokens, TemplateInfo& info) {
+  ChatTemplateSource source = read_chat_template(checkpoint, "tool_use");
+  if (source.text.empty()) return std::nullopt;
+  const std::string subject = template_subject(checkpoint, "tool_use ", source);
+  ModelTemplate made = make_model_template(std::move(source), subject, tokens);
+  info.tool_error = made.info.error;
+  if (!made.parsed) return std::nullopt;
+  info.tool_doubt = made.info.doubt;
+  info.tool_unknown_names = made.info.unknown_names;
+  info.capabilities = made.info.capabilities;
+  return made;
+}
+
 std::string template_subject(const weights::Checkpoint& checkpoint, std::string_view which,
                              const ChatTemplateSource& source) {
   constexpr size_t kLongest = 100;  // bytes: a file may give its model a name of any length
@@ -166,7 +180,9 @@ TemplateInfo read_template(const std::filesystem::path& path) {
   api::ChatTemplateSource source = api::read_chat_template(*folder);
   if (source.text.empty()) fail(ErrorCode::not_found, "{} has no chat template", path.string());
   const std::string subject = api::template_subject(*folder, "", source);
-  return api::make_model_template(std::move(source), subject, {}).info;
+  TemplateInfo info = api::make_model_template(std::move(source), subject, {}).info;
+  (void)api::read_tool_template(*folder, {}, info);
+  return info;
 }
 
 }  // namespace hasten

@@ -33,6 +33,12 @@ struct TemplateTokens {
 ModelTemplate make_model_template(ChatTemplateSource source, std::string subject,
                                   const TemplateTokens& tokens);
 
+/// The template of prompts that offer tools, where the model has one beside its own and it parses.
+/// What is to be said of it goes to `info`, the own one's, which gets its capabilities, too: those
+/// of the best there is.
+std::optional<ModelTemplate> read_tool_template(const weights::Checkpoint& checkpoint,
+                                                const TemplateTokens& tokens, TemplateInfo& info);
+
 /// "the chat template of M (chat_template.jinja)"; `which` is "tool_use ", or empty.
 std::string template_subject(const weights::Checkpoint& checkpoint, std::string_view which,
                              const ChatTemplateSource& source);

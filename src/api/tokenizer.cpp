@@ -40,25 +40,22 @@ Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec
   const std::string& own = chat_template.info.source;
   answer_format = text::detect_answer_format(own.empty() ? text::default_template() : own);
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
-  read_tool_template(checkpoint, tokens);
+  tool_template = api::read_tool_template(checkpoint, tokens, chat_template.info);
+  if (!tool_template) return;
+  tool_format = text::detect_answer_format(tool_template->info.source);
+  tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
 }
 
-void Tokenizer::Impl::read_tool_template(const weights::Checkpoint& checkpoint,
-                                         const api::TemplateTokens& tokens) {
-  api::ChatTemplateSource source = api::read_chat_template(checkpoint, "tool_use");
-  if (source.text.empty()) return;
-  const std::string subject = api::template_subject(checkpoint, "tool_use ", source);
-  api::ModelTemplate made = api::make_model_template(std::move(source), subject, tokens);
-  if (!made.parsed) {
-    log::warn("{}: prompts that offer tools are made like others", api::cleaned(made.info.error));
-    chat_template.info.tool_error = made.info.error;
-    return;
+void Tokenizer::Impl::warn_of_doubts() const {
+  for (const std::string& doubt : info.doubts) {
+    log::warn("the tokenizer of {}: {}", api::cleaned(info.file), api::cleaned(doubt));
   }
-  if (!made.info.doubt.empty()) log::warn("{}", api::cleaned(made.info.doubt));
-  tool_format = text::detect_answer_format(made.info.source);
-  tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);
-  chat_template.info.capabilities = made.info.capabilities;  // those of the best there is
-  tool_template = std::move(made);
+  const TemplateInfo& templates = chat_template.info;
+  if (!templates.tool_error.empty()) {
+    log::warn("{}: prompts that offer tools are made like others",
+              api::cleaned(templates.tool_error));
+  }
+  if (!templates.tool_doubt.empty()) log::warn("{}", api::cleaned(templates.tool_doubt));
 }
 
 std::string Tokenizer::Impl::name_of(int32_t token) const {

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/in_file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/printable.h"
 #include "text/tokenizer_spec.h"
 
@@ -361,11 +360,9 @@ text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint,
                                         const LoneFile& lone) {
   if (checkpoint.format() != weights::Checkpoint::Format::gguf) {
     text::TokenizerSpec spec = TokenizerFolder(checkpoint, lone).read();
-    const std::string doubt = checkpoint.config() == nullptr
-                                  ? std::string()
-                                  : doubt_of_size(std::ssize(spec.tokens), *checkpoint.config());
-    if (!doubt.empty())
-      log::warn("the tokenizer of {}: {}", cleaned(checkpoint.path().string()), doubt);
+    if (checkpoint.config() == nullptr) return spec;
+    std::string doubt = doubt_of_size(std::ssize(spec.tokens), *checkpoint.config());
+    if (!doubt.empty()) spec.doubts.push_back(std::move(doubt));
     return spec;
   }
   const std::string file = checkpoint.path().string();

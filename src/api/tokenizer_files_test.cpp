@@ -20,6 +20,7 @@ namespace hasten {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -539,6 +540,41 @@ TEST_F(TokenizerFolder, ErrorsBeginWithTheFile) {
         "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
   expect_refusal(ErrorCode::invalid_data,
                  "tokenizer.json: regular expression: a ( without its ) at byte 2: \"(a\"");
+}
+
+// Engines and the program tell of them, with the path of the file.
+TEST_F(TokenizerFolder, DoubtsAreToldOfTheTokenizer) {
+  write("qwen.tiktoken", "YQ== 0\nYg== 1\n");
+  write("added_tokens.json", R"({"<|endoftext|>": 2})");
+  write("config.json", R"({"vocab_size": 100})");
+  write("tokenizer_config.json", R"({"eos_token": "<e>"})");
+  const TokenizerInfo info = open().info();
+  EXPECT_EQ(info.file, (folder_.path() / "qwen.tiktoken").string());
+  EXPECT_THAT(info.doubts,
+              ElementsAre(HasSubstr("taken for a smaller one"),
+                          HasSubstr(R"(the eos_token of tokenizer_config.json is "<e>")"),
+                          HasSubstr("config.json's vocab_size is 100"),
+                          HasSubstr("no token for 241 of the 243 bytes")));
+}
+
+// The template of prompts that offer tools, which renders.
+TEST_F(TokenizerFolder, DoubtsOfTheTemplateForToolsAreItsOwn) {
+  write("rwkv_vocab_v20230424.txt", "1 'a' 1\n2 'ab' 2\n");
+  write("chat_template.json", R"({"chat_template": [
+    {"name": "default", "template": "{% for m in messages %}{{ m.content }}{% endfor %}"},
+    {"name": "tool_use", "template": "{{ tools }}{% if 0 %}{{ nothing() }}{% endif %}"}]})");
+  const std::string own = "the chat template tool_use of " + folder_.path().filename().string() +
+                          " (chat_template.json) ";
+  for (const TemplateInfo& info : {open().chat_template(), read_template(folder_.path())}) {
+    EXPECT_EQ(info.doubt + info.unknown_names + info.tool_error, "");
+    EXPECT_THAT(info.tool_doubt, StartsWith(own + "makes the same prompt whatever users say"));
+    EXPECT_THAT(info.tool_unknown_names,
+                StartsWith(own + "uses the function \"nothing\" in line 1"));
+  }
+  write("chat_template.json", R"({"chat_template": [
+    {"name": "default", "template": "{{ messages[0].content }}"},
+    {"name": "tool_use", "template": "{{ ?"}]})");
+  EXPECT_THAT(read_template(folder_.path()).tool_error, StartsWith(own + "does not parse"));
 }
 
 // The first is a model whose table has 2,385 rows without a token.

@@ -19,8 +19,8 @@ struct Tokenizer::Impl {
   explicit Impl(const weights::Checkpoint& checkpoint)
       : Impl(checkpoint, api::read_tokenizer_spec(checkpoint)) {}
   Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec);
-  /// Fills in tool_template and tool_format, where the model has such a template and it parses.
-  void read_tool_template(const weights::Checkpoint& checkpoint, const api::TemplateTokens& tokens);
+  /// Logs what is doubtful of the tokenizer and of the template for tools.
+  void warn_of_doubts() const;
   /// The name of a token, empty for -1.
   std::string name_of(int32_t token) const;
 

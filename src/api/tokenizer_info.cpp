@@ -98,6 +98,7 @@ TokenizerInfo describe(const text::TokenizerSpec& spec) {
 void describe(const text::Tokenizer& tokenizer, TokenizerInfo& info) {
   info.bos = tokenizer.bos();
   info.eos = tokenizer.eos();
+  info.doubts = tokenizer.doubts();
   if (find_around("a", tokenizer, info)) return;
   // A vocabulary of words need not have that one.
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "cli/checks.h"
 #include "cli/options.h"
 #include "hasten/engine.h"
 #include "hasten/request.h"
+#include "hasten/tokenizer.h"
 
 namespace hasten::cli {
 
@@ -49,6 +51,10 @@ enum class ModelUse { weights, weights_and_prompt, vocabulary, either };
 /// Throws Error when `model` is neither empty nor a GGUF file nor a folder that may hold what `use`
 /// needs, and says what to give. What else is wrong with it comes to light when it is read.
 void check_model(const std::filesystem::path& model, ModelUse use = ModelUse::weights);
+
+/// Opens what a model's vocabulary is read from, and says on standard error what is doubtful of it.
+/// Throws as check_model and Tokenizer.
+Tokenizer open_tokenizer(const std::string& model);
 
 /// Whether `file` starts with GGUF's magic, or cannot be read: opening it will say why.
 bool is_gguf(const std::filesystem::path& file);

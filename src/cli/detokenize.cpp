@@ -111,8 +111,7 @@ int detokenize(const DetokenizeOptions& options) {
   if (!options.file.empty() && has_words) {
     fail_param("file", "detokenize takes IDS or --file, not both");
   }
-  check_model(model, ModelUse::vocabulary);
-  const Tokenizer tokenizer(model);
+  const Tokenizer tokenizer = open_tokenizer(model);
   std::optional<Input> input;
   if (!has_words) input.emplace(options.file.empty() ? "-" : options.file);
   const std::vector<int32_t> ids = input ? read_ids(input->text(), tokenizer.vocab_size())

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/words.h"
 #include "hasten/tokenizer.h"
 
 namespace hasten::cli {
@@ -101,6 +103,15 @@ void check_model(const std::filesystem::path& model, ModelUse use) {
         has_vocabulary ? "tokenize, detokenize and inspect take it" : "inspect takes it");
   }
   fail(ErrorCode::invalid_argument, "{} is a folder without a config.json: {}", name, wanted);
+}
+
+Tokenizer open_tokenizer(const std::string& model) {
+  check_model(model, ModelUse::vocabulary);
+  Tokenizer tokenizer(model);
+  for (const std::string& doubt : tokenizer.info().doubts) {
+    log::warn("the tokenizer of {}: {}", safe_text(tokenizer.info().file), safe_text(doubt));
+  }
+  return tokenizer;
 }
 
 void add_engine_flags(Command command, EngineOptions& options) {

@@ -106,7 +106,9 @@ void InspectedText::add_to(json::Object& summary) const {
       {"template_refusal", template_->refusal},
       {"template_doubt", template_->doubt},
       {"template_unknown_names", template_->unknown_names},
-      {"tool_template_error", template_->tool_error}};
+      {"tool_template_error", template_->tool_error},
+      {"tool_template_doubt", template_->tool_doubt},
+      {"tool_template_unknown_names", template_->tool_unknown_names}};
   for (const auto& [name, text] : flaws)
     if (!text.empty()) summary[name] = server::to_utf8(text);
 }
@@ -125,6 +127,9 @@ void InspectedText::add_tokenizer(json::Object& summary) const {
   }
   described["before_text"] = json::Array(info.before.begin(), info.before.end());
   described["after_text"] = json::Array(info.after.begin(), info.after.end());
+  json::Array doubts;
+  for (const std::string& doubt : info.doubts) doubts.emplace_back(server::to_utf8(doubt));
+  described["doubts"] = std::move(doubts);
   summary["vocabulary"] = tokenizer_->vocab_size();
   summary["tokenizer"] = std::move(described);
 }
@@ -140,6 +145,8 @@ void InspectedText::print() const {
     fmt::print("chat template  {}\n", template_line());
     if (!template_->tool_error.empty())
       fmt::print("tool template  does not work: {}\n", safe_text(template_->tool_error));
+    for (const std::string& flaw : {template_->tool_doubt, template_->tool_unknown_names})
+      if (!flaw.empty()) fmt::print("tool template  doubtful: {}\n", safe_text(flaw));
   } else if (!template_error_.empty()) {
     fmt::print("chat template  does not work: {}\n", safe_text(template_error_));
   }
@@ -157,6 +164,7 @@ void InspectedText::print_tokenizer() const {
     fmt::print("{:<14} {} {}\n", name, token, escaped_text(token_text(*tokenizer_, token)));
   }
   fmt::print("around a text  {}\n", around(*tokenizer_, info));
+  for (const std::string& doubt : info.doubts) fmt::print("doubtful       {}\n", safe_text(doubt));
 }
 
 std::string InspectedText::template_line() const {

@@ -70,8 +70,7 @@ int tokenize(const TokenizeOptions& options) {
     fail(ErrorCode::not_found,
          "there is no MODEL {0}; if that is the text, write: hasten tokenize \"\" '{0}'", model);
   }
-  check_model(model, ModelUse::vocabulary);
-  const Tokenizer tokenizer(model);
+  const Tokenizer tokenizer = open_tokenizer(model);
   if (!options.files.empty()) {
     if (options.arguments.size() > 1) {
       fail_param("file",

@@ -481,6 +481,46 @@ class Inspect(unittest.TestCase):
             self.assertIn(f"hasten: {why}", done.stderr)
             self.assertIn(why, json.loads(hasten("inspect", folder, "--json").stdout)["tool_template_error"])
 
+    def test_doubts_of_a_template_for_tools_are_shown(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            (folder / "chat_template.json").write_text(json.dumps({"chat_template": [
+                {"name": "default", "template": "{% for m in messages %}{{ m.content }}{% endfor %}"},
+                {"name": "tool_use", "template": "{{ tools }}{% if 0 %}{{ nothing() }}{% endif %}"}]}))
+            own = f"the chat template tool_use of {folder.name} (chat_template.json)"
+            for without in (None, "tokenizer.json"):
+                if without:
+                    (folder / without).unlink()
+                done = hasten("inspect", folder)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn(f"\ntool template  doubtful: {own} makes the same prompt whatever users say", done.stdout)
+                self.assertIn(f"\ntool template  doubtful: {own} uses the function \"nothing\" in line 1", done.stdout)
+                result = json.loads(hasten("inspect", folder, "--json").stdout)
+                self.assertIn("makes the same prompt", result["tool_template_doubt"])
+                self.assertIn("uses the function", result["tool_template_unknown_names"])
+
+    def test_doubts_of_a_tokenizer_are_told(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
+            (folder / "merges.txt").write_text("a b\n")
+            (folder / "tokenizer_config.json").write_text('{"bos_token": "<\\u001b[2J>"}')
+            says = ('the bos_token of tokenizer_config.json is "<\\x1b[2J>", which the vocabulary does not have; no token '
+                    "is taken for it",
+                    "it has no token for 241 of the 243 bytes of UTF-8 text (0x00, 0x01, 0x02, 0x03, \u2026): they are left "
+                    "out")
+            done = hasten("inspect", folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for line in says:
+                self.assertIn(f"\ndoubtful       {line}\n", done.stdout)
+            self.assertEqual(json.loads(hasten("inspect", folder, "--json").stdout)["tokenizer"]["doubts"], list(says))
+            for words in (("tokenize", folder, "abc"), ("detokenize", folder, "2")):
+                done = hasten(*words)
+                self.assertEqual(done.returncode, 0)
+                for line in says:
+                    self.assertIn(f"the tokenizer of {folder}/vocab.json with merges.txt: {line}", done.stderr)
+
     def test_a_template_that_leaves_out_the_user_is_told(self):
         says = "makes the same prompt whatever users say: no words of theirs reach the model"
         with tempfile.TemporaryDirectory() as name:
