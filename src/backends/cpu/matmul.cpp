@@ -20,7 +20,8 @@ namespace {
 constexpr int64_t kTileGroups = 4;
 // Likewise, where many rows of activations leave fewer groups in the register tiles.
 constexpr int64_t kManyRowsTileGroups = 2;
-// Rows of a pass, at least: unpacking a panel costs as much as multiplying it with about two rows.
+// Rows of a pass, at least: unpacking a panel costs as much as multiplying it with about two rows,
+// and weights that need no panel come from memory once in each pass.
 constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
 constexpr int64_t kUsualL2Bytes = 1 << 20;
