@@ -115,22 +115,26 @@ class Conversation {
 
   void adapt_arguments(json::Value& arguments, const std::string& name) const {
     json::Value value = arguments;
-    if (const json::String* text = arguments.if_string()) {
-      if (text->empty() && !takes_.object_arguments) return;
-      try {
-        value = text->empty() ? json::Value() : json::parse(*text, name);
-      } catch (const Error& error) {
-        // An answer that was cut has such arguments, and clients send them back.
-        if (!takes_.object_arguments) return;
-        fail_param(name, "{}", error.what());
+    int num_read = 0;  // texts, one in the other: some clients write as JSON what is JSON
+    try {
+      for (; num_read < 2 && value.is_string(); ++num_read) {
+        const std::string text(value.get_string());
+        value = text.empty() ? json::Value() : json::parse(text, name);
       }
+    } catch (const Error& error) {
+      // An answer that was cut has such arguments, and clients send them back.
+      if (!takes_.object_arguments) return;
+      fail_param(name, "{}", error.what());
     }
-    const bool is_none = value.is_null();
-    if (is_none) value = json::Object();
-    if (!value.is_object()) fail_param(name, "{} must be a JSON object, as text or as it is", name);
+    const bool is_text_of_object = num_read == 1 && value.is_object();
+    if (value.is_null()) value = json::Object();
+    if (!value.is_object()) {
+      if (!takes_.object_arguments && arguments.is_string()) return;  // text is what it takes
+      fail_param(name, "{} must be a JSON object, as text or as it is", name);
+    }
     if (takes_.object_arguments) {
       arguments = std::move(value);
-    } else if (is_none || !arguments.is_string()) {
+    } else if (!is_text_of_object) {
       arguments = json::serialize(value);
     }
   }

@@ -131,7 +131,8 @@ TEST(ChatTemplate, BringsArgumentsIntoForm) {
   EXPECT_EQ(texts.render(messages(object_call), {}, true).text, "f`{\"a\":1}`");
 }
 
-// OpenAI's API has an object there. What answers are cut to is no JSON, and clients send it back.
+// OpenAI's API has the text of an object there, and looks no further: clients send back what
+// answers were cut to, and what they wrote as JSON once more.
 TEST(ChatTemplate, TakesArgumentsThatAreAnObject) {
   const std::string head =
       "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
@@ -142,25 +143,34 @@ TEST(ChatTemplate, TakesArgumentsThatAreAnObject) {
   ASSERT_TRUE(objects.capabilities().object_arguments && !texts.capabilities().object_arguments);
   const auto call = [](const std::string& arguments) {
     return messages(R"([{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [
-        {"function": {"name": "f", "arguments": "{}"}},
         {"function": {"name": "f", "arguments": )" +
                     arguments + "}}]}]");
   };
-  for (const ChatTemplate* chat : {&objects, &texts}) {
-    for (const char* odd :
-         {R"("[1]")", R"(" 5 ")", R"("\"a\"")", R"("true")", "[1]", "5", "true"}) {
-      EXPECT_EQ(param_of([&] { chat->render(call(odd), {}, true); }),
-                "messages[1].tool_calls[1].function.arguments")
-          << odd;
-    }
+  const auto refuses = [&](const ChatTemplate& chat, const std::string& odd) {
+    EXPECT_EQ(param_of([&] { chat.render(call(odd), {}, true); }),
+              "messages[1].tool_calls[0].function.arguments")
+        << odd;
+  };
+  const auto renders = [&](const ChatTemplate& chat, const std::string& given) {
+    return chat.render(call(given), {}, true).text;
+  };
+  for (const char* odd : {"[1]", "5", "true"}) {
+    refuses(objects, odd);
+    refuses(texts, odd);
   }
-  for (const char* none : {"null", R"("null")", R"("")"})
-    EXPECT_EQ(objects.render(call(none), {}, true).text, "af{}f{}") << none;
-  EXPECT_EQ(texts.render(call("null"), {}, true).text, "af`{}`f`{}`");
-  EXPECT_EQ(texts.render(call(R"("null")"), {}, true).text, "af`{}`f`{}`");
-  EXPECT_EQ(texts.render(call(R"("{\"a\": ")"), {}, true).text, "af`{}`f`{\"a\": `");
-  EXPECT_EQ(param_of([&] { objects.render(call(R"("{\"a\": ")"), {}, true); }),
-            "messages[1].tool_calls[1].function.arguments");
+  for (const char* odd : {R"("[1]")", R"("true")", R"("\"a\"")", R"("{\"a\": ")"}) {
+    refuses(objects, odd);
+    const std::string text(messages(odd).get_string());
+    EXPECT_EQ(renders(texts, odd), "af`" + text + "`");
+  }
+  for (const char* none : {"null", R"("null")", R"("")", R"("\"\"")"}) {
+    EXPECT_EQ(renders(objects, none), "af{}") << none;
+    EXPECT_EQ(renders(texts, none), "af`{}`") << none;
+  }
+  EXPECT_EQ(renders(texts, R"("{ \"a\":  1}")"), "af`{ \"a\":  1}`");
+  const char* const twice = R"("\"{\\\"a\\\":1}\"")";
+  EXPECT_EQ(renders(objects, twice), "af{\"a\": 1}");
+  EXPECT_EQ(renders(texts, twice), "af`{\"a\":1}`");
 }
 
 TEST(ChatTemplate, BringsReasoningIntoForm) {
