@@ -13,6 +13,7 @@
 #include "api/model_files.h"
 #include "api/vocabulary_names.h"
 #include "base/error.h"
+#include "base/fetched_file.h"
 #include "base/in_file.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -233,6 +234,10 @@ class TokenizerFolder {
     auto content = folder_.file(name);
     if (content && content->empty()) {
       fail(ErrorCode::invalid_data, "{} is empty: fetch it again", path_of(name));
+    }
+    if (content && !name.ends_with(".model")) {  // which are not text
+      check_is_no_utf16(*content, path_of(name));
+      content->erase(0, content->size() - without_byte_order_mark(*content).size());
     }
     return content;
   }

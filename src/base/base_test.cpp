@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/fetched_file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -101,11 +102,24 @@ TEST(Json, KnowsWhatIsNoJsonAtAll) {
   for (const std::string_view utf16 :
        {"\xFF\xFE{\0}\0"sv, "\xFE\xFF\0{\0}"sv, "{\0}\0"sv, "\0{\0}"sv})
     EXPECT_EQ(said(utf16), "x.json is UTF-16; save it as UTF-8");
+}
+
+// In the place of a file, while a client's text may be HTML.
+TEST(FetchedFile, TellsWhatStandsInItsPlace) {
+  const auto said = [](std::string_view text) -> std::string {
+    try {
+      check_is_fetched(text, "x.json");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_data);
+      return error.what();
+    }
+    return {};
+  };
   for (const char* page :
        {"<!DOCTYPE html>\n<html>", "\n <HTML lang=\"en\">", "\xEF\xBB\xBF<!doctype HTML>"})
     EXPECT_EQ(said(page),
               "x.json is an HTML page and not the file (a failed download?): fetch it again");
-  EXPECT_EQ(said("<htm"), "x.json is not valid JSON at byte 0: syntax error");
+  EXPECT_EQ(said("<htm"), "");
   EXPECT_EQ(said("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
             "x.json is not there yet, only what Git LFS put in its place: git lfs pull fetches it");
 }

@@ -59,7 +59,6 @@ Value parse(std::string_view text, std::string_view name, const Limits& limits) 
       fail(ErrorCode::invalid_data, "{} nests deeper than {} levels at byte {}", name,
            limits.max_depth, byte);
     }
-    check_is_fetched(text, name);
     check_is_no_utf16(text, name);
     fail(ErrorCode::invalid_data, "{} is not valid JSON at byte {}: {}", name, byte,
          reason(text, read, code));

@@ -23,8 +23,8 @@ struct Limits {
 
 /// Parses one strict JSON value (no comments, no trailing commas, valid UTF-8), which a byte order
 /// mark may stand before. `name` says in errors whose text it is ("tokenizer.json", "request
-/// body"). Throws Error{invalid_data}, which says so of UTF-16, of an HTML page and of what Git LFS
-/// has not fetched.
+/// body"). Throws Error{invalid_data}, which says so of UTF-16. What stands in the place of a file
+/// is told apart where files are read (fetched_file.h).
 Value parse(std::string_view text, std::string_view name, const Limits& limits = {});
 
 }  // namespace hasten::json
