@@ -50,11 +50,11 @@ int32_t id_in_decoder(const json::Object& config, std::string_view text) {
     const json::Object* token = value.if_object();
     if (token == nullptr) continue;
     const json::String* content = field(*token, "content").if_string();
+    if (content == nullptr || *content != text) continue;
     int32_t id = -1;
-    if (content != nullptr && *content == text &&
-        std::from_chars(key.data(), key.data() + key.size(), id).ec == std::errc()) {
-      return id;
-    }
+    const char* const end = key.data() + key.size();
+    const auto read = std::from_chars(key.data(), end, id);
+    if (read.ec == std::errc() && read.ptr == end) return id;
   }
   return -1;
 }
@@ -66,24 +66,20 @@ std::string doubt_of_role(const json::Object& config, const char* role, int32_t 
   const std::string_view text =
       as_string(given.is_object() ? field(given.get_object(), "content") : given, role);
   if (text.empty()) return {};
-  const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), text);
+  const bool is_there =
+      std::find(spec.tokens.begin(), spec.tokens.end(), text) != spec.tokens.end();
   const int32_t listed = id_in_decoder(config, text);
   const auto spelled = [&](int32_t id) {
     const bool has_token = id >= 0 && id < std::ssize(spec.tokens);
-    return has_token ? printable(spec.tokens[static_cast<size_t>(id)]) : std::string("no token");
+    if (!has_token) return std::string("no token");
+    return fmt::format("token {}, {}", id, printable(spec.tokens[static_cast<size_t>(id)]));
   };
   const std::string says = fmt::format("the {} of {} is {}", role, kConfig, printable(text));
-  if (found == spec.tokens.end()) {
-    const std::string also =
-        listed < 0 ? "" : fmt::format(" (and has {} as {})", spelled(listed), listed);
-    return fmt::format("{}, which the vocabulary does not have{}; {} is taken for it", says, also,
-                       spelled(taken));
-  }
-  const auto id = static_cast<int32_t>(found - spec.tokens.begin());
-  if (listed < 0 || listed == id) return {};
-  return fmt::format(
-      "{}, which added_tokens_decoder has as token {} and the vocabulary as {}; {} is taken for it",
-      says, listed, id, taken);
+  if (is_there && (listed < 0 || listed == taken)) return {};
+  const std::string also =
+      listed < 0 ? "" : fmt::format(", and which added_tokens_decoder has as {}", listed);
+  return fmt::format("{}, which the vocabulary {}{}; {} is taken for it", says,
+                     is_there ? "has" : "does not have", also, spelled(taken));
 }
 
 }  // namespace

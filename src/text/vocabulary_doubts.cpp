@@ -20,6 +20,14 @@ bool has_byte_tokens(const Vocabulary& vocabulary) {
   return false;
 }
 
+/// Whether people write what a byte is a part of in UTF-8: no control character but tab and the two
+/// of line ends, and no character of the planes in which none is assigned (0xF1, 0xF2).
+bool stands_in_text(int byte) {
+  if (byte < 0x20) return byte == '\t' || byte == '\n' || byte == '\r';
+  return byte != 0x7F && byte != 0xC0 && byte != 0xC1 && byte != 0xF1 && byte != 0xF2 &&
+         byte <= 0xF4;
+}
+
 bool has_byte(const Vocabulary& vocabulary, TokenizerKind kind, uint8_t byte) {
   if (kind == TokenizerKind::bpe) return vocabulary.byte_token(byte) >= 0;
   const char character = static_cast<char>(byte);
@@ -32,7 +40,7 @@ void check_has_tokens(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   int32_t first = -1;
   int64_t num_alike = 0;  // 0: not all are
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (!vocabulary.is_ordinary(id)) continue;
+    if (!vocabulary.is_ordinary(id) || id == spec.unk) continue;
     if (first < 0) first = id;
     if (vocabulary.bytes(id) != vocabulary.bytes(first)) return;
     ++num_alike;
@@ -44,7 +52,9 @@ void check_has_tokens(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
          printable(vocabulary.bytes(first)));
   }
   if (num_alike == 0 && spec.unk < 0 && !has_byte_tokens(vocabulary)) {
-    fail(ErrorCode::invalid_data, "none of the {} tokens is one of text", vocabulary.size());
+    fail(ErrorCode::invalid_data,
+         "none of the {} tokens is one of text: the file is damaged or not whole; fetch it again",
+         vocabulary.size());
   }
 }
 
@@ -52,20 +62,19 @@ std::string doubt_of_bytes(const TokenizerSpec& spec, const Vocabulary& vocabula
   if (spec.kind != TokenizerKind::bpe && spec.kind != TokenizerKind::rwkv) return {};
   constexpr size_t kMostListed = 4;
   std::vector<int> lacking;
-  int num_bytes = 0;  // that can stand in UTF-8
   for (int byte = 0; byte < 256; ++byte) {
-    if (byte == 0xC0 || byte == 0xC1 || byte > 0xF4) continue;
-    ++num_bytes;
-    if (!has_byte(vocabulary, spec.kind, static_cast<uint8_t>(byte))) lacking.push_back(byte);
+    if (stands_in_text(byte) && !has_byte(vocabulary, spec.kind, static_cast<uint8_t>(byte)))
+      lacking.push_back(byte);
   }
   if (lacking.empty()) return {};
   std::string list;
   for (size_t i = 0; i < std::min(lacking.size(), kMostListed); ++i)
     list += fmt::format("{}0x{:02x}", i > 0 ? ", " : "", lacking[i]);
   if (lacking.size() > kMostListed) list += ", \u2026";
-  const std::string_view fate = spec.unk < 0 ? "are left out" : "become the unknown token";
-  return fmt::format("it has no token for {} of the {} bytes of UTF-8 text ({}): they {}",
-                     lacking.size(), num_bytes, list, fate);
+  const std::string_view fate = spec.unk < 0 ? "left out" : "made the unknown token";
+  return fmt::format("it has no token for {} of text ({}), which {} {}",
+                     lacking.size() == 1 ? "a byte" : fmt::format("{} bytes", lacking.size()), list,
+                     lacking.size() == 1 ? "is" : "are", fate);
 }
 
 }  // namespace hasten::text

@@ -9,11 +9,11 @@
 
 namespace hasten::text {
 
-/// Throws Error{invalid_data} where all ordinary tokens are the same, or no text can have any.
+/// Throws Error{invalid_data} where all ordinary tokens are the same, or there are none of text.
 void check_has_tokens(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
 /// Which bytes of text a vocabulary of bytes has no tokens for, in a sentence of "it"; empty: it
-/// has one for each that can stand in UTF-8, or is of another kind. Published ones lack some: their
+/// has one for each that people write, or is of another kind. Published ones lack some: their
 /// makers' readers leave out, without a word, what has no token.
 std::string doubt_of_bytes(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 

@@ -508,8 +508,7 @@ class Inspect(unittest.TestCase):
             (folder / "tokenizer_config.json").write_text('{"bos_token": "<\\u001b[2J>"}')
             says = ('the bos_token of tokenizer_config.json is "<\\x1b[2J>", which the vocabulary does not have; no token '
                     "is taken for it",
-                    "it has no token for 241 of the 243 bytes of UTF-8 text (0x00, 0x01, 0x02, 0x03, \u2026): they are left "
-                    "out")
+                    "it has no token for 209 bytes of text (0x09, 0x0a, 0x0d, 0x20, \u2026), which are left out")
             done = hasten("inspect", folder)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             for line in says:
