@@ -88,13 +88,15 @@ text::Rendered ModelTemplate::render(const json::Value& messages, const json::Va
                                      bool add_generation_prompt, const json::Object& extra) const {
   text::Rendered result = render_any(*this, messages, tools, add_generation_prompt, extra);
   const bool any_tools = tools.is_array() && !tools.get_array().empty();
-  if (!any_tools || parsed->capabilities().tools) return result;
+  const text::Capabilities& capabilities = parsed->capabilities();
+  // Who was trained on calls may hear of the tools in a message.
+  if (!any_tools || capabilities.tools || capabilities.tool_calls) return result;
   // That was found with a plain question; what this chat has may bring the tools out.
   std::string without;
   try {
     without = render_any(*this, messages, {}, add_generation_prompt, extra).text;
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::internal) throw;
+    if (error.code() == ErrorCode::internal || error.code() == ErrorCode::resource_exhausted) throw;
     return result;  // it needs them
   }
   if (result.text != without) return result;

@@ -18,7 +18,8 @@ struct ModelTemplate {
 
   /// Renders, with errors that begin with the template's name and are of "messages" unless they
   /// name another field. Throws as text::ChatTemplate, Error{invalid_data} where it does not parse,
-  /// and Error{unsupported} of "tools" where these leave no trace in the prompt.
+  /// and Error{unsupported} of "tools" where these leave no trace in the prompt and the template
+  /// knows no calls either.
   text::Rendered render(const json::Value& messages, const json::Value& tools,
                         bool add_generation_prompt, const json::Object& extra) const;
 };

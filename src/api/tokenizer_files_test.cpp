@@ -225,6 +225,10 @@ TEST_F(TokenizerFolder, RefusesToolsThatATemplateDoesNotShow) {
                      "messages[0].content == 'a' %}{{ tools[0].function.name }}{% endif %}"),
             "ab");
   EXPECT_EQ(rendered("{{ tools | length }}{{ messages[0].content }}"), "1a");
+  // A model of calls hears of the tools from a message, as DeepSeek-V3.1 does.
+  EXPECT_EQ(rendered("{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+                     "{{ c.function.name ~ c.function.arguments }}{% endfor %}{% endfor %}"),
+            "a");
   chat.tools = {};
   EXPECT_EQ(rendered("{% for m in messages %}{{ m.content }}{% endfor %}"), "a");
 }
@@ -415,7 +419,18 @@ TEST_F(TokenizerFolder, SaysWhatIsNotTheFile) {
     std::filesystem::remove(folder_.path() / "tokenizer.json");
     write(name, page);
     expect_refusal(ErrorCode::invalid_data, name + " is an HTML page"s);
+    std::filesystem::remove(folder_.path() / name);
   }
+  write("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
+  write("merges.txt", utf16);
+  expect_refusal(ErrorCode::invalid_data,
+                 (folder_.path() / "merges.txt").string() + " is UTF-16; save it as UTF-8");
+  write("merges.txt", "\xEF\xBB\xBF#version: 0.2\na b\n");
+  EXPECT_EQ(open().encode("ab"), std::vector<int32_t>{2});
+  std::filesystem::remove(folder_.path() / "vocab.json");
+  std::filesystem::remove(folder_.path() / "merges.txt");
+  write("vocab.txt", "\xEF\xBB\xBF[UNK]\na\n");
+  EXPECT_EQ(open().encode("a"), std::vector<int32_t>{1});
 }
 
 TEST_F(TokenizerFolder, TakesAByteOrderMark) {
@@ -554,7 +569,7 @@ TEST_F(TokenizerFolder, DoubtsAreToldOfTheTokenizer) {
               ElementsAre(HasSubstr("taken for a smaller one"),
                           HasSubstr(R"(the eos_token of tokenizer_config.json is "<e>")"),
                           HasSubstr("config.json's vocab_size is 100"),
-                          HasSubstr("no token for 241 of the 243 bytes")));
+                          HasSubstr("no token for 209 bytes of text")));
 }
 
 // The template of prompts that offer tools, which renders.
