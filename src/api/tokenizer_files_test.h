@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of tokenizers in GGUF files and in folders have in common.
+// What the tests of tokenizers in GGUF files and in folders, and of templates, have in common.
 #pragma once
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 
 #include "hasten/error.h"
@@ -28,6 +29,19 @@ class TokenizerFiles : public ::testing::Test {
   }
 
   testing::TemporaryFolder folder_;
+};
+
+/// One among the files of a folder.
+class TokenizerFolder : public TokenizerFiles {
+ protected:
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_.path() / name, std::ios::binary) << text;
+  }
+  Tokenizer open() override { return Tokenizer(folder_.path()); }
+  /// How messages begin that speak of the template.
+  std::string subject(const std::string& place) const {
+    return "the chat template of " + folder_.path().filename().string() + " (" + place + ") ";
+  }
 };
 
 }  // namespace hasten
