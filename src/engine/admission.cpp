@@ -36,7 +36,7 @@ Admission::Place::~Place() {
 Admission::Place Admission::enter(std::string_view tenant, int64_t tokens) {
   const std::lock_guard lock(mutex_);
   check_queue(tokens);
-  const auto found = tenants_.find(std::string(tenant));
+  const auto found = tenants_.find(tenant);
   if (found != tenants_.end() && limits_.tenant_share < 1)
     check_tenant(tenant, found->second, tokens);
   Place place(*this, tenant, tokens);

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 namespace hasten::engine {
 
@@ -71,7 +72,9 @@ class Admission {
   const AdmissionLimits limits_;
   mutable std::mutex mutex_;  // guards what follows
   Held all_;
-  std::unordered_map<std::string, Held> tenants_;  // those of which something waits
+  // Those of which something waits. Names are clients': in a hash table, they could all be chosen
+  // to have one hash.
+  std::map<std::string, Held, std::less<>> tenants_;
   Refusals refusals_;
 };
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace hasten::engine {
@@ -27,10 +27,6 @@ class TenantNumbers {
   int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
-  };
   struct Tenant {
     int64_t num_references = 0;
     const std::string* name = nullptr;  // in numbers_
@@ -38,9 +34,9 @@ class TenantNumbers {
 
   Tenant& at(int32_t number) { return tenants_[static_cast<size_t>(number)]; }
 
-  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> numbers_;  // by name
-  std::vector<Tenant> tenants_;                                              // by number
-  std::vector<int32_t> free_;  // numbers; the last one goes next
+  std::map<std::string, int32_t, std::less<>> numbers_;  // by name, which clients choose
+  std::vector<Tenant> tenants_;                          // by number
+  std::vector<int32_t> free_;                            // numbers; the last one goes next
 };
 
 }  // namespace hasten::engine

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/kv_cache/block_pool.h"
@@ -77,9 +77,9 @@ class Programs {
   const size_t max_idle_;
   std::vector<Program> programs_;  // by index
   std::vector<ProgramService> services_;
-  std::vector<int32_t> free_;                         // indices of nobody
-  std::unordered_map<std::string, int32_t> indices_;  // by name
-  std::list<int32_t> idle_;                           // that pause, the one since longest first
+  std::vector<int32_t> free_;               // indices of nobody
+  std::map<std::string, int32_t> indices_;  // by name, which clients choose
+  std::list<int32_t> idle_;                 // that pause, the one since longest first
   int64_t next_expiry_us_ = INT64_MAX;
 };
 

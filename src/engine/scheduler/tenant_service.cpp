@@ -9,7 +9,7 @@
 namespace hasten::engine {
 
 int32_t TenantService::join(std::string_view tenant) {
-  const auto known = indices_.find(std::string(tenant));
+  const auto known = indices_.find(tenant);
   const int32_t index = known != indices_.end() ? known->second : add(tenant);
   if (at(index).num_waiting == 0) counter(index) = std::max(counter(index), least());
   ++at(index).num_waiting;

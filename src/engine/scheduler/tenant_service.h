@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace hasten::engine {
@@ -69,9 +70,9 @@ class TenantService {
   const size_t max_idle_;
   std::vector<Tenant> tenants_;  // by index
   std::vector<double> counters_;
-  std::vector<int32_t> free_;                         // indices of nobody
-  std::unordered_map<std::string, int32_t> indices_;  // by name
-  std::vector<int32_t> idle_;                         // while some are forgotten
+  std::vector<int32_t> free_;                            // indices of nobody
+  std::map<std::string, int32_t, std::less<>> indices_;  // by name, which clients choose
+  std::vector<int32_t> idle_;                            // while some are forgotten
   // The tenant that was the last to have something waiting, or -1, and then what its counter was.
   int32_t last_ = -1;
   double last_counter_ = 0;
