@@ -98,7 +98,10 @@ void BlockMover::end_moves(bool done) {
     // While they count as loading, what the tree loses of them is not saved.
     for (const BlockLoad& load : std::vector<BlockLoad>(loads_))
       groups_[static_cast<size_t>(load.group)].pool->forget(load.block);
+  } else {
+    num_loaded_tokens_ += num_coming_tokens_;
   }
+  num_coming_tokens_ = 0;
   saves_.clear();
   loads_.clear();
   tier_.end_step(done);
@@ -210,7 +213,7 @@ int64_t BlockMover::adopt(const Sequence& sequence, int64_t end) {
     loads_.push_back(load);
     num_adopted += std::exchange(last, index) == index ? 0 : 1;
   }
-  num_loaded_tokens_ += num_adopted * block_size_;
+  num_coming_tokens_ += num_adopted * block_size_;
   return num_adopted;
 }
 

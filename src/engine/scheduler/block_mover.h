@@ -83,6 +83,7 @@ class BlockMover {
   std::vector<BlockSave> saves_;
   std::vector<BlockLoad> loads_;
   int64_t round_ = 0;
+  int64_t num_coming_tokens_ = 0;  // with the loads of this step
   int64_t num_loaded_tokens_ = 0;
 };
 
