@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/ladder.h"
 #include "cli/machine_model.h"
+#include "cli/progress.h"
 #include "cli/replay.h"
 #include "cli/roofline.h"
 #include "cli/simulated_replay.h"
@@ -36,6 +37,7 @@ struct LadderOptions {
   std::string type = "bf16";
   std::string quantized_type = "q4_0";
   double efficiency = 0.6;
+  int32_t rounds = 1;
   WorkloadOptions workload;
 };
 
@@ -223,12 +225,24 @@ double measured_gain(const Outcome& outcome, const Outcome* before) {
               before->statistics.output_tokens_per_second());
 }
 
-json::Object to_json(const Outcome& outcome, const Outcome* before) {
+/// Tokens a second of each round, ascending.
+json::Array speeds_of(const std::vector<Outcome>& rounds) {
+  std::vector<double> speeds;
+  for (const Outcome& outcome : rounds)
+    speeds.push_back(outcome.statistics.output_tokens_per_second());
+  std::ranges::sort(speeds);
+  json::Array list;
+  for (const double speed : speeds) list.push_back(speed);
+  return list;
+}
+
+json::Object to_json(const Outcome& outcome, const Outcome* before, json::Array speeds) {
   return {{"rung", outcome.rung.name},
           {"reason", outcome.prediction.reason},
           {"sequences_at_a_time", outcome.prediction.concurrency},
           {"predicted_gain", predicted_gain(outcome, before)},
           {"gain", measured_gain(outcome, before)},
+          {"tokens_per_second_of_rounds", std::move(speeds)},
           {"kv_unused_fraction", outcome.kv_unused},
           {"preemptions", outcome.preemptions},
           {"result", outcome.statistics.to_json()}};
@@ -251,28 +265,52 @@ void print_row(const Outcome& outcome, const Outcome* before) {
   std::fflush(stdout);
 }
 
+/// That of the rounds' outcomes with the median of tokens a second.
+const Outcome& median_of(std::vector<Outcome>& rounds) {
+  const auto middle = rounds.begin() + std::ssize(rounds) / 2;
+  std::ranges::nth_element(rounds, middle, {}, [](const Outcome& outcome) {
+    return outcome.statistics.output_tokens_per_second();
+  });
+  return *middle;
+}
+
+/// Climbs as often as asked, so that what disturbs the machine for a while disturbs all rungs
+/// alike.
 template <class Ladder>
 int climb(Ladder ladder, const LadderOptions& options, const Workload& workload) {
   const bool with_weights = !options.quantized.empty() || !options.simulate.empty();
   const std::vector<Rung> rungs = ladder_rungs(with_weights);
   const bool is_text = !options.workload.json;
   if (is_text) {
-    fmt::print("{}\n{}\n\n", ladder.basis(), describe(options.workload, workload));
+    fmt::print("{}\n{}\n", ladder.basis(), describe(options.workload, workload));
+    if (options.rounds > 1)
+      fmt::print("of {} rounds, for each rung the one with the median of tokens/s\n",
+                 options.rounds);
+    fmt::print("\n");
     print_header();
   }
-  std::vector<Outcome> outcomes;
-  outcomes.reserve(rungs.size());
+  std::vector<std::vector<Outcome>> outcomes(rungs.size());  // by rung and round
+  std::vector<const Outcome*> medians(rungs.size());
   json::Array list;
-  for (const Rung& rung : rungs) {
-    outcomes.push_back(ladder.run(rung));
-    const Outcome* before = outcomes.size() > 1 ? &outcomes[outcomes.size() - 2] : nullptr;
-    if (is_text)
-      print_row(outcomes.back(), before);
-    else
-      list.push_back(to_json(outcomes.back(), before));
+  ProgressBar progress;
+  for (int32_t round = 1; round <= options.rounds; ++round) {
+    for (size_t i = 0; i < rungs.size(); ++i) {
+      if (round < options.rounds)
+        progress.show(fmt::format("round {} of {}: {}", round, options.rounds, rungs[i].name),
+                      static_cast<double>(i) / static_cast<double>(rungs.size()));
+      outcomes[i].push_back(ladder.run(rungs[i]));
+      if (round < options.rounds) continue;
+      progress.show("", 1);
+      medians[i] = &median_of(outcomes[i]);
+      const Outcome* before = i > 0 ? medians[i - 1] : nullptr;
+      if (is_text)
+        print_row(*medians[i], before);
+      else
+        list.push_back(to_json(*medians[i], before, speeds_of(outcomes[i])));
+    }
   }
-  const Outcome& first = outcomes.front();
-  const Outcome& last = outcomes.back();
+  const Outcome& first = *medians.front();
+  const Outcome& last = *medians.back();
   const int64_t failed = last.statistics.num_failed();
   if (!is_text) {
     fmt::print("{}\n", json_text(json::Object{{"workload", to_json(options.workload, workload)},
@@ -328,6 +366,9 @@ void add_bench_ladder(Command bench) {
                  "Type of its weights where they are quantised (default: {})");
   command.option("--efficiency F", options->efficiency, number_within(0.01, 1),
                  "Fraction of the peaks that simulated steps reach (default: {})");
+  command.option("--rounds N", options->rounds, whole_number(1, 99),
+                 "Climb so many times and show medians: a machine is not alike from minute to\n"
+                 "minute (default: {})");
   add_workload_flags(command, options->workload);
   command.footer(
       "Every rung has the same memory for keys and values: --kv-cache, or that of four contexts;\n"

@@ -604,7 +604,8 @@ class Measure(unittest.TestCase):
             trace = Path(folder) / "trace.jsonl"
             lines = [{"prompt_tokens": 30 + 7 * i % 40, "output_tokens": 2 + 11 * i % 50} for i in range(24)]
             trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
-            done = hasten("bench", "ladder", "--quantized", MODEL, "--trace", trace, "--users", 24, "--json")
+            done = hasten("bench", "ladder", "--quantized", MODEL, "--trace", trace, "--users", 24, "--rounds", 3,
+                          "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
             report = json.loads(done.stdout)
             rungs = report["rungs"]
@@ -612,11 +613,16 @@ class Measure(unittest.TestCase):
             for rung in rungs:
                 self.assertEqual(rung["result"]["finished"], 24)
                 self.assertGreater(rung["predicted_gain"], 0)
+                speeds = rung["tokens_per_second_of_rounds"]
+                self.assertEqual(len(speeds), 3)
+                self.assertAlmostEqual(speeds[1], rung["result"]["output_tokens_per_second"], places=3)
             self.assertGreater(rungs[0]["kv_unused_fraction"], 0.3)
             self.assertLess(rungs[2]["kv_unused_fraction"], 0.3)
             self.assertGreater(rungs[1]["predicted_gain"], 1.1)
             self.assertGreater(rungs[2]["sequences_at_a_time"], rungs[1]["sequences_at_a_time"])
-            table = hasten("bench", "ladder", "--simulate", "a100", "--kv-cache", "1GiB", "--trace", trace).stdout
+            table = hasten("bench", "ladder", "--simulate", "a100", "--kv-cache", "1GiB", "--trace", trace,
+                           "--rounds", 3).stdout
+            self.assertIn("of 3 rounds, for each rung the one with the median", table)
             self.assertIn("SIMULATED: llama-3.1-8b, A100-like", table)
             for name in ("static, contiguous", "+ paging", "+ quantised weights", "speculation", "not there yet"):
                 self.assertIn(name, table)
