@@ -21,8 +21,10 @@ namespace hasten {
 struct EngineOptions {
   std::filesystem::path model = {};  // .gguf file, its first shard, or a Hugging Face folder;
                                      // empty: the demonstration model inside the library
-  std::string devices = "auto";      // "auto", "cpu", or "reference" (the slow, exact truth)
-  int32_t threads = 0;               // CPU workers; 0: one per physical core
+  std::filesystem::path chat_template = {};  // a file with a Jinja template that takes the place
+                                             // of the model's own ones; empty: none does
+  std::string devices = "auto";  // "auto", "cpu", or "reference" (the slow, exact truth)
+  int32_t threads = 0;           // CPU workers; 0: one per physical core
   int64_t context = 0;  // tokens that one sequence may reach; 0: the model's own, as memory allows
   int64_t kv_cache_bytes = 0;  // for keys and values; 0: by arithmetic from free memory
   // How keys and values are kept: f32, f16, bf16, fp8 (e4m3), q8_0 or q4_0; auto: bf16 (f32 for

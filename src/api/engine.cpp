@@ -115,7 +115,8 @@ struct Engine::Impl {
 
 Engine::Impl::Impl(const EngineOptions& options)
     : checkpoint((check(options), api::open_model(options.model))),
-      tokenizer(std::make_unique<Tokenizer::Impl>(*checkpoint)),
+      tokenizer(std::make_unique<Tokenizer::Impl>(
+          *checkpoint, api::read_tokenizer_spec(*checkpoint), options.chat_template)),
       backend(api::make_backend(options.devices, options.threads)) {
   tokenizer.impl_->warn_of_doubts();
   const int64_t started_us = monotonic_us();

@@ -47,27 +47,6 @@ std::string refusal_of(const text::ChatTemplate& chat_template) {
   return {};
 }
 
-/// The text of a template's own file. Throws Error for one that is no template, or too long for
-/// one.
-std::string read_lone_template(const std::filesystem::path& path) {
-  const int64_t longest = text::jinja::Limits().source_bytes;
-  std::error_code unknown;  // then the mapping tells why
-  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, unknown));
-  if (!unknown && size > longest) {
-    fail(ErrorCode::resource_exhausted, "{}{} has {} bytes; the limit is {}", kSubject,
-         path.string(), size, longest);
-  }
-  std::string text;
-  if (unknown || size > 0) {
-    const MappedFile file(path);
-    text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  }
-  text = template_text(text, path.string());
-  if (is_blank(text)) fail(ErrorCode::not_found, "{} is empty: fetch it again", path.string());
-  check_is_fetched(text, path.string());
-  return text;
-}
-
 /// ModelTemplate::render, whether tools leave a trace or not.
 text::Rendered render_any(const ModelTemplate& given, const json::Value& messages,
                           const json::Value& tools, bool add_generation_prompt,
@@ -105,6 +84,30 @@ text::Rendered ModelTemplate::render(const json::Value& messages, const json::Va
                   " shows the model no tools, so that it cannot call any; leave tools out, or "
                   "send tool_choice \"none\"",
               "tools");
+}
+
+ChatTemplateSource read_template_file(const std::filesystem::path& path) {
+  if (path.extension() == ".json") {
+    fail(ErrorCode::invalid_argument,
+         "{} is JSON and no template: save what its chat_template says as a .jinja file",
+         path.string());
+  }
+  const int64_t longest = text::jinja::Limits().source_bytes;
+  std::error_code unknown;  // then the mapping tells why
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, unknown));
+  if (!unknown && size > longest) {
+    fail(ErrorCode::resource_exhausted, "{}{} has {} bytes; the limit is {}", kSubject,
+         path.string(), size, longest);
+  }
+  std::string text;
+  if (unknown || size > 0) {
+    const MappedFile file(path);
+    text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  }
+  text = template_text(text, path.string());
+  if (is_blank(text)) fail(ErrorCode::not_found, "{} is empty: fetch it again", path.string());
+  check_is_fetched(text, path.string());
+  return {std::move(text), path.filename().string()};
 }
 
 ModelTemplate make_model_template(ChatTemplateSource source, std::string subject,
@@ -174,7 +177,7 @@ bool has_template_file(const std::filesystem::path& folder) {
 
 TemplateInfo read_template(const std::filesystem::path& path) {
   if (is_template_file(path)) {
-    return api::make_model_template({.text = api::read_lone_template(path), .place = {}},
+    return api::make_model_template(api::read_template_file(path),
                                     "the chat template " + path.string(), {})
         .info;
   }

@@ -2,6 +2,7 @@
 // A model's chat template, and what is to be said of it.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ struct TemplateTokens {
   std::string bos = {};
   std::string eos = {};
 };
+
+/// The template that a file is. Throws Error for one that is none, or too long for one.
+ChatTemplateSource read_template_file(const std::filesystem::path& path);
 
 /// Parses and tries a template; ChatML where `source` is empty. `subject` is how messages call it.
 ModelTemplate make_model_template(ChatTemplateSource source, std::string subject,

@@ -29,18 +29,24 @@ json::Value parse_field(const std::string& text, const char* param) {
 
 }  // namespace
 
-Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec)
+Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec,
+                      const std::filesystem::path& template_file)
     : info(api::describe(spec)), tokenizer(text::make_tokenizer(std::move(spec))) {
   api::describe(*tokenizer, info);
   const api::TemplateTokens tokens{.bos = name_of(tokenizer->bos()),
                                    .eos = name_of(tokenizer->eos())};
-  api::ChatTemplateSource source = api::read_chat_template(checkpoint);
+  const bool is_own = template_file.empty();
+  api::ChatTemplateSource source =
+      is_own ? api::read_chat_template(checkpoint) : api::read_template_file(template_file);
   const std::string subject = api::template_subject(checkpoint, "", source);
   chat_template = api::make_model_template(std::move(source), subject, tokens);
+  // The model's own fault need not keep it from what else it can do; whoever names a file is there.
+  if (!is_own && !chat_template.parsed)
+    throw Error(ErrorCode::invalid_data, chat_template.info.error);
   const std::string& own = chat_template.info.source;
   answer_format = text::detect_answer_format(own.empty() ? text::default_template() : own);
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
-  tool_template = api::read_tool_template(checkpoint, tokens, chat_template.info);
+  if (is_own) tool_template = api::read_tool_template(checkpoint, tokens, chat_template.info);
   if (!tool_template) return;
   tool_format = text::detect_answer_format(tool_template->info.source);
   tool_format.control_tokens = text::mark_tokens(tool_format, *tokenizer);

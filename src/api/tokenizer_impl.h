@@ -2,6 +2,7 @@
 // What hasten::Tokenizer holds, shared with the engine.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,9 +17,10 @@
 namespace hasten {
 
 struct Tokenizer::Impl {
-  explicit Impl(const weights::Checkpoint& checkpoint)
-      : Impl(checkpoint, api::read_tokenizer_spec(checkpoint)) {}
-  Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec);
+  /// `template_file` takes the place of all of the model's chat templates, if it is not empty.
+  /// Throws Error, for one that does not parse as well.
+  Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec spec,
+       const std::filesystem::path& template_file = {});
   /// Logs what is doubtful of the tokenizer and of the template for tools.
   void warn_of_doubts() const;
   /// The name of a token, empty for -1.

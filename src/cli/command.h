@@ -37,6 +37,8 @@ void add_engine_flags(Command command, EngineOptions& options);
 void add_size_flags(Command command, EngineOptions& options);
 /// Adds these and the flags that say what runs when, and in which order.
 void add_scheduling_flags(Command command, EngineOptions& options);
+/// Adds --chat-template.
+void add_template_flag(Command command, EngineOptions& options);
 /// Adds --threads of an engine.
 void add_threads_flag(Command command, int32_t& threads);
 /// Adds --max-queue of an engine that serves nobody else.

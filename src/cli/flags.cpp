@@ -135,6 +135,12 @@ void add_engine_flags(Command command, EngineOptions& options) {
   add_scheduling_flags(command, options);
 }
 
+void add_template_flag(Command command, EngineOptions& options) {
+  command.option("--chat-template FILE", options.chat_template, not_empty(),
+                 "A file with the Jinja template that makes prompts of chats, tools included "
+                 "(default: the model's own; 'hasten inspect FILE.jinja' tells what one can do)");
+}
+
 void add_threads_flag(Command command, int32_t& threads) {
   command.option("--threads N", threads, whole_number(0, 1024),
                  "CPU workers (default, and 0: one per physical core)");

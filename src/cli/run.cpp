@@ -96,6 +96,12 @@ int answer_once(Engine& engine, const RunOptions& options) {
   return 0;
 }
 
+/// Whether a line looks like "/word", as a path or a sentence does not.
+bool is_command(std::string_view line) {
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  return line.size() > 1 && line.front() == '/' && std::ranges::all_of(line.substr(1), is_letter);
+}
+
 int chat(Engine& engine, const RunOptions& options) {
   fmt::print("Chatting with {}. /help tells more; an empty line or Ctrl-D ends.\n",
              engine.model().name);
@@ -112,6 +118,10 @@ int chat(Engine& engine, const RunOptions& options) {
     }
     if (line == "/help") {
       fmt::print("/clear begins another conversation; /exit, an empty line or Ctrl-D ends.\n");
+      continue;
+    }
+    if (is_command(line)) {
+      fmt::print("There is no {}: /help tells what there is.\n", line);
       continue;
     }
     messages.push_back(message("user", line));
@@ -173,6 +183,7 @@ void add_run(Command program) {
   auto options = std::make_shared<RunOptions>();
   options->request.sampling.temperature = 0.7F;
   add_engine_flags(command, options->engine);
+  add_template_flag(command, options->engine);
   command.option("-p,--prompt TEXT", options->prompt,
                  "What to say to the model; left out: standard input, or a chat in a terminal");
   const Option system = command.option("--system TEXT", options->system, "A system message");

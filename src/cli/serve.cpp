@@ -11,10 +11,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -94,7 +93,7 @@ std::vector<int32_t> story_prompt(const Engine& engine) {
 
 /// Says what will fail of a model whose chat template does not work, or not for every chat, and
 /// what to do about it.
-void warn_of_template(const Engine& engine, const std::filesystem::path& path) {
+void warn_of_template(const Engine& engine) {
   const ModelInfo& model = engine.model();
   if (!model.template_refusal.empty()) {
     log::warn(
@@ -107,17 +106,26 @@ void warn_of_template(const Engine& engine, const std::filesystem::path& path) {
               safe_text(model.template_doubt));
   }
   if (model.chat_template.empty() && model.template_error.empty()) {
-    log::info("the model has no chat template: chats are written as ChatML");
+    log::info(
+        "the model has no chat template: chats are written as ChatML; --chat-template FILE gives "
+        "it one");
   }
   if (model.template_error.empty()) return;
-  std::error_code ignored;
-  const bool is_folder = std::filesystem::is_directory(path, ignored);
   log::warn(
       "{}: /v1/chat/completions and the chat page will answer 400 with that, /v1/completions "
-      "works; {}, and look at it with hasten inspect --chat-template",
-      safe_text(model.template_error),
-      is_folder ? "put one that works into the folder as chat_template.jinja"
-                : "serve a file whose tokenizer.chat_template works");
+      "works; look at it with hasten inspect --chat-template, and give one that works with "
+      "--chat-template FILE",
+      safe_text(model.template_error));
+}
+
+/// What a model says, whatever that is, with a space for each run of whitespace.
+std::string on_one_line(std::string_view answer) {
+  std::string line;
+  for (const char c : safe_text(answer, /*keep_newlines=*/true)) {
+    const bool is_space = c == ' ' || c == '\n';
+    if (!is_space || (!line.empty() && line.back() != ' ')) line += is_space ? ' ' : c;
+  }
+  return line;
 }
 
 /// Asks the model for a few words: proof that it answers, and a first figure of its speed, taken
@@ -139,7 +147,7 @@ std::string proof_of_life(Engine& engine) try {
   });
   generation.wait();
   if (!failure.empty()) throw Error(ErrorCode::internal, failure);
-  std::string lines = fmt::format("  It says:   {}…\n", answer);
+  std::string lines = fmt::format("  It says:   {}…\n", on_one_line(answer));
   std::vector<int64_t> gaps;
   for (size_t i = 1; i < token_us.size(); ++i) gaps.push_back(token_us[i] - token_us[i - 1]);
   if (gaps.size() >= 8) {
@@ -173,7 +181,7 @@ int serve(ServeOptions& options) {
   }
   show_progress(options.engine);
   Engine engine(options.engine);
-  warn_of_template(engine, options.engine.model);
+  warn_of_template(engine);
   // The engine's queue refuses what is too much, not a lower limit in front of it.
   const int64_t max_batch = engine.model().max_batch;
   options.server.limits.requests = std::max(
@@ -193,7 +201,7 @@ int serve(ServeOptions& options) {
   fmt::print("  Context:   {} tokens; {} of keys and values in all\n", model.context,
              size_text(model.kv_cache_bytes));
   fmt::print("{}", proof);
-  const bool chats = model.template_error.empty();
+  const bool chats = model.template_error.empty() && model.template_refusal.empty();
   if (chats) fmt::print("  Chat:      {}/\n", server.url());
   if (server::is_unspecified(options.server.host)) {
     fmt::print("  Elsewhere: http://{}:{}/\n", host_name(), server.port());
@@ -224,6 +232,7 @@ void add_serve(Command program) {
   const Command command = program.add("serve", "Serve the OpenAI API and a chat page");
   auto options = std::make_shared<ServeOptions>();
   add_engine_flags(command, options->engine);
+  add_template_flag(command, options->engine);
   command.option("--host ADDRESS", options->server.host, "Address to listen on (default: {})");
   command.option("--port N", options->server.port, whole_number(0, 65535),
                  "Port to listen on; 0: any free one (default: {})");
