@@ -36,7 +36,9 @@ MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
     std::iota(ids.begin(), ids.end(), 0);
     return merges_of_ranks(ids, vocabulary, MergeSymbols(vocabulary, MergeSymbols::First::byte));
   }
-  if (spec.merges.empty()) fail(ErrorCode::invalid_data, "the BPE tokenizer has no merges");
+  // A tokenizer.json may list none, and say so: its tokens are single bytes.
+  if (spec.merges.empty() && spec.merge_list != MergeList::known)
+    fail(ErrorCode::invalid_data, "the BPE tokenizer has no merges");
   return merges_of_list(spec, vocabulary);
 }
 

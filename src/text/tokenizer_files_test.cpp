@@ -65,6 +65,13 @@ TEST(TokenizerJson, ReadsByteLevelBpe) {
   EXPECT_EQ(pairs->encode("he h"), (Ids{6, 2, 3, 0}));
 }
 
+// A vocabulary of single bytes needs no merges; where it lists none, it says so.
+TEST(TokenizerJson, ReadsByteLevelBpeWithoutMerges) {
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(changed(kByteLevel, "\"h e\"", "")));
+  EXPECT_EQ(tokenizer->encode("he h", {.add_special = false}), (Ids{0, 1, 3, 0}));
+  EXPECT_EQ(tokenizer->decode(Ids{0, 1, 3, 0}), "he h");
+}
+
 TEST(TokenizerJson, TakesRolesFromTheConfig) {
   const auto tokenizer = make_tokenizer(parse_tokenizer_json(
       kByteLevel,
