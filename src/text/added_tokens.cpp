@@ -37,9 +37,11 @@ Names matched_as_written(const TokenizerSpec& spec, const Vocabulary& vocabulary
   const bool sentencepiece = spec.kind == TokenizerKind::spm || spec.kind == TokenizerKind::unigram;
   const bool all = !sentencepiece || !spec.merges.empty() || spec.pre_steps.has_value();
   const std::unordered_set<int32_t> normalized = normalized_ids(spec, vocabulary);
+  const std::unordered_set<int32_t> never(spec.never_found.begin(), spec.never_found.end());
   Names names;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const TokenType type = vocabulary.type(id);
+    if (type == TokenType::user_defined && never.contains(id)) continue;
     const bool is_piece = type == TokenType::unknown && spec.lists_added_tokens;
     if (type == TokenType::control || (type == TokenType::unknown && !is_piece) ||
         (type == TokenType::user_defined && !normalized.contains(id) &&

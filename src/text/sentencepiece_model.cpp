@@ -46,6 +46,10 @@ void read_piece(std::string_view message, TokenizerSpec& spec) {
     fail(ErrorCode::invalid_data, "{}: piece {} has type {}; known are 1 to 6", kName,
          spec.tokens.size(), type);
   }
+  if (type == static_cast<uint64_t>(TokenType::user_defined) &&
+      text.find(' ') != std::string_view::npos) {
+    spec.never_found.push_back(static_cast<int32_t>(spec.tokens.size()));
+  }
   spec.tokens.emplace_back(text);
   spec.scores.push_back(score);
   spec.types.push_back(static_cast<int32_t>(type));

@@ -294,6 +294,30 @@ TEST(SentencePieceModel, RefusesByName) {
             std::vector<std::string>{"a"});
 }
 
+// Where SentencePiece looks for its user-defined pieces, spaces are U+2581 already: it never finds
+// those that are spelled with a space, and makes the same text of others.
+TEST(SentencePieceModel, NeverFindsPiecesSpelledWithSpaces) {
+  const auto piece = [](std::string_view text, char type) {
+    const auto size = static_cast<char>(text.size());
+    const std::string body =
+        std::string("\x0a") + size + std::string(text) + std::string("\x18") + type;
+    return std::string("\x0a") + static_cast<char>(body.size()) + body;
+  };
+  // BPE, with a space before the text, all spaces kept.
+  const std::string settings = std::string("\x12\x02\x18\x02\x1a\x04\x18\x01\x20") + '\0';
+  const std::string model = piece("<unk>", 2) + piece("  ", 4) + piece("<x>", 4) +
+                            piece("\u2581", 1) + piece("a", 1) + piece("\u2581\u2581", 1) +
+                            settings;
+  const auto tokenizer = make_tokenizer(parse_sentencepiece_model(model));
+  EXPECT_EQ(tokenizer->encode(" a"), (Ids{5, 4}));
+  EXPECT_EQ(tokenizer->encode("<x>  a"), (Ids{3, 2, 5, 4}));
+  EXPECT_EQ(tokenizer->decode(Ids{4, 1, 4}), "a  a");
+  // Files beside the model may have it matched as it is written.
+  TokenizerSpec spec = parse_sentencepiece_model(model);
+  apply_side_files({.config = R"({"added_tokens_decoder": {"6": {"content": "b  b"}}})"}, spec);
+  EXPECT_EQ(make_tokenizer(spec)->encode("b  b"), (Ids{6}));
+}
+
 // Cut anywhere, between fields too, a real model is refused.
 TEST(SentencePieceModel, RefusesCuts) {
   HASTEN_NEED_SHARED("data");

@@ -32,10 +32,10 @@ std::optional<uint8_t> parse_byte_spelling(std::string_view piece) {
 
 bool known_type(int32_t type) { return type >= 1 && type <= 6; }
 
-// The user-defined tokens that the model does not know: no pieces. SentencePiece's knows none of
-// those that files beside it list.
+// The user-defined tokens that the model does not know, or never finds: no pieces. SentencePiece's
+// knows none of those that files beside it list.
 std::unordered_set<int32_t> tokens_beside_model(const TokenizerSpec& spec) {
-  std::unordered_set<int32_t> ids;
+  std::unordered_set<int32_t> ids(spec.never_found.begin(), spec.never_found.end());
   const bool all = spec.merges.empty() && !spec.pre_steps;
   for (const AddedTokenRule& rule : spec.added_token_rules) {
     if (all || rule.beside_model) ids.insert(rule.id);
