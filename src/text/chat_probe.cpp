@@ -243,11 +243,19 @@ void Prober::probe_reasoning(Capabilities& result) const {
         turn(content("so", result),
              {call(kTool, "abcdefgh1",
                    result.object_arguments ? json::Value(json::Object()) : json::Value("{}"))});
+    const auto called = [&](const json::Object& caller) {
+      return attempt_call({user, caller, result_of(kTool, "abcdefgh1", content(kResult, result))});
+    };
+    const std::string without = called(calls);
     calls[key] = kValue;
-    if (has(attempt({user, said}, {}, {}, false), kValue) ||
-        has(attempt_call({user, calls, result_of(kTool, "abcdefgh1", content(kResult, result))}),
-            kValue)) {
+    const std::string with = called(calls);
+    if (has(attempt({user, said}, {}, {}, false), kValue) || has(with, kValue)) {
       result.reasoning_key = key;
+      result.reasoning_or_content = with.empty() && !without.empty();
+      const std::string earlier = attempt({user, said, user});
+      result.reasoning_with_calls =
+          !has(earlier, kValue) &&
+          earlier != attempt({user, message("assistant", content("so", result)), user});
       return;
     }
   }

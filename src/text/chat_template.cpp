@@ -73,10 +73,19 @@ class Conversation {
     // What clients call reasoning_content, some templates call otherwise.
     const json::Value* reasoning = message->if_contains("reasoning_content");
     if (reasoning != nullptr && !takes_.reasoning_key.empty() &&
-        !message->contains(takes_.reasoning_key)) {
+        !message->contains(takes_.reasoning_key) && takes_reasoning(*message)) {
       json::Value copy = *reasoning;
       (*message)[takes_.reasoning_key] = std::move(copy);
     }
+  }
+
+  // Where a template takes no reasoning, a turn goes without: so it does under the client's name.
+  bool takes_reasoning(const json::Object& message) const {
+    if (!message.contains("tool_calls")) return !takes_.reasoning_with_calls;
+    const json::Value& content = message.at("content");
+    const json::String* text = content.if_string();
+    const bool is_empty = content.is_null() || (text != nullptr && text->empty());
+    return is_empty || !takes_.reasoning_or_content;
   }
 
   void adapt_content(json::Value& content, bool has_calls, const std::string& name) const {

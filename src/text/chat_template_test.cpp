@@ -188,6 +188,36 @@ TEST(ChatTemplate, BringsReasoningIntoForm) {
   EXPECT_TRUE(none.capabilities().generation_prompt);
 }
 
+// Some take reasoning under a name of their own, but not in every turn: there it stays out.
+TEST(ChatTemplate, LeavesReasoningOutWhereItDoesNotFit) {
+  const std::string calls =
+      R"([{"role": "user", "content": "q"},
+          {"role": "assistant", "content": "CONTENT", "reasoning_content": "because",
+           "tool_calls": [{"id": "abcdefgh1", "type": "function",
+                           "function": {"name": "f", "arguments": {}}}]}])";
+  const auto with_content = [&](std::string_view content) {
+    std::string text = calls;
+    return messages(text.replace(text.find("CONTENT"), 7, content));
+  };
+  const ChatTemplate either = make(
+      "{% for m in messages %}{% if m.tool_calls and m.content and m.thinking %}"
+      "{{ raise_exception('not both') }}{% endif %}"
+      "{{ m.content }}{% if m.thinking %}<{{ m.thinking }}>{% endif %}{% endfor %}");
+  EXPECT_TRUE(either.capabilities().reasoning_or_content);
+  EXPECT_EQ(either.render(with_content("a"), {}, false).text, "qa");
+  EXPECT_EQ(either.render(with_content(""), {}, false).text, "q<because>");
+
+  const ChatTemplate relabels = make(
+      "{% for m in messages %}{% if m.tool_calls %}<{{ m.thinking }}>"
+      "{% elif 'thinking' in m %}!{% endif %}{{ m.content }}{% endfor %}");
+  EXPECT_TRUE(relabels.capabilities().reasoning_with_calls);
+  EXPECT_EQ(relabels.render(with_content("a"), {}, false).text, "q<because>a");
+  const std::string plain =
+      R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a",
+           "reasoning_content": "because"}, {"role": "user", "content": "r"}])";
+  EXPECT_EQ(relabels.render(messages(plain), {}, true).text, "qar");
+}
+
 /// The text that the template wrote: what no range covers.
 std::string template_text(const Rendered& rendered) {
   std::string result;
