@@ -50,6 +50,8 @@ std::string digits_of(Runtime& rt, const Spec& spec, const Value& value) {
       if (!(std::fabs(value.real) < 9.2e18)) rt.error("a float is too large for format '{}'", type);
       return fmt::format("{}", static_cast<int64_t>(value.real));
     }
+    if (value.kind == Kind::large && (type == 'd' || type == 'i' || type == 'u'))
+      return fmt::format("{}", value.large);
     if (!value.is_integral()) rt.error("format '{}' needs an integer", type);
     const int64_t number = value.as_integer();
     if (type == 'c') {

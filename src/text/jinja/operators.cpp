@@ -166,8 +166,10 @@ Value join_lists(Runtime& rt, const Value& a, const Value& b) {
 }
 
 std::partial_ordering order_numbers(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) return a.as_integer() <=> b.as_integer();
   if (a.kind == Kind::real || b.kind == Kind::real) return a.as_real() <=> b.as_real();
-  return a.as_integer() <=> b.as_integer();
+  if (a.kind == b.kind) return a.large <=> b.large;
+  return a.kind == Kind::large ? std::partial_ordering::greater : std::partial_ordering::less;
 }
 
 bool equal_dicts(Runtime& rt, const Dict& a, const Dict& b) {
@@ -190,6 +192,7 @@ std::string_view type_name(const Value& value) {
     case Kind::boolean:
       return "bool";
     case Kind::integer:
+    case Kind::large:
       return "int";
     case Kind::real:
       return "float";
@@ -222,6 +225,8 @@ bool truthy(const Value& value) {
       return value.boolean;
     case Kind::integer:
       return value.integer != 0;
+    case Kind::large:
+      return true;
     case Kind::real:
       return value.real != 0;
     case Kind::string:
@@ -333,9 +338,9 @@ Value binary(Runtime& rt, BinaryOperator op, const Value& a, const Value& b) {
     return rt.concat(left, right);
   }
   if (a.is_number() && b.is_number()) {
-    if (a.kind == Kind::real || b.kind == Kind::real)
-      return real_arithmetic(rt, op, a.as_real(), b.as_real());
-    return integer_arithmetic(rt, op, a.as_integer(), b.as_integer());
+    if (a.is_integral() && b.is_integral())
+      return integer_arithmetic(rt, op, a.as_integer(), b.as_integer());
+    return real_arithmetic(rt, op, a.as_real(), b.as_real());
   }
   if (op == add && a.is_string() && b.is_string()) return rt.concat(*a.text, *b.text);
   if (op == add && a.kind == b.kind && (a.kind == Kind::list || a.kind == Kind::tuple))
@@ -353,14 +358,14 @@ Value binary(Runtime& rt, BinaryOperator op, const Value& a, const Value& b) {
 
 Value negate(Runtime& rt, const Value& value) {
   rt.step();
-  if (value.kind == Kind::real) return Value::of(-value.real);
+  if (value.kind == Kind::real || value.kind == Kind::large) return Value::of(-value.as_real());
   if (value.is_integral()) return checked(rt, checked_sub(0, value.as_integer()));
   if (value.is_undefined()) rt.undefined_error(value);
   rt.error("bad operand type for unary -: '{}'", type_name(value));
 }
 
 Value plus(Runtime& rt, const Value& value) {
-  if (value.kind == Kind::real) return value;
+  if (value.kind == Kind::real || value.kind == Kind::large) return value;
   if (value.is_integral()) return Value::of(value.as_integer());
   if (value.is_undefined()) rt.undefined_error(value);
   rt.error("bad operand type for unary +: '{}'", type_name(value));

@@ -72,6 +72,7 @@ Value to_integer(Runtime& rt, Self self, Given arguments) {
   const auto [otherwise, base] = bind(rt, arguments, {"default", "base"});
   const int64_t radix = integer_or(rt, base, 10);
   if (radix != 0 && (radix < 2 || radix > 36)) rt.error("int: the base must be 0 or in [2, 36]");
+  if (self.kind == Kind::large) return self;
   std::optional<int64_t> result;
   if (self.is_integral()) result = self.as_integer();
   if (self.kind == Kind::real) result = truncated(self.real);
@@ -97,6 +98,7 @@ Value to_real(Runtime& rt, Self self, Given arguments) {
 }
 
 Value absolute(Runtime& rt, Self self, Given) {
+  if (self.kind == Kind::large) return self;
   if (self.kind == Kind::real) return Value::of(std::fabs(self.real));
   if (self.is_integral() && self.as_integer() >= 0) return Value::of(self.as_integer());
   return negate(rt, self);

@@ -134,6 +134,8 @@ class JsonPrinter {
         return out_.append(value.boolean ? "true" : "false");
       case Kind::integer:
         return out_.append(fmt::format("{}", value.integer));
+      case Kind::large:
+        return out_.append(fmt::format("{}", value.large));
       case Kind::real:
         return out_.append(json_real(value.real));
       case Kind::string:
@@ -239,6 +241,8 @@ void print_repr(TextBuilder& out, const Value& value) {
       return out.append(value.boolean ? "True" : "False");
     case Kind::integer:
       return out.append(fmt::format("{}", value.integer));
+    case Kind::large:
+      return out.append(fmt::format("{}", value.large));
     case Kind::real:
       return out.append(format_real(value.real));
     case Kind::string:

@@ -211,8 +211,8 @@ Value Runtime::from_json(const json::Value& value, const Trust& trust) {
       return Value::of(value.get_bool());
     case boost::json::kind::int64:
       return Value::of(value.get_int64());
-    case boost::json::kind::uint64:  // beyond int64_t: the nearest number that templates have
-      return Value::of(static_cast<double>(value.get_uint64()));
+    case boost::json::kind::uint64:
+      return Value::of(value.get_uint64());
     case boost::json::kind::double_:
       return Value::of(value.get_double());
     case boost::json::kind::string:

@@ -29,7 +29,7 @@ bool is_undefined(Self v) { return v.is_undefined(); }
 bool is_none(Self v) { return v.is_none(); }
 bool is_string(Self v) { return v.is_string(); }
 bool is_number(Self v) { return v.is_number(); }
-bool is_integer(Self v) { return v.kind == Kind::integer; }
+bool is_integer(Self v) { return v.kind == Kind::integer || v.kind == Kind::large; }
 bool is_real(Self v) { return v.kind == Kind::real; }
 bool is_boolean(Self v) { return v.kind == Kind::boolean; }
 bool is_true(Self v) { return v.kind == Kind::boolean && v.boolean; }

@@ -45,6 +45,7 @@ enum class Kind : uint8_t {
   none,
   boolean,
   integer,
+  large,  // an integer from outside above INT64_MAX: exact as it stands, computed with as a real
   real,
   string,
   list,
@@ -62,6 +63,7 @@ struct Value {
     const Missing* missing = nullptr;  // or null
     bool boolean;
     int64_t integer;
+    uint64_t large;
     double real;
     const Text* text;
     List* list;  // list, tuple, generator
@@ -85,6 +87,13 @@ struct Value {
     Value v = {};
     v.kind = Kind::integer;
     v.integer = i;
+    return v;
+  }
+  /// An integer from outside.
+  static Value of(uint64_t u) {
+    Value v = {};
+    v.kind = u > INT64_MAX ? Kind::large : Kind::integer;
+    v.large = u;
     return v;
   }
   static Value of(double d) {
@@ -130,11 +139,14 @@ struct Value {
   bool is_sequence() const {
     return kind == Kind::list || kind == Kind::tuple || kind == Kind::generator;
   }
-  /// An integer in Python's sense, where True is 1.
+  /// An integer in Python's sense, where True is 1, that can be computed with as one.
   bool is_integral() const { return kind == Kind::integer || kind == Kind::boolean; }
-  bool is_number() const { return is_integral() || kind == Kind::real; }
+  bool is_number() const { return is_integral() || kind == Kind::real || kind == Kind::large; }
   int64_t as_integer() const { return kind == Kind::boolean ? boolean : integer; }
-  double as_real() const { return kind == Kind::real ? real : static_cast<double>(as_integer()); }
+  double as_real() const {
+    if (kind == Kind::large) return static_cast<double>(large);
+    return kind == Kind::real ? real : static_cast<double>(as_integer());
+  }
 };
 
 struct List {
