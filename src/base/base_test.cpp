@@ -97,8 +97,20 @@ TEST(Json, KnowsWhatIsNoJsonAtAll) {
   };
   using namespace std::string_view_literals;
   EXPECT_EQ(json::parse("\xEF\xBB\xBF[1]", "x").at(0), 1);
-  EXPECT_EQ(said("\xEF\xBB\xBF[1,]"), "x.json is not valid JSON at byte 6: syntax error");
-  EXPECT_EQ(said("[1,]"), "x.json is not valid JSON at byte 3: syntax error");
+  EXPECT_EQ(said("\xEF\xBB\xBF[1,]"), "x.json is not valid JSON at byte 6: \"]\" is unexpected");
+  for (const auto& [text, why] : std::vector<std::pair<std::string_view, std::string_view>>{
+           {"[1,]", "3: \"]\" is unexpected"},
+           {"{'a': 1}", "1: \"'\" is unexpected"},
+           {"[NaN]", "1: \"N\" is unexpected"},
+           {"{“a”: 1}", "1: \"“\" is unexpected"},
+           {"[\"a\tb\"]", "3: the control character 0x09 is written \\u0009 in a string"},
+           {"[\"\xFF\xFE\"]", "2: the byte 0xff is no UTF-8 there"},
+           {"[\"\xE2\x82\"]", "2: the byte 0xe2 is no UTF-8 there"},
+           {"[\"caf\xE9\"]", "5: the byte 0xe9 is no UTF-8 there"},
+           {"[1", "2: incomplete JSON"},
+           {" \n", "2: there is nothing"}}) {
+    EXPECT_EQ(said(text), fmt::format("x.json is not valid JSON at byte {}", why));
+  }
   for (const std::string_view utf16 :
        {"\xFF\xFE{\0}\0"sv, "\xFE\xFF\0{\0}"sv, "{\0}\0"sv, "\0{\0}"sv})
     EXPECT_EQ(said(utf16), "x.json is UTF-16; save it as UTF-8");

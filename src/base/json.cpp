@@ -2,6 +2,8 @@
 // Bounded JSON parsing on Boost.JSON.
 #include "base/json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/parse_options.hpp>
@@ -10,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/fetched_file.h"
+#include "base/printable.h"
 
 namespace hasten::json {
 namespace {
@@ -35,7 +38,22 @@ std::string reason(std::string_view text, std::size_t read, const boost::system:
     return "half of a surrogate pair stands alone, which is no character; write both halves "
            "(\\ud83d\\ude00), or the character itself";
   }
-  return code.message();
+  if (code == error::incomplete && text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return "there is nothing";
+  if (code != error::syntax || read >= text.size()) return code.message();
+  const auto byte = static_cast<unsigned char>(text[read]);
+  if (byte < ' ')
+    return fmt::format("the control character {:#04x} is written \\u{:04x} in a string", byte,
+                       byte);
+  if (byte < 0x80) return fmt::format("{} is unexpected", printable(text.substr(read, 1)));
+  // The parser stands where a character begins: at one that has no place there, or at none.
+  size_t length = 1;
+  while (length < 4 && read + length < text.size() && (text[read + length] & 0xC0) == 0x80)
+    ++length;
+  const size_t wanted = byte < 0xC2 ? 0 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+  if (length < wanted || wanted == 0)
+    return fmt::format("the byte {:#04x} is no UTF-8 there", byte);
+  return fmt::format("\"{}\" is unexpected", text.substr(read, wanted));
 }
 
 }  // namespace

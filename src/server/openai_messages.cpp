@@ -14,6 +14,10 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
                                                     "assistant", "tool",      "function"};
+// Parts that other models read.
+constexpr std::array<std::string_view, 12> kOtherMedia = {
+    "image_url", "image", "input_image", "audio_url", "audio",      "input_audio",
+    "video_url", "video", "input_video", "file",      "input_file", "document"};
 constexpr int64_t kNameBytes = 256;  // of roles, tools and participants; OpenAI's limit is 64
 
 void check_content(const Fields& message, const Limits& limits, bool may_be_absent) {
@@ -31,11 +35,14 @@ void check_content(const Fields& message, const Limits& limits, bool may_be_abse
     const Fields part(read_object(parts[i], part_path), part_path);
     const std::string type_path = part.path("type");
     const std::string_view type = read_string(part.require("type"), type_path, kNameBytes);
-    if (type != "text" && type != "refusal") {
+    if (std::ranges::find(kOtherMedia, type) != kOtherMedia.end()) {
       throw Error(ErrorCode::unsupported,
                   fmt::format("{} is \"{}\"; this model reads text only", type_path, type),
                   type_path);
     }
+    if (type != "text" && type != "refusal")
+      fail_param(type_path, "{} is \"{}\"; what a model reads is a part of type \"text\"",
+                 type_path, type);
     read_string(part.require(type), part.path(type), limits.body_bytes);
   }
 }
@@ -144,6 +151,12 @@ Chat read_chat(const Fields& body, const Limits& limits) {
     chat.tools = json::serialize(*tools);
   }
   if (const json::Object* arguments = body.object("chat_template_kwargs")) {
+    for (const char* field : {"messages", "tools", "add_generation_prompt"}) {
+      if (arguments->contains(field))
+        fail_param("chat_template_kwargs",
+                   "chat_template_kwargs has \"{}\", which is a field of the request itself",
+                   field);
+    }
     chat.template_arguments = json::serialize(*arguments);
   }
   chat.add_generation_prompt = body.boolean("add_generation_prompt").value_or(true);

@@ -282,6 +282,28 @@ TEST(OpenAiRequestTest, HandsTheConversationOnAsItCame) {
   EXPECT_EQ(none.chat.tools, "");
 }
 
+TEST(OpenAiRequestTest, TellsOtherMediaFromSlips) {
+  const auto error = [](std::string_view type) {
+    const std::string body = fmt::format(
+        R"({{"messages": [{{"role":"user","content":[{{"type":"{}","text":"a"}}]}}]}})", type);
+    return error_of([&] { parse_chat_request(body, kBounds); }, body);
+  };
+  EXPECT_EQ(error("image_url").code(), ErrorCode::unsupported);
+  EXPECT_EQ(error("txt").code(), ErrorCode::invalid_argument);
+  EXPECT_EQ(
+      std::string(error("txt").what()),
+      "messages[0].content[0].type is \"txt\"; what a model reads is a part of type \"text\"");
+}
+
+TEST(OpenAiRequestTest, TemplateArgumentsAreNoFieldsOfTheRequest) {
+  for (const char* field : {"messages", "tools", "add_generation_prompt"}) {
+    const std::string own = fmt::format(R"("chat_template_kwargs": {{"{}": false}})", field);
+    const Error error = error_of([&] { chat(own); }, own);
+    EXPECT_EQ(error.param(), "chat_template_kwargs");
+    EXPECT_NE(std::string(error.what()).find(field), std::string::npos);
+  }
+}
+
 TEST(OpenAiRequestTest, CountsBeforeItLooks) {
   const Limits limits;
   const auto repeat = [](std::string_view item, int64_t count) {
