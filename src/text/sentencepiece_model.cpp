@@ -32,6 +32,7 @@ enum NormalizerField : uint32_t {
 // Of TrainerSpec.ModelType.
 constexpr uint64_t kUnigram = 1;
 constexpr uint64_t kBpe = 2;
+constexpr uint64_t kCharacters = 4;
 
 void read_piece(std::string_view message, TokenizerSpec& spec) {
   std::string_view text;
@@ -70,12 +71,14 @@ ControlNames read_trainer(std::string_view message, TokenizerSpec& spec) {
     if (trainer.field() == kBosPiece) names.bos = trainer.bytes();
     if (trainer.field() == kEosPiece) names.eos = trainer.bytes();
   }
-  if (model_type != kBpe && model_type != kUnigram) {
+  if (model_type != kBpe && model_type != kUnigram && model_type != kCharacters) {
     fail(ErrorCode::unsupported,
-         "{}: SentencePiece models of types Unigram (1) and BPE (2) are supported, not type {}",
+         "{}: SentencePiece models of types Unigram (1), BPE (2) and characters (4) are supported, "
+         "not type {}",
          kName, model_type);
   }
-  spec.kind = model_type == kBpe ? TokenizerKind::spm : TokenizerKind::unigram;
+  // Where every piece is a character BPE merges nothing.
+  spec.kind = model_type == kUnigram ? TokenizerKind::unigram : TokenizerKind::spm;
   if (whitespace_suffix) {
     fail(ErrorCode::unsupported, "{}: spaces at the end of pieces are not supported", kName);
   }

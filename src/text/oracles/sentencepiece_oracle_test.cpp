@@ -93,7 +93,9 @@ INSTANTIATE_TEST_SUITE_P(
         "--model_type=bpe --normalization_rule_name=nmt_nfkc_cf --byte_fallback"
         " --user_defined_symbols=\u00c9,HTTP,..",
         "--model_type=bpe --normalization_rule_name=nfkc --remove_extra_whitespaces=false"
-        " --add_dummy_prefix=false"),
+        " --add_dummy_prefix=false",
+        "--model_type=char --user_defined_symbols=the,HTTP,\u2581an\u2581 --byte_fallback",
+        "--model_type=char --normalization_rule_name=identity --remove_extra_whitespaces=false"),
     [](const auto& one) { return "Model" + std::to_string(one.index); });
 
 }  // namespace
