@@ -144,7 +144,7 @@ void apply_side_files(const TokenizerSideFiles& files, TokenizerSpec& spec);
 TokenizerSpec parse_vocab_and_merges(std::string_view vocab_json, std::string_view merges_txt,
                                      const TokenizerSideFiles& files = {});
 
-/// Reads a SentencePiece tokenizer.model (protobuf) of type BPE or Unigram. Throws
+/// Reads a SentencePiece tokenizer.model (protobuf) of type BPE, Unigram or characters. Throws
 /// Error{invalid_data}, and Error{unsupported} for another type. Any thread.
 TokenizerSpec parse_sentencepiece_model(std::string_view bytes);
 
