@@ -47,20 +47,12 @@ int tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   return 0;
 }
 
-/// A token such that it is not taken for another one, as far as letters look different: special
-/// tokens by their names, text in quotes, where spaces can be seen, and bytes that are no whole
-/// characters in hexadecimal.
+/// A token as /tokenize of the server shows it: special tokens by their names, text in quotes,
+/// where spaces can be seen, and bytes that are no whole character in hexadecimal. A byte token
+/// that is one, such as <0x0A>, looks like that character; its id tells the two apart.
 std::string shown(const Tokenizer& tokenizer, int32_t token) {
-  const std::string bytes = tokenizer.token_bytes(token);
-  switch (tokenizer.token_kind(token)) {
-    case TokenKind::special:
-      return escaped_text(bytes);
-    case TokenKind::byte:
-      return '"' + escaped_bytes(bytes) + '"';
-    case TokenKind::text:
-      break;
-  }
-  return '"' + escaped_text(bytes) + '"';
+  std::string text = escaped_text(tokenizer.token_bytes(token));
+  return tokenizer.token_kind(token) == TokenKind::special ? text : '"' + text + '"';
 }
 
 int tokenize(const TokenizeOptions& options) {

@@ -28,9 +28,9 @@ def added(content, number, special=True):
             "normalized": False, "special": special}
 
 
-def write_sentencepiece_like(folder):
-    """A tokenizer.json as Llama 2 has it: words with and without a space, and byte tokens."""
-    names = ["<unk>", "<s>", "</s>", "<0x61>", "<0xE4>", "<0xBD>", "<0xA0>", "\u2581", "a", "\u2581a", "\u200b"]
+def write_sentencepiece_like(folder, *more):
+    """A tokenizer.json as Llama 2 has it: words with and without a space, and byte tokens; and `more` tokens."""
+    names = ["<unk>", "<s>", "</s>", "<0x61>", "<0xE4>", "<0xBD>", "<0xA0>", "\u2581", "a", "\u2581a", "\u200b", *more]
     (folder / "tokenizer.json").write_text(json.dumps({
         "added_tokens": [added(name, i) for i, name in enumerate(names[:3])],
         "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
@@ -63,8 +63,14 @@ class Tokens(unittest.TestCase):
             self.assertEqual(shown, {1: "<s>", 9: '" a"', 4: r'"\xe4"', 5: r'"\xbd"', 6: r'"\xa0"', 7: '" "',
                                      10: r'"\u200b"', 2: "</s>"})
             self.assertEqual(self.tokens(folder, "aa")[8], '"a"')
-            # A byte token is told from the character that it would be.
-            self.assertEqual(hasten("detokenize", folder, "3").stdout, "a\n")
+
+    def test_a_byte_token_that_is_a_character_looks_like_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_sentencepiece_like(Path(folder), "<0x5F>", "<0x7B>", "<0x0A>", "<0x09>", "<0x22>", "<0x01>")
+            shown = self.tokens(folder, '_{\n\t"\x01\u4f60', "--special")
+            self.assertEqual([shown[i] for i in (11, 12, 13, 14, 15, 16, 4)],
+                             ['"_"', '"{"', r'"\n"', r'"\t"', r'"\""', r'"\u0001"', r'"\xe4"'])
+            self.assertEqual(hasten("detokenize", folder, "3", "11").stdout, "a_\n")
 
     def test_bytes_and_control_characters_are_escaped(self):
         shown = self.tokens("", 'a\t\n\r"\\\x01\u0085\u00e9 \u4f60', "--special")
