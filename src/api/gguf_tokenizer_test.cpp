@@ -51,6 +51,16 @@ std::string first_turn(const Tokenizer& tokenizer) {
       .text;
 }
 
+TEST_F(GgufTokenizer, DoubtsMoreTokensThanEmbeddings) {
+  set_tokens("t5", {"</s>", "<unk>", "a"}, {3, 2, 1});
+  writer_.set_f32s("tokenizer.ggml.scores", std::vector<float>{0, 0, 0});
+  writer_.declare("token_embd.weight", DType::f32, {2, 4});
+  writer_.append(std::vector<std::byte>(2 * 4 * sizeof(float)));
+  EXPECT_THAT(open().info().doubts,
+              ::testing::Contains(HasSubstr("it has 3 tokens and the model only 2: they do not "
+                                            "belong together, and run and serve refuse them")));
+}
+
 TEST_F(GgufTokenizer, T5IsUnigram) {
   set_tokens("t5", {"<pad>", "</s>", "<unk>", "▁", "a", "▁a", "b"}, {3, 3, 2, 1, 1, 1, 1});
   writer_.set_f32s("tokenizer.ggml.scores", std::vector<float>{0, 0, 0, -2, -3, -1, -4});

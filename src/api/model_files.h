@@ -42,6 +42,9 @@ text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint,
 /// What makes it doubtful that a tokenizer of this size is whole and belongs to the model of this
 /// config.json, or empty.
 std::string doubt_of_size(int64_t num_tokens, const json::Object& config);
+/// Why an engine would refuse a tokenizer of this size with this model, as far as can be told
+/// without loading it, or empty.
+std::string doubt_of_model(int64_t num_tokens, const weights::Checkpoint& checkpoint);
 
 struct ChatTemplateSource {
   std::string text;   // empty: the model has none

@@ -195,6 +195,17 @@ bool names_last_line(std::string_view message, std::string_view content) {
   return line == std::count(content.begin(), content.end(), '\n') + 1;
 }
 
+/// The vocab_size of a config.json, or of the text model in it.
+std::optional<int64_t> vocab_size_of(const json::Object& config) {
+  const json::Object* holder = &config;
+  if (const json::Value* inner = config.if_contains("text_config")) {
+    if (!config.contains("vocab_size") && inner->is_object()) holder = &inner->get_object();
+  }
+  const json::Value* given = holder->if_contains("vocab_size");
+  const int64_t* vocab_size = given == nullptr ? nullptr : given->if_int64();
+  return vocab_size == nullptr ? std::nullopt : std::optional(*vocab_size);
+}
+
 // The files of a folder, and what lies beside each vocabulary.
 class TokenizerFolder {
  public:
@@ -347,17 +358,29 @@ class TokenizerFolder {
 }  // namespace
 
 std::string doubt_of_size(int64_t num_tokens, const json::Object& config) {
-  const json::Object* holder = &config;
-  if (const json::Value* inner = config.if_contains("text_config")) {
-    if (!config.contains("vocab_size") && inner->is_object()) holder = &inner->get_object();
-  }
-  const json::Value* given = holder->if_contains("vocab_size");
-  const int64_t* vocab_size = given == nullptr ? nullptr : given->if_int64();
+  const std::optional<int64_t> vocab_size = vocab_size_of(config);
   // Tables of embeddings are padded, by some hundredths of their rows.
-  if (vocab_size == nullptr || num_tokens >= *vocab_size - *vocab_size / 10) return {};
+  if (!vocab_size || num_tokens >= *vocab_size - *vocab_size / 10) return {};
   return fmt::format(
       "it has {} tokens, and config.json's vocab_size is {}: its file may be cut, or of another "
       "model; if answers are broken, fetch it again",
+      num_tokens, *vocab_size);
+}
+
+std::string doubt_of_model(int64_t num_tokens, const weights::Checkpoint& checkpoint) {
+  if (const Tensor* table = checkpoint.find("token_embd.weight")) {
+    if (table->shape().rank() != 2 || num_tokens <= table->dim(0)) return {};
+    return fmt::format(
+        "it has {} tokens and the model only {}: they do not belong together, and run and serve "
+        "refuse them; fetch both from one place",
+        num_tokens, table->dim(0));
+  }
+  if (checkpoint.config() == nullptr) return {};
+  const std::optional<int64_t> vocab_size = vocab_size_of(*checkpoint.config());
+  if (!vocab_size || num_tokens <= *vocab_size) return {};
+  return fmt::format(
+      "it has {} tokens, and config.json's vocab_size is {}: run and serve refuse a model with "
+      "fewer embeddings than tokens; if its files are of two models, fetch both from one place",
       num_tokens, *vocab_size);
 }
 

@@ -142,6 +142,9 @@ api::OpenVocabulary api::open_vocabulary(const std::filesystem::path& path) {
   if (!is_vocabulary_file(path)) {
     auto model = open_model(path, weights::Contents::no_weights);
     text::TokenizerSpec spec = read_tokenizer_spec(*model);
+    // Here and not where engines read it, too: those refuse what this doubts.
+    std::string doubt = doubt_of_model(std::ssize(spec.tokens), *model);
+    if (!doubt.empty()) spec.doubts.push_back(std::move(doubt));
     return {std::move(model), std::move(spec)};
   }
   const auto folder = path.parent_path();
