@@ -66,7 +66,8 @@ std::optional<std::string> Prober::rendered(const json::Array& messages, const j
   try {
     return chat_.render_as_given(messages, tools, add_generation_prompt, extra).text;
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::internal) throw;
+    const bool is_over_limit = error.code() == ErrorCode::resource_exhausted;
+    if (is_over_limit || error.code() == ErrorCode::internal) throw;
     return std::nullopt;
   }
 }
@@ -95,7 +96,8 @@ std::string Prober::doubt(const Capabilities& capabilities) const {
   try {
     (void)chat_.render_as_given(second_question(kUser), tools, true, {});
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::internal) throw;
+    const bool is_over_limit = error.code() == ErrorCode::resource_exhausted;
+    if (is_over_limit || error.code() == ErrorCode::internal) throw;
     std::string_view why = error.what();
     for (const std::string_view known : {"the chat template ", "refused the conversation: "})
       if (why.starts_with(known)) why.remove_prefix(known.size());
@@ -178,8 +180,13 @@ void Prober::probe_tools(Capabilities& result) const {
                                parallel.find(kValue, first + 1) != std::string::npos;
 }
 
-Capabilities Prober::probe() const {
-  Capabilities result;
+void Prober::probe(Capabilities& result) const {
+  result = {};
+  const AnswerFormat format = detect_answer_format(chat_.source());
+  result.reasoning = format.reasoning;
+  result.call_format = format.tool_calls;
+  // What most take, where the trials end before it is known.
+  result.string_content = result.object_arguments = true;
   probe_content(result);
   probe_tools(result);
   const json::Object user = message("user", content(kUser, result));
@@ -193,7 +200,6 @@ Capabilities Prober::probe() const {
       attempt({user}, tools).size() > attempt({user}, tools, {}, false).size();
   probe_reasoning(result);
   probe_user(result);
-  return result;
 }
 
 void Prober::probe_user(Capabilities& result) const {
@@ -230,9 +236,6 @@ void Prober::probe_user(Capabilities& result) const {
 }
 
 void Prober::probe_reasoning(Capabilities& result) const {
-  const AnswerFormat format = detect_answer_format(chat_.source());
-  result.reasoning = format.reasoning;
-  result.call_format = format.tool_calls;
   const json::Object user = message("user", content(kUser, result));
   for (const std::string_view key : {"reasoning_content", "reasoning", "thinking"}) {
     // The last turn, since templates drop what was thought before the last question; one that calls

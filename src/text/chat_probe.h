@@ -12,12 +12,15 @@
 
 namespace hasten::text {
 
+/// Its functions throw Error{resource_exhausted} as soon as a conversation goes over a limit of
+/// rendering: with all of them, a template that always does would take many seconds.
 class Prober {
  public:
   explicit Prober(const ChatTemplate& chat) : chat_(chat) {}
 
   /// Renders about twenty conversations; a template that fails one cannot do what it asks for.
-  Capabilities probe() const;
+  /// Where it throws, `result` is what was found until then.
+  void probe(Capabilities& result) const;
   /// Whether a question alone renders.
   bool renders() const;
   /// What it makes of chats that go on or begin with a system message, where a plain question

@@ -208,12 +208,24 @@ ChatTemplate::ChatTemplate(std::string source, std::string bos_token, std::strin
                            jinja::Options options)
     : template_(std::move(source), std::move(options)),
       tokens_{{"bos_token", bos_token}, {"eos_token", eos_token}} {
+  try {
+    probe();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::resource_exhausted) throw;
+    std::string_view why = error.what();
+    if (constexpr std::string_view kSubject = "the chat template "; why.starts_with(kSubject))
+      why.remove_prefix(kSubject.size());
+    doubt_ = fmt::format("was tried no further, as in a chat of a few words it {}", why);
+  }
+}
+
+void ChatTemplate::probe() {
   const Prober prober(*this);
   if (!prober.renders()) {
     omits_null_tools_ = true;
     omits_null_tools_ = prober.renders();
   }
-  capabilities_ = prober.probe();
+  prober.probe(capabilities_);
   doubt_ = prober.doubt(capabilities_);
 }
 

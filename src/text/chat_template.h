@@ -40,8 +40,9 @@ struct Capabilities {
 /// A model's chat template. Const after construction; any thread.
 class ChatTemplate {
  public:
-  /// Parses and probes. The tokens are their text ("<s>"), empty when the model has none. Throws
-  /// Error{invalid_data} for a template that does not parse.
+  /// Parses and probes; one that goes over a limit is probed no further. The tokens are their text
+  /// ("<s>"), empty when the model has none. Throws Error{invalid_data} for a template that does
+  /// not parse.
   ChatTemplate(std::string source, std::string bos_token, std::string eos_token,
                jinja::Options options = {});
 
@@ -66,6 +67,7 @@ class ChatTemplate {
  private:
   Rendered render_as_given(json::Value messages, const json::Value& tools,
                            bool add_generation_prompt, const json::Object& extra) const;
+  void probe();
   friend class Prober;
 
   jinja::Template template_;

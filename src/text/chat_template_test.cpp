@@ -388,6 +388,32 @@ TEST(ChatTemplate, DoubtsWhatFailsOrLeavesOutTheUserInLongerChats) {
       << assigned;
 }
 
+// Or else it would be tried for as long as all the conversations take.
+TEST(ChatTemplate, TriesWhatGoesOverALimitOnce) {
+  constexpr const char* kEndless =
+      "{{ strftime_now('%Y') }}"
+      "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}";
+  int num_renders = 0;
+  const auto count = [&](std::string source) {
+    num_renders = 0;
+    const auto clock = [&] { return int64_t{0} * ++num_renders; };
+    return ChatTemplate(std::move(source), "", "",
+                        {.limits = {.steps = 10000}, .unix_time_s = clock});
+  };
+  const ChatTemplate endless = count(kEndless);
+  EXPECT_EQ(num_renders, 1);
+  EXPECT_TRUE(endless.doubt().starts_with(
+      "was tried no further, as in a chat of a few words it exceeds the limit of "))
+      << endless.doubt();
+  // What is known until then stays, and it is still given what most templates take.
+  const ChatTemplate tools_endless =
+      count(std::string("{{ messages[-1].content }}{% if tools %}") + kEndless + "{% endif %}");
+  EXPECT_EQ(num_renders, 1);
+  EXPECT_TRUE(tools_endless.doubt().starts_with("was tried no further")) << tools_endless.doubt();
+  const json::Array question{json::Object{{"role", "user"}, {"content", "Hello"}}};
+  EXPECT_EQ(tools_endless.render(question, {}, false).text, "Hello");
+}
+
 TEST(ChatTemplate, RefusesMalformedMessages) {
   const ChatTemplate chat = make(std::string(default_template()));
   const auto param = [&](const std::string& text) {
