@@ -80,6 +80,23 @@ std::string source_of(std::string_view given, const std::string& file) {
   return std::string(known);
 }
 
+/// Throws Error{invalid_data} for bytes that no text has.
+void check_is_utf8_text(std::string_view file, std::string_view path) {
+  if (const size_t zero = file.find('\0'); zero != std::string_view::npos) {
+    fail(ErrorCode::invalid_data,
+         "{} has a NUL byte at {}: it is damaged, or no text but a binary file; fetch it again",
+         path, zero);
+  }
+  for (size_t at = 0; at < file.size();) {
+    const text::Utf8Char next = text::decode_utf8(file.substr(at));
+    if (!next.valid) {
+      fail(ErrorCode::invalid_data, "{} is not UTF-8: byte 0x{:02X} at {}; save it as UTF-8", path,
+           static_cast<uint8_t>(file[at]), at);
+    }
+    at += next.length;
+  }
+}
+
 }  // namespace
 
 std::string cleaned(std::string_view given) {
@@ -118,6 +135,7 @@ std::unique_ptr<const weights::Checkpoint> open_model(const std::filesystem::pat
 
 std::string template_text(std::string_view file, std::string_view path) {
   check_is_no_utf16(file, path);
+  check_is_utf8_text(file, path);
   return std::string(without_byte_order_mark(file));
 }
 

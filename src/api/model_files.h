@@ -52,7 +52,7 @@ struct ChatTemplateSource {
 };
 
 /// The template that a file holds, without the byte order mark that editors put before it: no model
-/// was trained with one. Throws Error{invalid_data} for UTF-16.
+/// was trained with one. Throws Error{invalid_data} for what is not UTF-8, or has NUL bytes.
 std::string template_text(std::string_view file, std::string_view path);
 
 /// Whether a file that should hold a template holds none.

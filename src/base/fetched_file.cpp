@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Knows a pointer by its first line, which the specification of Git LFS fixes, a page by its first
-// tag and UTF-16 by its mark, or by the zero beside its first character.
+// tag and UTF-16 by its mark, or by the zeros beside its first two characters.
 #include "base/fetched_file.h"
 
 #include <algorithm>
@@ -46,8 +46,11 @@ void check_is_fetched(std::span<const std::byte> bytes, std::string_view name) {
 
 void check_is_no_utf16(std::string_view text, std::string_view name) {
   const bool is_marked = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
-  const bool has_zero = text.size() >= 2 && (text[0] == '\0') != (text[1] == '\0');
-  if (is_marked || has_zero) fail(ErrorCode::invalid_data, "{} is UTF-16; save it as UTF-8", name);
+  // One zero alone may stand in a damaged file of any kind.
+  const auto is_zero = [&](size_t i) { return text[i] == '\0'; };
+  const bool has_zeros = text.size() >= 4 && is_zero(0) != is_zero(1) && is_zero(0) == is_zero(2) &&
+                         is_zero(1) == is_zero(3);
+  if (is_marked || has_zeros) fail(ErrorCode::invalid_data, "{} is UTF-16; save it as UTF-8", name);
 }
 
 std::string_view without_byte_order_mark(std::string_view text) {

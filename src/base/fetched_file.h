@@ -13,7 +13,7 @@ namespace hasten {
 void check_is_fetched(std::string_view bytes, std::string_view name);
 void check_is_fetched(std::span<const std::byte> bytes, std::string_view name);
 
-/// Throws Error{invalid_data} where a text that should begin with ASCII is UTF-16.
+/// Throws Error{invalid_data} where a text that should begin with two letters of ASCII is UTF-16.
 void check_is_no_utf16(std::string_view text, std::string_view name);
 
 /// The text behind the mark that some editors put before UTF-8.

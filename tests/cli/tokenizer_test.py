@@ -628,6 +628,19 @@ class Inspect(unittest.TestCase):
                     done = hasten("inspect", file, *words)
                     self.assertEqual((done.returncode, done.stdout), (1, ""))
                     self.assertIn(said, done.stderr)
+            for content, said in ((b"{{ messages[0].content }}\0", "x.jinja has a NUL byte at 25: it is damaged, or no text"),
+                                  (b"{\0{ messages }}", "x.jinja has a NUL byte at 1: "),
+                                  (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "x.jinja has a NUL byte at 8: "),
+                                  ("{{ '\u00e9' }}".encode("latin-1"), "x.jinja is not UTF-8: byte 0xE9 at 4; save it as UTF-8"),
+                                  ("{{ '\u00e9' }}".encode("utf-16-le"), "x.jinja is UTF-16; save it as UTF-8")):
+                file.write_bytes(content)
+                folders = Path(name) / "chat_template.jinja"
+                folders.write_bytes(content)
+                for model, where in ((file, "x.jinja"), (name, "chat_template.jinja")):
+                    done = hasten("inspect", model)
+                    self.assertEqual((done.returncode, done.stdout), (1, ""))
+                    self.assertIn(said.replace("x.jinja", where), done.stderr)
+                folders.unlink()
             file.write_text("{{ messages[0].content }}" + " " * ((256 << 10) - 25))
             self.assertEqual(hasten("inspect", file).returncode, 0)
 
