@@ -361,7 +361,26 @@ TEST(TokenizerJsonModels, RefusesByName) {
   refuse(kUnigram, R"("normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"})",
          "character map");
   refuse(kUnigram, R"("pre_tokenizer": {"type": "ByteLevel"})", "byte-level");
-  refuse(kUnigram, R"("decoder": {"type": "Foo"})", "Foo");
+  refuse(kUnigram, R"("decoder": {"type": "Foo"})",
+         R"(the decoder "Foo" is not supported; this hasten knows Sequence, BPEDecoder, )");
+  refuse(kUnigram, R"("decoder": {"type": "Replace", "pattern": {"Regex": "a"}, "content": "b"})",
+         "Regex");
+  // Whose decoder is not needed.
+  constexpr std::string_view kBytes =
+      R"({"type": "BPE", "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3}, "merges": ["a b"]})";
+  const auto of_bytes = [](std::string_view decoder) {
+    return std::string(R"("pre_tokenizer": {"type": "ByteLevel"}, "decoder": )").append(decoder);
+  };
+  refuse(kBytes, of_bytes(R"({"type": "Foo"})"), "Foo");
+  refuse(kBytes,
+         of_bytes(R"({"type": "Sequence", "decoders": [{"type": "ByteLevel"}, {"type": "Foo"}]})"),
+         "Foo");
+  for (const char* type : {"BPEDecoder", "ByteFallback", "ByteLevel", "CTC", "Fuse", "Metaspace",
+                           "Replace", "Strip", "WordPiece"}) {
+    const std::string decoder = std::string(R"({"type": ")").append(type).append("\"}");
+    EXPECT_NO_THROW((void)load(kBytes, of_bytes(decoder))) << type;
+  }
+  EXPECT_NO_THROW((void)load(kBytes, of_bytes("null")));
   refuse(kUnigram, R"("decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"},
                        {"type": "ByteLevel"}]})",
          "whole texts");

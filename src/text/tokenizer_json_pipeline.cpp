@@ -193,9 +193,11 @@ void read_segmentation(const json::Object& root, TokenizerSpec& spec) {
     fail(ErrorCode::unsupported,
          "a byte-level pre-tokenizer is supported with models of type BPE only");
   }
-  // What the decoder of a byte-level vocabulary does is part of the vocabulary.
-  if (spec.kind != TokenizerKind::bpe && !field(root, "decoder").is_null()) {
-    spec.decoders = read_decoders(field(root, "decoder"));
+  const json::Value& decoder = field(root, "decoder");
+  if (spec.kind == TokenizerKind::bpe) {
+    check_decoders(decoder);  // what those of byte-level vocabularies do is part of the vocabulary
+  } else if (!decoder.is_null()) {
+    spec.decoders = read_decoders(decoder);
   }
 }
 

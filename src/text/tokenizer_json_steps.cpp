@@ -2,6 +2,10 @@
 // Reads each component by its type.
 #include "text/tokenizer_json_steps.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -151,7 +155,7 @@ DecoderStep read_decoder(const json::Object& component) {
     DecoderStep step{.kind = Kind::replace, .content = text_of(component, "content")};
     if (read_pattern(component, step.pattern)) return step;
   }
-  fail_unsupported("decoder", component);
+  fail_unsupported("decoder", component);  // by a regular expression
 }
 
 }  // namespace
@@ -171,7 +175,20 @@ NormalizerSteps read_normalizers(const json::Value& normalizer) {
   return steps;
 }
 
+void check_decoders(const json::Value& decoder) {
+  constexpr std::array<std::string_view, 9> kKnown = {"BPEDecoder", "ByteFallback", "ByteLevel",
+                                                      "CTC",        "Fuse",         "Metaspace",
+                                                      "Replace",    "Strip",        "WordPiece"};
+  for (const json::Object* component : json_components(decoder, "decoder", "decoders")) {
+    const std::string_view type = type_of(*component);
+    if (std::find(kKnown.begin(), kKnown.end(), type) != kKnown.end()) continue;
+    fail(ErrorCode::unsupported, "the decoder {} is not supported; this hasten knows Sequence, {}",
+         printable(type), fmt::join(kKnown, ", "));
+  }
+}
+
 DecoderSteps read_decoders(const json::Value& decoder) {
+  check_decoders(decoder);
   DecoderSteps steps;
   for (const json::Object* component : json_components(decoder, "decoder", "decoders")) {
     steps.push_back(read_decoder(*component));

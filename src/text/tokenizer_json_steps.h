@@ -19,4 +19,7 @@ std::vector<const json::Object*> json_components(const json::Value& value, std::
 NormalizerSteps read_normalizers(const json::Value& normalizer);
 DecoderSteps read_decoders(const json::Value& decoder);
 
+/// Throws Error{unsupported} for a decoder of a type that is not known, and Error{invalid_data}.
+void check_decoders(const json::Value& decoder);
+
 }  // namespace hasten::text
