@@ -13,13 +13,6 @@
 
 namespace hasten {
 
-/// What a token is.
-enum class TokenKind {
-  text,
-  byte,     // of a character that is no token itself, in vocabularies of characters ("<0x0A>")
-  special,  // control and unknown tokens: no text
-};
-
 /// What a tokenizer is, for people.
 struct TokenizerInfo {
   std::string kind;           // "byte-level BPE", "SentencePiece Unigram", "WordPiece", …
@@ -113,7 +106,8 @@ class Tokenizer {
   /// The bytes of one token, which may be part of a character; of a special one its name. An id
   /// outside the vocabulary is an Error{invalid_argument}.
   std::string token_bytes(int32_t token) const;
-  TokenKind token_kind(int32_t token) const;
+  /// Whether a token is a control token or the unknown one, which are no text.
+  bool is_special(int32_t token) const;
 
   const TemplateInfo& chat_template() const;
   /// The prompt of a conversation. Throws Error{unsupported} of "tools" where a chat's tools leave

@@ -2,8 +2,6 @@
 // Implements hasten::Tokenizer on the text layer.
 #include "hasten/tokenizer.h"
 
-#include <fmt/format.h>
-
 #include <random>
 #include <utility>
 
@@ -104,14 +102,7 @@ std::string Tokenizer::token_bytes(int32_t token) const {
   return std::string(impl_->tokenizer->token_bytes(token));
 }
 
-TokenKind Tokenizer::token_kind(int32_t token) const {
-  const text::Tokenizer& tokenizer = *impl_->tokenizer;
-  if (tokenizer.is_special(token)) return TokenKind::special;
-  const std::string_view bytes = tokenizer.token_bytes(token);
-  if (bytes.size() != 1) return TokenKind::text;
-  const auto byte = tokenizer.find(fmt::format("<0x{:02X}>", static_cast<unsigned char>(bytes[0])));
-  return byte == token ? TokenKind::byte : TokenKind::text;
-}
+bool Tokenizer::is_special(int32_t token) const { return impl_->tokenizer->is_special(token); }
 
 const TemplateInfo& Tokenizer::chat_template() const { return impl_->chat_template.info; }
 

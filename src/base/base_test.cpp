@@ -114,8 +114,14 @@ TEST(Json, KnowsWhatIsNoJsonAtAll) {
   for (const std::string_view utf16 :
        {"\xFF\xFE{\0}\0"sv, "\xFE\xFF\0{\0}"sv, "{\0}\0"sv, "\0{\0}"sv})
     EXPECT_EQ(said(utf16), "x.json is UTF-16; save it as UTF-8");
-  EXPECT_EQ(said("{\0}"sv), "x.json is not valid JSON at byte 1: syntax error");
-  EXPECT_EQ(said("\0{}}"sv), "x.json is not valid JSON at byte 0: syntax error");
+  EXPECT_EQ(
+      said("{\0}"sv),
+      "x.json is not valid JSON at byte 1: the control character 0x00 is written \\u0000 in a "
+      "string");
+  EXPECT_EQ(
+      said("\0{}}"sv),
+      "x.json is not valid JSON at byte 0: the control character 0x00 is written \\u0000 in a "
+      "string");
 }
 
 // In the place of a file, while a client's text may be HTML.

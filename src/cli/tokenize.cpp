@@ -52,7 +52,7 @@ int tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options) {
 /// that is one, such as <0x0A>, looks like that character; its id tells the two apart.
 std::string shown(const Tokenizer& tokenizer, int32_t token) {
   std::string text = escaped_text(tokenizer.token_bytes(token));
-  return tokenizer.token_kind(token) == TokenKind::special ? text : '"' + text + '"';
+  return tokenizer.is_special(token) ? text : '"' + text + '"';
 }
 
 int tokenize(const TokenizeOptions& options) {
