@@ -56,9 +56,11 @@ void Alphabet::number_symbols(const std::vector<CodePointSet>& sets) {
     for (const auto& [symbol, count] : inside) {
       if (count == size_of[symbol]) continue;
       if (num + 1 >= kMaxSymbols) {
-        fail(ErrorCode::unsupported,
-             "a regular expression that tells more than {} kinds of characters apart",
-             kMaxSymbols - 1);
+        fail(
+            ErrorCode::unsupported,
+            "it tells more than {} kinds of characters apart; leave some out, or put them into one "
+            "class",
+            kMaxSymbols - 1);
       }
       size_of[symbol] -= count;
       size_of.push_back(count);

@@ -18,7 +18,6 @@ namespace {
 // The longest published expression, DeepSeek-LLM's letters, has 1,200 bytes.
 constexpr size_t kMaxPatternBytes = size_t{1} << 14;
 constexpr int kMaxDepth = 48;
-constexpr size_t kMaxQuoted = 200;  // bytes of a pattern in an error
 // The largest published count is 512.
 constexpr int32_t kMaxRepeat = 1000;
 
@@ -51,8 +50,8 @@ class Parser {
 
   Syntax parse() {
     if (pattern_.size() > kMaxPatternBytes) {
-      fail(ErrorCode::unsupported, "a regular expression of {} bytes; the limit is {}",
-           pattern_.size(), kMaxPatternBytes);
+      fail(ErrorCode::unsupported, "regular expression: it has {} bytes; the limit is {}: {}",
+           pattern_.size(), kMaxPatternBytes, printable(pattern_, kMaxQuoted));
     }
     syntax_.root = parse_alternatives(0);
     if (!at_end()) fail_invalid("an unmatched )");

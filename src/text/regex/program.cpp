@@ -57,7 +57,10 @@ class Compiler {
 
   int32_t add(Instruction instruction) {
     if (program_.instructions.size() >= kMaxInstructions) {
-      fail(ErrorCode::unsupported, "a regular expression of more than {} states", kMaxInstructions);
+      fail(
+          ErrorCode::unsupported,
+          "it takes more than {} states; lower the counts in its braces, or leave alternatives out",
+          kMaxInstructions);
     }
     program_.instructions.push_back(instruction);
     return static_cast<int32_t>(program_.instructions.size()) - 1;
@@ -85,7 +88,8 @@ class Compiler {
   // The start of what matches `index` and goes on at `next`.
   int32_t emit(int32_t index, int32_t next) {
     if (++num_emits_ > kMaxEmits) {
-      fail(ErrorCode::unsupported, "a regular expression whose counts multiply too far");
+      fail(ErrorCode::unsupported,
+           "the counts in its braces multiply to more than {} steps; lower them", kMaxEmits);
     }
     const Node& current = node(index);
     switch (current.kind) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/error.h"
+#include "base/printable.h"
 #include "text/regex/dfa.h"
 #include "text/regex/linear_search.h"
 
@@ -95,8 +97,15 @@ struct Regex::Compiled {
   bool matches_nothing = false;  // an empty text, or the end of one
 };
 
-Regex::Regex(std::string_view pattern, Dialect dialect)
-    : compiled_(std::make_unique<const Compiled>(parse(pattern, dialect))) {}
+Regex::Regex(std::string_view pattern, Dialect dialect) {
+  const Syntax syntax = parse(pattern, dialect);
+  try {
+    compiled_ = std::make_unique<const Compiled>(syntax);
+  } catch (const Error& error) {  // which knows no pattern
+    if (error.code() == ErrorCode::internal) throw;
+    fail(error.code(), "regular expression: {}: {}", error.what(), printable(pattern, kMaxQuoted));
+  }
+}
 Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 Regex::~Regex() = default;

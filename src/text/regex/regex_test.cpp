@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -131,6 +132,22 @@ TEST(Regex, NamesWhatItDoesNotSupport) {
   refusal("abc(?<=de)", &message);
   EXPECT_NE(message.find("look-behind"), std::string::npos) << message;
   EXPECT_NE(message.find("at byte 10"), std::string::npos) << message;
+}
+
+TEST(Regex, NamesTheExpressionThatIsTooLarge) {
+  const std::tuple<std::string, const char*, const char*> large[] = {
+      {"\t\u00e4(?:a{1000}){1000}", "it takes more than 4096 states; lower the counts",
+       R"("\x09\xc3\xa4(?:a{1000}){1000}")"},
+      {"((((){1000}){1000}){1000}){1000}", "the counts in its braces multiply to more than 262144",
+       R"("((((){1000}){1000}){1000}){1000}")"},
+      {std::string(20000, 'a'), "it has 20000 bytes; the limit is 16384", "aaa…\""}};
+  for (const auto& [pattern, why, quoted] : large) {
+    std::string message;
+    EXPECT_EQ(refusal(pattern, &message), ErrorCode::unsupported);
+    EXPECT_TRUE(message.starts_with(std::string("regular expression: ") + why)) << message;
+    EXPECT_NE(message.find(quoted), std::string::npos) << message;
+    EXPECT_LT(message.size(), 1000U);
+  }
 }
 
 // Each is refused, or compiled within limits, soon.

@@ -2,6 +2,7 @@
 // A regular expression as a tree, and its parser.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,8 @@ struct Syntax {
   std::vector<CodePointSet> sets;  // no two are equal
   int32_t root = 0;
 };
+
+inline constexpr size_t kMaxQuoted = 200;  // bytes of a pattern in an error
 
 /// Parses `pattern`, which is UTF-8. Look-arounds of one character become next_is and previous_is.
 /// Throws Error{unsupported} naming a construct that is not known and its offset in bytes, and
