@@ -166,10 +166,24 @@ void take_marked(CLI::Option& option) {
       ""));
 }
 
+/// What to say where `command` got more words than it takes; empty: it did not.
+std::string too_many_words(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const auto most = static_cast<size_t>(option->get_items_expected_max());
+    if (!option->get_positional() || option->count() <= most) continue;
+    return fmt::format("{} takes {} and got {} words; a TEXT of several words stands in quotes",
+                       full_name(command), option->get_type_name(), option->count());
+  }
+  return {};
+}
+
 /// What is wrong with a command line whose command was found.
 std::string command_error(const CLI::App& app, const CLI::App& command,
                           const CLI::ParseError& error) {
   const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    if (const std::string words = too_many_words(command); !words.empty()) return words;
+  }
   if (!is_extra) return error.what();
   const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
   const std::string flag = first_flag(extra);

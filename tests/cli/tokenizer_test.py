@@ -129,6 +129,13 @@ class Tokens(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["prompt_tokens"], prompt_tokens, words)
 
+    def test_a_text_without_quotes_is_told(self):
+        for words, count in ((("a", "b", "c", "d"), 4), (("--json", "", "a", "[b]"), 3), (("--", "", "-a", "b"), 3)):
+            done = hasten("tokenize", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"hasten: tokenize takes [MODEL] [TEXT] and got {count} words; a TEXT of several "
+                                          "words stands in quotes; see 'hasten tokenize --help'\n")
+
     def test_streams(self):
         text = "Once upon a time"
         self.assertEqual(hasten("tokenize", "--file", "-", stdin=text).stdout, "-: 4 tokens, 16 bytes\n")
