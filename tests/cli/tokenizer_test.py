@@ -345,7 +345,8 @@ class Inspect(unittest.TestCase):
                                  f"{model}: {head}\nvocabulary     11 tokens\n"
                                  "tokenizer      SentencePiece BPE, from tokenizer.json\npre-tokenizer  none\n"
                                  "bos            1 <s>\neos            2 </s>\nunk            0 <unk>\n"
-                                 "around a text  <s> before it\nchat template  none (ChatML stands in)\n")
+                                 "around a text  <s> before it\nchat template  none (ChatML stands in, which writes "
+                                 "<|im_start|> and <|im_end|>, no token of the vocabulary: to the model that is letters)\n")
             result = json.loads(hasten("inspect", folder, "--json").stdout)["tokenizer"]
             self.assertEqual((result["kind"], result["file"], result["unk"], result["pad"], result["before_text"]),
                              ("SentencePiece BPE", "tokenizer.json", {"id": 0, "text": "<unk>"}, None, [1]))
@@ -557,6 +558,25 @@ class Inspect(unittest.TestCase):
             self.assertIn(f"the chat template of hasten-tiny (tokenizer.chat_template) {says}", done.stderr)
             self.assertNotIn("the chat template", hasten("run", odd.name, "--raw", "-p", "Hi", "-n", "1").stderr)
 
+    def test_marks_that_the_vocabulary_lacks_are_told(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_sentencepiece_like(folder)
+            content = json.loads((folder / "tokenizer.json").read_text())
+            doubt = json.loads(hasten("inspect", folder, "--json").stdout)["template_doubt"]
+            self.assertEqual(doubt, f"the chat template of {folder.name} (ChatML, as it has none) writes <|im_start|> and "
+                                    "<|im_end|>, no token of the vocabulary: to the model that is letters")
+            for mark, line in (("<|im_end|>", "none (ChatML stands in, which writes <|im_start|>, no token "),
+                               ("<|im_start|>", "none (ChatML stands in)\n")):
+                number = len(content["model"]["vocab"])
+                content["model"]["vocab"][mark] = number
+                content["added_tokens"].append(added(mark, number))
+                (folder / "tokenizer.json").write_text(json.dumps(content))
+                done = hasten("inspect", folder)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn("chat template  " + line, done.stdout)
+            self.assertNotIn("template_doubt", json.loads(hasten("inspect", folder, "--json").stdout))
+
     def test_a_template_that_is_none_is_told(self):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -570,7 +590,7 @@ class Inspect(unittest.TestCase):
                 (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": wrong}))
                 done = hasten("inspect", folder)
                 self.assertIn(f"chat_template in {folder}/tokenizer_config.json {said}: chats are written as ChatML", done.stderr)
-                self.assertIn("none (ChatML stands in)", done.stdout)
+                self.assertIn("none (ChatML stands in", done.stdout)
             (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": None}))
             self.assertEqual(hasten("inspect", folder).stderr, "")
 
