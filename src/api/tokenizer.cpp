@@ -16,6 +16,16 @@
 namespace hasten {
 namespace {
 
+/// What is doubtful of ChatML for a model that has no template, in words that follow its name;
+/// empty: nothing.
+std::string stand_in_doubt(const text::Tokenizer& tokenizer) {
+  std::string missing;
+  for (const char* mark : {"<|im_start|>", "<|im_end|>"})
+    if (tokenizer.find(mark) < 0) missing.append(missing.empty() ? "" : " and ").append(mark);
+  if (missing.empty()) return {};
+  return "writes " + missing + ", no token of the vocabulary: to the model that is letters";
+}
+
 /// A JSON document that the caller hands to a template; `param` names it in errors.
 json::Value parse_field(const std::string& text, const char* param) {
   try {
@@ -42,6 +52,8 @@ Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec
   if (!is_own && !chat_template.parsed)
     throw Error(ErrorCode::invalid_data, chat_template.info.error);
   const std::string& own = chat_template.info.source;
+  if (const std::string doubt = own.empty() ? stand_in_doubt(*tokenizer) : ""; !doubt.empty())
+    chat_template.info.doubt = chat_template.info.name + " " + doubt;
   answer_format = text::detect_answer_format(own.empty() ? text::default_template() : own);
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);
   if (is_own) tool_template = api::read_tool_template(checkpoint, tokens, chat_template.info);

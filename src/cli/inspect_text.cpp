@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -35,28 +34,6 @@ std::string token_text(const Tokenizer& tokenizer, int32_t token) {
   return token < tokenizer.vocab_size() ? tokenizer.token_bytes(token) : "not in the vocabulary";
 }
 
-/// Whether a text that spells a token becomes that token where special ones count.
-bool is_token(const Tokenizer& tokenizer, const std::string& name) {
-  try {
-    const auto tokens = tokenizer.encode(name, /*add_special=*/false, /*parse_special=*/true);
-    return std::any_of(tokens.begin(), tokens.end(),
-                       [&](int32_t token) { return tokenizer.token_bytes(token) == name; });
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::internal) throw;
-    return false;  // the vocabulary lacks even its letters
-  }
-}
-
-/// What is doubtful of ChatML for a model that has no template, in words that follow its name;
-/// empty: nothing.
-std::string stand_in_doubt(const Tokenizer& tokenizer) {
-  std::string missing;
-  for (const char* mark : {"<|im_start|>", "<|im_end|>"})
-    if (!is_token(tokenizer, mark)) missing.append(missing.empty() ? "" : " and ").append(mark);
-  if (missing.empty()) return {};
-  return "writes " + missing + ", no token of the vocabulary: to the model that is letters";
-}
-
 /// "<s> before it, </s> behind it"
 std::string around(const Tokenizer& tokenizer, const TokenizerInfo& info) {
   std::string text;
@@ -83,9 +60,6 @@ InspectedText::InspectedText(const std::filesystem::path& model, bool is_there)
   try {
     tokenizer_.emplace(model);
     template_ = tokenizer_->chat_template();
-    const bool is_stand_in = template_->source.empty();
-    const std::string doubt = is_stand_in ? stand_in_doubt(*tokenizer_) : std::string();
-    if (!doubt.empty()) template_->doubt = template_->name + " " + doubt;
     return;
   } catch (const Error& error) {
     error_ = error.what();
