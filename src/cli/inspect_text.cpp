@@ -78,9 +78,12 @@ std::string InspectedText::file() const {
 }
 
 std::string InspectedText::fault() const {
-  if (!tokenizer_ && is_there_) return error_;
-  if (!template_) return template_error_;
-  return template_->error.empty() ? template_->tool_error : template_->error;
+  const auto broken = [](std::string_view what) {
+    return fmt::format("{} does not work: the report says why", what);
+  };
+  if (!tokenizer_ && is_there_) return broken("the tokenizer");
+  if (!(template_ ? template_->error : template_error_).empty()) return broken("the chat template");
+  return template_ && !template_->tool_error.empty() ? broken("the chat template for tools") : "";
 }
 
 void InspectedText::check_is_any() const {
@@ -147,6 +150,8 @@ void InspectedText::print() const {
       fmt::print("tool template  does not work: {}\n", safe_text(template_->tool_error));
     for (const std::string& flaw : {template_->tool_doubt, template_->tool_unknown_names})
       if (!flaw.empty()) fmt::print("tool template  doubtful: {}\n", safe_text(flaw));
+  } else if (is_there_ && !template_error_.empty() && error_.starts_with(template_error_)) {
+    fmt::print("chat template  does not work, for the same reason\n");  // one file has both
   } else if (!template_error_.empty()) {
     fmt::print("chat template  does not work: {}\n", safe_text(template_error_));
   }

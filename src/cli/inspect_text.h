@@ -28,7 +28,8 @@ class InspectedText {
   /// there is none.
   void print_template() const;
 
-  /// What is there and does not work, in a sentence; empty: all does.
+  /// What is there and does not work, in a sentence, of which `print` and `add_to` tell why; empty:
+  /// all does.
   std::string fault() const;
 
  private:

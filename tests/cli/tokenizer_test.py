@@ -386,7 +386,7 @@ class Inspect(unittest.TestCase):
                 done = hasten("inspect", folder)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(f"chat template  does not work: it {why}\n", done.stdout)
-                self.assertEqual(done.stderr, f"hasten: {subject} {why}\n")
+                self.assertEqual(done.stderr, "hasten: the chat template does not work: the report says why\n")
                 self.assertIn("bos            1 <s>\n", done.stdout)
                 done = hasten("inspect", folder, "--json")
                 self.assertEqual((done.returncode, json.loads(done.stdout)["template_error"]),
@@ -396,8 +396,16 @@ class Inspect(unittest.TestCase):
             done = hasten("inspect", folder)
             self.assertEqual(done.returncode, 1)
             self.assertIn("tokenizer      does not work: ", done.stdout)
-            (folder / "tokenizer.json").unlink()
+            self.assertEqual(done.stderr, "hasten: the tokenizer does not work: the report says why\n")
             (folder / "chat_template.jinja").unlink()
+            config = (folder / "tokenizer_config.json").read_text()
+            (folder / "tokenizer_config.json").write_text("{")  # which both read
+            done = hasten("inspect", folder)
+            self.assertEqual((done.stdout + done.stderr).count("is not valid JSON"), 1)
+            self.assertIn("chat template  does not work, for the same reason\n", done.stdout)
+            self.assertIn("is not valid JSON", json.loads(hasten("inspect", folder, "--json").stdout)["template_error"])
+            (folder / "tokenizer_config.json").write_text(config)
+            (folder / "tokenizer.json").unlink()
             (folder / "config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
             done = hasten("inspect", folder)  # what there is not is not broken
             self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -441,7 +449,8 @@ class Inspect(unittest.TestCase):
                     self.assertEqual(hasten("inspect", model, "--chat-template").stdout, source)
                     report = json.loads(hasten("inspect", model, "--json").stdout)
                     self.assertEqual((report["format"], report["chat_template"]), ("chat template", True))
-            self.assertIn(f"chat template {file} does not parse", hasten("inspect", file).stderr)
+            self.assertEqual(hasten("inspect", file).stderr,
+                             "hasten: the chat template does not work: the report says why\n")
             self.assertRegex(hasten("run", folder, "-p", "a").stderr,
                              "holds a chat template .* no weights: .* config.json and .* missing there; fetch them, too")
             self.assertRegex(hasten("run", file, "-p", "a").stderr,
@@ -492,7 +501,7 @@ class Inspect(unittest.TestCase):
             done = hasten("inspect", folder)
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"\ntool template  does not work: {why}", done.stdout)
-            self.assertIn(f"hasten: {why}", done.stderr)
+            self.assertEqual(done.stderr, "hasten: the chat template for tools does not work: the report says why\n")
             self.assertIn(why, json.loads(hasten("inspect", folder, "--json").stdout)["tool_template_error"])
 
     def test_doubts_of_a_template_for_tools_are_shown(self):
