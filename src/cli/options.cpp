@@ -182,7 +182,7 @@ std::string command_error(const CLI::App& app, const CLI::App& command,
                           const CLI::ParseError& error) {
   const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-    if (const std::string words = too_many_words(command); !words.empty()) return words;
+    if (std::string words = too_many_words(command); !words.empty()) return words;
   }
   if (!is_extra) return error.what();
   const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
