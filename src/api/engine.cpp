@@ -131,7 +131,13 @@ Engine::Impl::Impl(const EngineOptions& options)
   if (options.progress) options.progress("loading weights", 1.0);
   const models::ModelInfo& loaded = model->info();
   const auto& text = tokenizer.impl_->tokenizer;
-  if (text->vocab_size() > loaded.vocab_size) {
+  const int64_t num_beyond = text->vocab_size() - loaded.vocab_size;
+  if (num_beyond > 0 && num_beyond <= api::kMaxTokensWithoutEmbedding) {
+    log::warn(
+        "the tokenizer has {} tokens and the model embeddings of {}: a request that names a later "
+        "one is refused",
+        text->vocab_size(), loaded.vocab_size);
+  } else if (num_beyond > 0) {
     fail(ErrorCode::invalid_data,
          "the tokenizer of {} has {} tokens and the model only {}; they do not belong together",
          checkpoint->path().string(), text->vocab_size(), loaded.vocab_size);
@@ -185,7 +191,8 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.template_error = tokenizer.chat_template().error;
   info.template_refusal = tokenizer.chat_template().refusal;
   info.template_doubt = tokenizer.chat_template().doubt;
-  info.vocab_size = text->vocab_size();  // rows of the model beyond it are padding
+  // Rows of the model beyond its tokens are padding.
+  info.vocab_size = std::min<int64_t>(text->vocab_size(), loaded.vocab_size);
   info.context = capacity.context;
   info.train_context = loaded.max_context;
   info.num_layers = loaded.num_layers;

@@ -42,12 +42,28 @@ struct CopyEntry {
 };
 
 /// The demonstration model with `num_rows` rows of zeros behind those of its vocabulary, as models
-/// have them whose makers rounded up.
-void write_padded_model(const std::filesystem::path& path, int64_t num_rows) {
+/// have them whose makers rounded up, and `num_tokens` tokens behind those, as added ones.
+void write_padded_model(const std::filesystem::path& path, int64_t num_rows,
+                        int64_t num_tokens = 0) {
   const auto model = api::open_model({});
   weights::GgufWriter writer(path);
   for (const auto& [key, value] : model->metadata().entries()) {
     if (key == "llama.vocab_size") continue;
+    if (key == "tokenizer.ggml.tokens") {
+      const auto& names = std::get<std::vector<std::string_view>>(value.data);
+      std::vector<std::string> longer(names.begin(), names.end());
+      for (int64_t i = 0; i < num_tokens; ++i)
+        longer.push_back("<|added " + std::to_string(i) + "|>");
+      writer.set_strings(key, longer);
+      continue;
+    }
+    if (key == "tokenizer.ggml.token_type") {
+      const std::vector<int64_t> values = model->metadata().get_i64s(key, 1 << 20);
+      std::vector<int32_t> types(values.begin(), values.end());
+      types.resize(types.size() + static_cast<size_t>(num_tokens), 3);
+      writer.set_i32s(key, types);
+      continue;
+    }
     std::visit(CopyEntry{writer, model->metadata(), key}, value.data);
   }
   for (const auto& [name, tensor] : model->tensors()) {
@@ -87,6 +103,25 @@ TEST(Engine, VocabularyIsWhatARequestMayName) {
   EXPECT_NO_THROW(engine.generate(request));
   ++request.prompt.back();
   EXPECT_THROW(engine.generate(request), Error);
+}
+
+TEST(Engine, TokensWithoutEmbeddingsAreRefused) {
+  const testing::TemporaryFolder folder;
+  write_padded_model(folder.path() / "added.gguf", 1, 9);
+  Engine engine({.model = folder.path() / "added.gguf"});
+  EXPECT_EQ(engine.model().vocab_size, Engine().model().vocab_size + 1);
+  EXPECT_EQ(engine.generate(question(engine)), "The capital of France is Paris.");
+  Request request = question(engine);
+  request.prompt.back() = static_cast<int32_t>(engine.model().vocab_size);
+  EXPECT_THROW(engine.generate(request), Error);
+
+  write_padded_model(folder.path() / "other.gguf", 0, 257);
+  try {
+    Engine({.model = folder.path() / "other.gguf"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("they do not belong together"));
+  }
 }
 
 TEST(Engine, GenerateThrowsWhenItsAnswerIsCutShort) {

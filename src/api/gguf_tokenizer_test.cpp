@@ -52,12 +52,18 @@ std::string first_turn(const Tokenizer& tokenizer) {
 }
 
 TEST_F(GgufTokenizer, DoubtsMoreTokensThanEmbeddings) {
-  set_tokens("t5", {"</s>", "<unk>", "a"}, {3, 2, 1});
-  writer_.set_f32s("tokenizer.ggml.scores", std::vector<float>{0, 0, 0});
+  std::vector<std::string> tokens{"</s>", "<unk>"};
+  std::vector<int32_t> types{3, 2};
+  for (int i = 2; i < 259; ++i) {
+    tokens.push_back(fmt::format("w{}", i));
+    types.push_back(1);
+  }
+  set_tokens("t5", tokens, types);
+  writer_.set_f32s("tokenizer.ggml.scores", std::vector<float>(259));
   writer_.declare("token_embd.weight", DType::f32, {2, 4});
   writer_.append(std::vector<std::byte>(2 * 4 * sizeof(float)));
   EXPECT_THAT(open().info().doubts,
-              ::testing::Contains(HasSubstr("it has 3 tokens and the model only 2: they do not "
+              ::testing::Contains(HasSubstr("it has 259 tokens and the model only 2: they do not "
                                             "belong together, and run and serve refuse them")));
 }
 

@@ -42,6 +42,11 @@ text::TokenizerSpec read_tokenizer_spec(const weights::Checkpoint& checkpoint,
 /// What makes it doubtful that a tokenizer of this size is whole and belongs to the model of this
 /// config.json, or empty.
 std::string doubt_of_size(int64_t num_tokens, const json::Object& config);
+/// How many tokens may be beyond a model's embeddings, as of fine-tunes that add some and of models
+/// of text alone whose vocabulary has an image's token (Gemma 3 1B): they are in no prompt and no
+/// answer. With more the two are of different models.
+inline constexpr int64_t kMaxTokensWithoutEmbedding = 256;
+
 /// Why an engine would refuse a tokenizer of this size with this model, as far as can be told
 /// without loading it, or empty.
 std::string doubt_of_model(int64_t num_tokens, const weights::Checkpoint& checkpoint);

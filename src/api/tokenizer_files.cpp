@@ -369,7 +369,8 @@ std::string doubt_of_size(int64_t num_tokens, const json::Object& config) {
 
 std::string doubt_of_model(int64_t num_tokens, const weights::Checkpoint& checkpoint) {
   if (const Tensor* table = checkpoint.find("token_embd.weight")) {
-    if (table->shape().rank() != 2 || num_tokens <= table->dim(0)) return {};
+    if (table->shape().rank() != 2 || num_tokens - kMaxTokensWithoutEmbedding <= table->dim(0))
+      return {};
     return fmt::format(
         "it has {} tokens and the model only {}: they do not belong together, and run and serve "
         "refuse them; fetch both from one place",
@@ -377,10 +378,11 @@ std::string doubt_of_model(int64_t num_tokens, const weights::Checkpoint& checkp
   }
   if (checkpoint.config() == nullptr) return {};
   const std::optional<int64_t> vocab_size = vocab_size_of(*checkpoint.config());
-  if (!vocab_size || num_tokens <= *vocab_size) return {};
+  if (!vocab_size || num_tokens - kMaxTokensWithoutEmbedding <= *vocab_size) return {};
   return fmt::format(
-      "it has {} tokens, and config.json's vocab_size is {}: run and serve refuse a model with "
-      "fewer embeddings than tokens; if its files are of two models, fetch both from one place",
+      "it has {} tokens, and config.json's vocab_size is {}: run and serve refuse a model "
+      "with so many tokens beyond its embeddings; if its files are of two models, fetch both from "
+      "one place",
       num_tokens, *vocab_size);
 }
 

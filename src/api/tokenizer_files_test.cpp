@@ -372,15 +372,17 @@ TEST_F(TokenizerFolder, DoubtsAreToldOfTheTokenizer) {
 // As Qwen's tokenizer beside a Llama's config.json. The engine, which has the weights, knows
 // better.
 TEST_F(TokenizerFolder, DoubtsATokenizerLargerThanTheModel) {
-  write("tokenizer.json", R"({"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2}}})");
+  std::string vocabulary;
+  for (int i = 0; i < 300; ++i) vocabulary += fmt::format("{}\"w{}\": {}", i > 0 ? ", " : "", i, i);
+  write("tokenizer.json", R"({"model": {"type": "WordLevel", "vocab": {)" + vocabulary + "}}}");
   const auto doubts = [this](const char* config) {
     write("config.json", config);
     return open().info().doubts;
   };
-  const auto is_doubted = ::testing::Contains(HasSubstr("it has 3 tokens, and config.json's"));
-  EXPECT_THAT(doubts(R"({"vocab_size": 2})"), is_doubted);
-  EXPECT_THAT(doubts(R"({"text_config": {"vocab_size": 2}})"), is_doubted);
-  EXPECT_THAT(doubts(R"({"vocab_size": 3})"), ::testing::Not(is_doubted));
+  const auto is_doubted = ::testing::Contains(HasSubstr("it has 300 tokens, and config.json's"));
+  EXPECT_THAT(doubts(R"({"vocab_size": 43})"), is_doubted);
+  EXPECT_THAT(doubts(R"({"text_config": {"vocab_size": 43}})"), is_doubted);
+  EXPECT_THAT(doubts(R"({"vocab_size": 44})"), ::testing::Not(is_doubted));
 }
 
 // The first is a model whose table has 2,385 rows without a token.
