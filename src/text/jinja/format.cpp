@@ -50,10 +50,9 @@ std::string digits_of(Runtime& rt, const Spec& spec, const Value& value) {
       if (!(std::fabs(value.real) < 9.2e18)) rt.error("a float is too large for format '{}'", type);
       return fmt::format("{}", static_cast<int64_t>(value.real));
     }
-    if (value.kind == Kind::large && (type == 'd' || type == 'i' || type == 'u'))
-      return fmt::format("{}", value.large);
-    if (!value.is_integral()) rt.error("format '{}' needs an integer", type);
-    const int64_t number = value.as_integer();
+    const bool is_large = value.kind == Kind::large;
+    if (!value.is_integral() && !is_large) rt.error("format '{}' needs an integer", type);
+    const int64_t number = is_large ? INT64_MAX : value.as_integer();
     if (type == 'c') {
       const bool surrogate = number >= 0xD800 && number < 0xE000;
       if (number < 0 || number > 0x10FFFF || surrogate)
@@ -63,14 +62,15 @@ std::string digits_of(Runtime& rt, const Spec& spec, const Value& value) {
       return character;
     }
     const char* prefix = !spec.alternate ? "" : type == 'o' ? "0o" : type == 'b' ? "0b" : "0x";
-    const uint64_t magnitude =
-        number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
+    const uint64_t magnitude = is_large     ? value.large
+                               : number < 0 ? 0 - static_cast<uint64_t>(number)
+                                            : static_cast<uint64_t>(number);
     const char* minus = number < 0 ? "-" : "";
     if (type == 'x') return fmt::format("{}{}{:x}", minus, prefix, magnitude);
     if (type == 'X') return fmt::format("{}{}{:X}", minus, spec.alternate ? "0X" : "", magnitude);
     if (type == 'o') return fmt::format("{}{}{:o}", minus, prefix, magnitude);
     if (type == 'b') return fmt::format("{}{}{:b}", minus, prefix, magnitude);
-    return fmt::format("{}", number);
+    return fmt::format("{}{}", minus, magnitude);
   }
   const double number = value.as_real();
   const int32_t precision = spec.precision.value_or(6);
@@ -334,7 +334,8 @@ class BraceFormatter {
     const bool to_integer = std::string_view("bcdoxX").find(spec.type) != std::string_view::npos;
     if (value.kind == Kind::real && to_integer)
       rt_.error("unknown format code '{}' for object of type 'float'", spec.type);
-    if (value.is_integral() && spec.precision && (spec.type == 0 || to_integer))
+    const bool is_whole = value.is_integral() || value.kind == Kind::large;
+    if (is_whole && spec.precision && (spec.type == 0 || to_integer))
       rt_.error("precision not allowed in integer format specifier");
     if (value.is_number() && !(value.kind == Kind::boolean && spec_text.empty()))
       return format_number(out_, spec, value);

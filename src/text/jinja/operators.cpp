@@ -340,6 +340,11 @@ Value binary(Runtime& rt, BinaryOperator op, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) {
     if (a.is_integral() && b.is_integral())
       return integer_arithmetic(rt, op, a.as_integer(), b.as_integer());
+    if (a.kind == Kind::large && b.is_integral() && b.as_integer() > 0) {
+      const auto divisor = static_cast<uint64_t>(b.as_integer());
+      if (op == modulo) return Value::of(a.large % divisor);
+      if (op == floor_divide) return Value::of(a.large / divisor);
+    }
     return real_arithmetic(rt, op, a.as_real(), b.as_real());
   }
   if (op == add && a.is_string() && b.is_string()) return rt.concat(*a.text, *b.text);

@@ -127,6 +127,7 @@ Value round(Runtime& rt, Self self, Given arguments) {
   const double value = self.as_real();
   if (how == "common") {
     if (self.is_integral() && digits >= 0) return Value::of(self.as_integer());
+    if (self.kind == Kind::large && digits >= 0) return self;
     const double rounded = round_half_even(value, digits);
     return self.is_integral() ? Value::of(truncated(rounded).value_or(0)) : Value::of(rounded);
   }
