@@ -545,21 +545,23 @@ TEST(AnswerParser, Reasoning) {
 double growth(const AnswerFormat& format, const std::string& begin, const std::string& piece,
               bool at_once) {
   const auto time_of = [&](int count) {
-    std::clock_t best = std::numeric_limits<std::clock_t>::max();
-    for (int run = 0; run < 3; ++run) {
-      std::string text = begin;
-      for (int i = 0; at_once && i < count; ++i) text += piece;
-      const std::clock_t start = std::clock();
-      const auto parser = make_answer_parser(format, nullptr, 1);
-      parser->push(text);
-      for (int i = 0; !at_once && i < count; ++i) parser->push(piece);
-      parser->finish();
-      best = std::min(best, std::clock() - start);
-    }
-    return static_cast<double>(std::max<std::clock_t>(best, 1));
+    std::string text = begin;
+    for (int i = 0; at_once && i < count; ++i) text += piece;
+    const std::clock_t start = std::clock();
+    const auto parser = make_answer_parser(format, nullptr, 1);
+    parser->push(text);
+    for (int i = 0; !at_once && i < count; ++i) parser->push(piece);
+    parser->finish();
+    return static_cast<double>(std::max<std::clock_t>(std::clock() - start, 1));
   };
   constexpr int kCount = 5000;
-  return time_of(8 * kCount) / time_of(kCount);
+  double few = std::numeric_limits<double>::max(), many = few;
+  // The best of each, in turns; more where a busy neighbour has disturbed them.
+  for (int run = 0; run < 12 && (run < 3 || many > 12 * few); ++run) {
+    few = std::min(few, time_of(kCount));
+    many = std::min(many, time_of(8 * kCount));
+  }
+  return many / few;
 }
 
 TEST(AnswerParser, TimeIsLinear) {
