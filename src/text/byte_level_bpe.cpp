@@ -29,6 +29,16 @@ void check_ranks(const Vocabulary& vocabulary) {
   }
 }
 
+/// Whether most of the tokens of text could only come of merges. (Some are names that nobody lists
+/// as special.)
+bool has_pieces_to_merge(const Vocabulary& vocabulary) {
+  int64_t num_single = 0;
+  int64_t num_longer = 0;
+  for (int32_t id = 0; id < vocabulary.size(); ++id)
+    if (vocabulary.is_ordinary(id)) ++(vocabulary.bytes(id).size() > 1 ? num_longer : num_single);
+  return num_longer > num_single;
+}
+
 MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   if (spec.merges_by_rank) {
     check_ranks(vocabulary);
@@ -36,8 +46,9 @@ MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
     std::iota(ids.begin(), ids.end(), 0);
     return merges_of_ranks(ids, vocabulary, MergeSymbols(vocabulary, MergeSymbols::First::byte));
   }
-  // A tokenizer.json may list none, and say so: its tokens are single bytes.
-  if (spec.merges.empty() && spec.merge_list != MergeList::known)
+  // A tokenizer.json may list none, and say so, where its tokens are single bytes.
+  if (spec.merges.empty() &&
+      (spec.merge_list != MergeList::known || has_pieces_to_merge(vocabulary)))
     fail(ErrorCode::invalid_data, "the BPE tokenizer has no merges");
   return merges_of_list(spec, vocabulary);
 }

@@ -235,6 +235,19 @@ void Prober::probe_user(Capabilities& result) const {
   result.ignores_users = renders;
 }
 
+namespace {
+
+/// Whether `longer` is `text` with something put in at one place, such as an empty thought.
+bool is_inserted_into(std::string_view longer, std::string_view text) {
+  const auto ahead = std::ranges::mismatch(text, longer).in1 - text.begin();
+  const auto behind =
+      std::mismatch(text.rbegin(), text.rend(), longer.rbegin(), longer.rend()).first -
+      text.rbegin();
+  return longer.size() >= text.size() && ahead + behind >= std::ssize(text);
+}
+
+}  // namespace
+
 void Prober::probe_reasoning(Capabilities& result) const {
   const json::Object user = message("user", content(kUser, result));
   for (const std::string_view key : {"reasoning_content", "reasoning", "thinking"}) {
@@ -254,11 +267,11 @@ void Prober::probe_reasoning(Capabilities& result) const {
     const std::string with = called(calls);
     if (has(attempt({user, said}, {}, {}, false), kValue) || has(with, kValue)) {
       result.reasoning_key = key;
+      if (key == "reasoning_content") return;  // as clients call it: nothing is renamed
       result.reasoning_or_content = with.empty() && !without.empty();
       const std::string earlier = attempt({user, said, user});
-      result.reasoning_with_calls =
-          !has(earlier, kValue) &&
-          earlier != attempt({user, message("assistant", content("so", result)), user});
+      const std::string plain = attempt({user, message("assistant", content("so", result)), user});
+      result.reasoning_with_calls = !has(earlier, kValue) && !is_inserted_into(earlier, plain);
       return;
     }
   }

@@ -65,11 +65,14 @@ class Conversation {
     const json::Value* role = message->if_contains("role");
     if (role == nullptr || !role->is_string())
       fail_param(name + ".role", "{}.role must be a string", name);
+    // Servers answer with an empty list, which clients send back and templates take for calls.
+    if (const json::Value* calls = message->if_contains("tool_calls")) {
+      const json::Array* list = calls->if_array();
+      if (calls->is_null() || (list != nullptr && list->empty())) message->erase("tool_calls");
+    }
     adapt_content((*message)["content"], message->contains("tool_calls"), name + ".content");
     if (json::Value* calls = message->if_contains("tool_calls"))
       adapt_calls(*calls, name + ".tool_calls");
-    if (message->contains("tool_calls") && message->at("tool_calls").is_null())
-      message->erase("tool_calls");
     // What clients call reasoning_content, some templates call otherwise.
     const json::Value* reasoning = message->if_contains("reasoning_content");
     if (reasoning != nullptr && !takes_.reasoning_key.empty() &&
@@ -106,7 +109,6 @@ class Conversation {
   }
 
   void adapt_calls(json::Value& calls, const std::string& name) const {
-    if (calls.is_null()) return;
     json::Array* list = calls.if_array();
     if (list == nullptr) fail_param(name, "{} must be an array", name);
     for (size_t i = 0; i < list->size(); ++i) {

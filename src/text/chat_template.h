@@ -28,6 +28,7 @@ struct Capabilities {
   bool generation_prompt = false;    // add_generation_prompt opens the assistant's turn
   bool ignores_users = false;        // renders, and the same prompt whatever a user says
   std::string_view reasoning_key;    // of a turn's earlier reasoning in its message; empty: unused
+  // Where the key is not the clients' own:
   bool reasoning_or_content = false;  // a turn that calls tools takes one of the two, not both
   bool reasoning_with_calls = false;  // only there: it makes something else of other turns
   ToolCallFormat call_format = ToolCallFormat::none;  // in which answers write calls

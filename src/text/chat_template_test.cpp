@@ -209,13 +209,32 @@ TEST(ChatTemplate, LeavesReasoningOutWhereItDoesNotFit) {
 
   const ChatTemplate relabels = make(
       "{% for m in messages %}{% if m.tool_calls %}<{{ m.thinking }}>"
-      "{% elif 'thinking' in m %}!{% endif %}{{ m.content }}{% endfor %}");
+      "{% elif 'thinking' in m %}!{% else %}={% endif %}{{ m.content }}{% endfor %}");
   EXPECT_TRUE(relabels.capabilities().reasoning_with_calls);
-  EXPECT_EQ(relabels.render(with_content("a"), {}, false).text, "q<because>a");
+  EXPECT_EQ(relabels.render(with_content("a"), {}, false).text, "=q<because>a");
   const std::string plain =
       R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a",
            "reasoning_content": "because"}, {"role": "user", "content": "r"}])";
-  EXPECT_EQ(relabels.render(messages(plain), {}, true).text, "qar");
+  EXPECT_EQ(relabels.render(messages(plain), {}, true).text, "=q=a=r");
+
+  // An empty thought in the place of old ones is no other turn.
+  const ChatTemplate empties = make(
+      "{% for m in messages %}{% if m.thinking %}<{{ m.thinking if loop.last }}>{% endif %}"
+      "{{ m.content }}{% endfor %}");
+  EXPECT_FALSE(empties.capabilities().reasoning_with_calls);
+  EXPECT_EQ(empties.render(messages(plain), {}, true).text, "q<>ar");
+}
+
+// Servers answer with an empty list, and clients send their answers back.
+TEST(ChatTemplate, NoCallsAreNone) {
+  const ChatTemplate first_call = make(
+      "{% for m in messages %}{% if 'tool_calls' in m %}{{ m.tool_calls[0].function.name }}"
+      "{% endif %}{{ m.content }}{% endfor %}");
+  for (const char* none : {"[]", "null"}) {
+    const std::string answered =
+        fmt::format(R"([{{"role": "assistant", "content": "a", "tool_calls": {}}}])", none);
+    EXPECT_EQ(first_call.render(messages(answered), {}, false).text, "a") << none;
+  }
 }
 
 /// The text that the template wrote: what no range covers.

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "text/protobuf_reader.h"
 #include "text/tokenizer_spec.h"
+#include "text/utf8.h"
 
 namespace hasten::text {
 namespace {
@@ -61,6 +63,17 @@ struct ControlNames {
   std::string eos = "</s>";
 };
 
+void check_characters(const TokenizerSpec& spec) {
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const auto type = static_cast<TokenType>(spec.types[id]);
+    if (type != TokenType::normal && type != TokenType::unused) continue;
+    if (decode_utf8(spec.tokens[id]).length == spec.tokens[id].size()) continue;
+    fail(ErrorCode::unsupported,
+         "{}: a model of characters (type 4) whose piece {} has several: {}", kName, id,
+         printable(spec.tokens[id]));
+  }
+}
+
 ControlNames read_trainer(std::string_view message, TokenizerSpec& spec) {
   ControlNames names;
   uint64_t model_type = kUnigram;  // the default of the format
@@ -77,6 +90,7 @@ ControlNames read_trainer(std::string_view message, TokenizerSpec& spec) {
          "not type {}",
          kName, model_type);
   }
+  if (model_type == kCharacters) check_characters(spec);
   // Where every piece is a character BPE merges nothing.
   spec.kind = model_type == kUnigram ? TokenizerKind::unigram : TokenizerKind::spm;
   if (whitespace_suffix) {

@@ -67,9 +67,15 @@ TEST(TokenizerJson, ReadsByteLevelBpe) {
 
 // A vocabulary of single bytes needs no merges; where it lists none, it says so.
 TEST(TokenizerJson, ReadsByteLevelBpeWithoutMerges) {
-  const auto tokenizer = make_tokenizer(parse_tokenizer_json(changed(kByteLevel, "\"h e\"", "")));
+  const std::string without = changed(kByteLevel, "\"h e\"", "");
+  const auto tokenizer = make_tokenizer(parse_tokenizer_json(without));
   EXPECT_EQ(tokenizer->encode("he h", {.add_special = false}), (Ids{0, 1, 3, 0}));
   EXPECT_EQ(tokenizer->decode(Ids{0, 1, 3, 0}), "he h");
+  // But not where most of its tokens can only come of merges.
+  EXPECT_THROW(
+      make_tokenizer(parse_tokenizer_json(changed(without, "\"\u00c3\": 4, \"\u00a9\": 5",
+                                                  "\"hh\": 4, \"ee\": 5, \"eh\": 8, \"hee\": 9"))),
+      Error);
 }
 
 TEST(TokenizerJson, TakesRolesFromTheConfig) {
@@ -316,6 +322,33 @@ TEST(SentencePieceModel, NeverFindsPiecesSpelledWithSpaces) {
   TokenizerSpec spec = parse_sentencepiece_model(model);
   apply_side_files({.config = R"({"added_tokens_decoder": {"6": {"content": "b  b"}}})"}, spec);
   EXPECT_EQ(make_tokenizer(spec)->encode("b  b"), (Ids{6}));
+  spec = parse_sentencepiece_model(model);
+  apply_side_files({.config = R"({"added_tokens_decoder": {"1": {"content": "  "}}})"}, spec);
+  EXPECT_EQ(make_tokenizer(spec)->encode("<x>  a"), (Ids{3, 2, 1, 3, 4}));
+}
+
+TEST(SentencePieceModel, OfCharactersHasNoLongerPieces) {
+  const auto model = [](std::string_view last, char type) {
+    std::string bytes;
+    for (const auto& [text, kind] : std::vector<std::pair<std::string_view, char>>{
+             {"<unk>", 2}, {"\u2581", 1}, {"a", 1}, {last, type}}) {
+      const std::string body = std::string("\x0a") + static_cast<char>(text.size()) +
+                               std::string(text) + std::string("\x18") + kind;
+      bytes += std::string("\x0a") + static_cast<char>(body.size()) + body;
+    }
+    return bytes + "\x12\x02\x18\x04\x1a\x02\x18\x01";
+  };
+  EXPECT_EQ(make_tokenizer(parse_sentencepiece_model(model("b", 1)))->encode("ab"), (Ids{1, 2, 3}));
+  EXPECT_EQ(make_tokenizer(parse_sentencepiece_model(model("ab", 4)))->encode("ab"), (Ids{1, 3}));
+  for (const char type : {'\x01', '\x05'}) {
+    try {
+      (void)parse_sentencepiece_model(model("ab", type));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("piece 3 has several: \"ab\""), std::string::npos)
+          << error.what();
+    }
+  }
 }
 
 // Cut anywhere, between fields too, a real model is refused.

@@ -138,7 +138,8 @@ void SideFiles::read_added_tokens(VocabularyReader& reader, TokenizerSpec& spec)
       const int32_t id = as_id(value, text, reader.max_id(), kOfFileSize);
       const auto i = static_cast<size_t>(id);
       const bool is_known = reader.has(id) && spec.tokens[i] == text;
-      if (is_known && spec.types[i] != static_cast<int32_t>(TokenType::normal)) continue;
+      const bool is_piece = is_known && spec.types[i] == static_cast<int32_t>(TokenType::normal);
+      if (is_known && !is_piece && std::ranges::count(spec.never_found, id) == 0) continue;
       const bool special = specials_.contains(text);
       reader.put(id, text, special ? TokenType::control : TokenType::user_defined);
       if (!special) spec.added_token_rules.push_back({.id = id});
@@ -160,6 +161,8 @@ void SideFiles::apply(TokenizerSpec& spec) const {
   read_added_tokens(reader, spec);
   // Without a tokenizer.json, whatever is added is matched before anything is normalized.
   for (AddedTokenRule& rule : spec.added_token_rules) rule.normalized = false;
+  // What files beside the model list is looked for as it is written, spaces too.
+  for (const AddedTokenRule& rule : spec.added_token_rules) std::erase(spec.never_found, rule.id);
   if (!spec.scores.empty()) spec.scores.resize(spec.tokens.size());
   in_file(kMap, [&] { read_roles(special_tokens_map_.get_object(), spec); });
   in_file(kConfig, [&] { read_tokenizer_config(config(), spec); });
