@@ -163,12 +163,15 @@ ChatTemplateSource read_chat_template(const weights::Checkpoint& checkpoint,
             key};
   }
   if (const auto file = checkpoint.file("chat_template.jinja")) {
-    const std::string source =
-        template_text(*file, (checkpoint.path() / "chat_template.jinja").string());
-    if (!is_blank(source)) {
-      if (name != kDefault) return {};
-      return {source, "chat_template.jinja"};
+    ChatTemplateSource source{.text = {}, .place = "chat_template.jinja"};
+    try {
+      source.text = template_text(*file, (checkpoint.path() / "chat_template.jinja").string());
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::internal) throw;
+      source.fault = error.what();
     }
+    if (!is_blank(source.text) || !source.fault.empty())
+      return name == kDefault ? source : ChatTemplateSource();
     if (name == kDefault) {
       log::warn("{} is empty, and not used: fetch it again, or remove it",
                 cleaned((checkpoint.path() / "chat_template.jinja").string()));

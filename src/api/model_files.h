@@ -54,6 +54,7 @@ std::string doubt_of_model(int64_t num_tokens, const weights::Checkpoint& checkp
 struct ChatTemplateSource {
   std::string text;   // empty: the model has none
   std::string place;  // for people: "chat_template.jinja", "tokenizer.chat_template" of a GGUF file
+  std::string fault = {};  // why the file is no text at all; empty: it is, or there is none
 };
 
 /// The template that a file holds, without the byte order mark that editors put before it: no model
@@ -65,7 +66,8 @@ bool is_blank(std::string_view source);
 
 /// The chat template as it is written. A Hugging Face folder: chat_template.jinja,
 /// chat_template.json, or the entry in tokenizer_config.json. Of several, the one of this name
-/// ("tool_use"); one alone is the default. Throws Error{invalid_data} for a file that is no JSON.
+/// ("tool_use"); one alone is the default. Throws Error{invalid_data} for a file that is no JSON; a
+/// chat_template.jinja that is no text keeps nothing but chats from working.
 ChatTemplateSource read_chat_template(const weights::Checkpoint& checkpoint,
                                       std::string_view name = "default");
 

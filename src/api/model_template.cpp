@@ -116,6 +116,10 @@ ModelTemplate make_model_template(ChatTemplateSource source, std::string subject
   TemplateInfo& info = result.info;
   info.name = std::move(subject);
   info.source = std::move(source.text);
+  if (!source.fault.empty()) {
+    info.error = info.name + " does not work: " + source.fault;
+    return result;
+  }
   try {
     result.parsed.emplace(info.source.empty() ? std::string(text::default_template()) : info.source,
                           tokens.bos, tokens.eos);
@@ -157,8 +161,9 @@ std::string template_subject(const weights::Checkpoint& checkpoint, std::string_
     while (end > 0 && (static_cast<uint8_t>(name[end]) & 0xC0) == 0x80) --end;  // whole ones
     name.replace(end, std::string::npos, "…");
   }
-  return fmt::format("{}{}of {} ({})", kSubject, which, name,
-                     source.text.empty() ? "ChatML, as it has none" : source.place);
+  return fmt::format(
+      "{}{}of {} ({})", kSubject, which, name,
+      source.text.empty() && source.fault.empty() ? "ChatML, as it has none" : source.place);
 }
 
 }  // namespace api
@@ -183,6 +188,7 @@ TemplateInfo read_template(const std::filesystem::path& path) {
   }
   const auto folder = api::open_model(path, weights::Contents::no_weights);
   api::ChatTemplateSource source = api::read_chat_template(*folder);
+  if (!source.fault.empty()) throw Error(ErrorCode::invalid_data, source.fault);
   if (source.text.empty()) fail(ErrorCode::not_found, "{} has no chat template", path.string());
   const std::string subject = api::template_subject(*folder, "", source);
   TemplateInfo info = api::make_model_template(std::move(source), subject, {}).info;

@@ -52,7 +52,8 @@ Tokenizer::Impl::Impl(const weights::Checkpoint& checkpoint, text::TokenizerSpec
   if (!is_own && !chat_template.parsed)
     throw Error(ErrorCode::invalid_data, chat_template.info.error);
   const std::string& own = chat_template.info.source;
-  if (const std::string doubt = own.empty() ? stand_in_doubt(*tokenizer) : ""; !doubt.empty())
+  const bool stands_in = own.empty() && chat_template.parsed;
+  if (const std::string doubt = stands_in ? stand_in_doubt(*tokenizer) : ""; !doubt.empty())
     chat_template.info.doubt = chat_template.info.name + " " + doubt;
   answer_format = text::detect_answer_format(own.empty() ? text::default_template() : own);
   answer_format.control_tokens = text::mark_tokens(answer_format, *tokenizer);

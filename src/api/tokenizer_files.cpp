@@ -378,7 +378,8 @@ std::string doubt_of_model(int64_t num_tokens, const weights::Checkpoint& checkp
   }
   if (checkpoint.config() == nullptr) return {};
   const std::optional<int64_t> vocab_size = vocab_size_of(*checkpoint.config());
-  if (!vocab_size || num_tokens - kMaxTokensWithoutEmbedding <= *vocab_size) return {};
+  if (vocab_size.value_or(0) <= 0 || num_tokens - kMaxTokensWithoutEmbedding <= *vocab_size)
+    return {};
   return fmt::format(
       "it has {} tokens, and config.json's vocab_size is {}: run and serve refuse a model "
       "with so many tokens beyond its embeddings; if its files are of two models, fetch both from "

@@ -181,10 +181,11 @@ std::string too_many_words(const CLI::App& command) {
 std::string command_error(const CLI::App& app, const CLI::App& command,
                           const CLI::ParseError& error) {
   const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+  const bool has_flag_too = !first_flag(app.remaining(/*recurse=*/true)).empty();
+  if (!has_flag_too && dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     if (std::string words = too_many_words(command); !words.empty()) return words;
   }
-  if (!is_extra) return error.what();
+  if (!is_extra && !has_flag_too) return error.what();
   const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
   const std::string flag = first_flag(extra);
   if (flag.empty()) return fmt::format("not expected: {}", fmt::join(extra, " "));

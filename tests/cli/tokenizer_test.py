@@ -136,6 +136,9 @@ class Tokens(unittest.TestCase):
             self.assertEqual(done.stderr, f"hasten: tokenize takes [MODEL] [TEXT] and got {count} words; a TEXT of several "
                                           "words stands in quotes; see 'hasten tokenize --help'\n")
 
+        for words in (("--nosuch", "a", "b", "c"), ("a", "b", "c", "--nosuch")):
+            self.assertIn("there is no flag --nosuch", hasten("tokenize", *words).stderr)
+
     def test_streams(self):
         text = "Once upon a time"
         self.assertEqual(hasten("tokenize", "--file", "-", stdin=text).stdout, "-: 4 tokens, 16 bytes\n")
