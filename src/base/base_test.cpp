@@ -102,11 +102,12 @@ TEST(Json, KnowsWhatIsNoJsonAtAll) {
            {"[1,]", "3: \"]\" is unexpected"},
            {"{'a': 1}", "1: \"'\" is unexpected"},
            {"[NaN]", "1: \"N\" is unexpected"},
-           {"{“a”: 1}", "1: \"“\" is unexpected"},
-           {"[\"a\tb\"]", "3: the control character 0x09 is written \\u0009 in a string"},
-           {"[\"\xFF\xFE\"]", "2: the byte 0xff is no UTF-8 there"},
-           {"[\"\xE2\x82\"]", "2: the byte 0xe2 is no UTF-8 there"},
-           {"[\"caf\xE9\"]", "5: the byte 0xe9 is no UTF-8 there"},
+           {"{“a”: 1}", "1: “ is unexpected; strings stand in \""},
+           {"[\"a\tb\"]",
+            "3: the control character 0x09 is unexpected; in a string it is written \\u0009"},
+           {"[\"\xFF\xFE\"]", "2: the byte 0xff is unexpected, or no UTF-8"},
+           {"[\"\xE2\x82\"]", "2: the byte 0xe2 is unexpected, or no UTF-8"},
+           {"[\"caf\xE9\"]", "5: the byte 0xe9 is unexpected, or no UTF-8"},
            {"[1", "2: incomplete JSON"},
            {" \n", "2: there is nothing"}}) {
     EXPECT_EQ(said(text), fmt::format("x.json is not valid JSON at byte {}", why));
@@ -114,14 +115,12 @@ TEST(Json, KnowsWhatIsNoJsonAtAll) {
   for (const std::string_view utf16 :
        {"\xFF\xFE{\0}\0"sv, "\xFE\xFF\0{\0}"sv, "{\0}\0"sv, "\0{\0}"sv})
     EXPECT_EQ(said(utf16), "x.json is UTF-16; save it as UTF-8");
-  EXPECT_EQ(
-      said("{\0}"sv),
-      "x.json is not valid JSON at byte 1: the control character 0x00 is written \\u0000 in a "
-      "string");
-  EXPECT_EQ(
-      said("\0{}}"sv),
-      "x.json is not valid JSON at byte 0: the control character 0x00 is written \\u0000 in a "
-      "string");
+  EXPECT_EQ(said("{\0}"sv),
+            "x.json is not valid JSON at byte 1: the control character 0x00 is unexpected; in a "
+            "string it is written \\u0000");
+  EXPECT_EQ(said("\0{}}"sv),
+            "x.json is not valid JSON at byte 0: the control character 0x00 is unexpected; in a "
+            "string it is written \\u0000");
 }
 
 // In the place of a file, while a client's text may be HTML.

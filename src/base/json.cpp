@@ -43,17 +43,16 @@ std::string reason(std::string_view text, std::size_t read, const boost::system:
   if (code != error::syntax || read >= text.size()) return code.message();
   const auto byte = static_cast<unsigned char>(text[read]);
   if (byte < ' ')
-    return fmt::format("the control character {:#04x} is written \\u{:04x} in a string", byte,
-                       byte);
+    return fmt::format(
+        "the control character {:#04x} is unexpected; in a string it is written \\u{:04x}", byte,
+        byte);
   if (byte < 0x80) return fmt::format("{} is unexpected", printable(text.substr(read, 1)));
-  // The parser stands where a character begins: at one that has no place there, or at none.
-  size_t length = 1;
-  while (length < 4 && read + length < text.size() && (text[read + length] & 0xC0) == 0x80)
-    ++length;
-  const size_t wanted = byte < 0xC2 ? 0 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-  if (length < wanted || wanted == 0)
-    return fmt::format("the byte {:#04x} is no UTF-8 there", byte);
-  return fmt::format("\"{}\" is unexpected", text.substr(read, wanted));
+  // Quotes of print, which editors put where JSON's should be. No more is shown as it is: it may be
+  // half a character, or steer a terminal.
+  for (const std::string_view quote : {"\u201c", "\u201d", "\u2018", "\u2019", "\u00ab", "\u00bb"})
+    if (text.substr(read).starts_with(quote))
+      return fmt::format("{} is unexpected; strings stand in \"", quote);
+  return fmt::format("the byte {:#04x} is unexpected, or no UTF-8", byte);
 }
 
 }  // namespace

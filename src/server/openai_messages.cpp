@@ -151,7 +151,7 @@ Chat read_chat(const Fields& body, const Limits& limits) {
     chat.tools = json::serialize(*tools);
   }
   if (const json::Object* arguments = body.object("chat_template_kwargs")) {
-    for (const char* field : {"messages", "tools", "add_generation_prompt"}) {
+    for (const char* field : {"messages", "tools"}) {
       if (arguments->contains(field))
         fail_param("chat_template_kwargs",
                    "chat_template_kwargs has \"{}\", which is a field of the request itself",
@@ -160,6 +160,11 @@ Chat read_chat(const Fields& body, const Limits& limits) {
     chat.template_arguments = json::serialize(*arguments);
   }
   chat.add_generation_prompt = body.boolean("add_generation_prompt").value_or(true);
+  // Some send it there, as apply_chat_template has it beside the template's own arguments.
+  if (const json::Object* arguments = body.object("chat_template_kwargs"))
+    chat.add_generation_prompt = Fields(*arguments, "chat_template_kwargs")
+                                     .boolean("add_generation_prompt")
+                                     .value_or(chat.add_generation_prompt);
   return chat;
 }
 

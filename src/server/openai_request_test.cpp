@@ -296,12 +296,16 @@ TEST(OpenAiRequestTest, TellsOtherMediaFromSlips) {
 }
 
 TEST(OpenAiRequestTest, TemplateArgumentsAreNoFieldsOfTheRequest) {
-  for (const char* field : {"messages", "tools", "add_generation_prompt"}) {
+  for (const char* field : {"messages", "tools"}) {
     const std::string own = fmt::format(R"("chat_template_kwargs": {{"{}": false}})", field);
     const Error error = error_of([&] { chat(own); }, own);
     EXPECT_EQ(error.param(), "chat_template_kwargs");
     EXPECT_NE(std::string(error.what()).find(field), std::string::npos);
   }
+  EXPECT_TRUE(chat("\"n\": 1").chat.add_generation_prompt);
+  for (const char* where : {R"("add_generation_prompt": false)",
+                            R"("chat_template_kwargs": {"add_generation_prompt": false})"})
+    EXPECT_FALSE(chat(where).chat.add_generation_prompt) << where;
 }
 
 TEST(OpenAiRequestTest, CountsBeforeItLooks) {
