@@ -265,17 +265,17 @@ void print_row(const Outcome& outcome, const Outcome* before) {
   std::fflush(stdout);
 }
 
-/// That of the rounds' outcomes with the median of tokens a second.
+/// That of the rounds' outcomes with the median of tokens a second, of an even number the lower.
 const Outcome& median_of(std::vector<Outcome>& rounds) {
-  const auto middle = rounds.begin() + std::ssize(rounds) / 2;
+  const auto middle = rounds.begin() + (std::ssize(rounds) - 1) / 2;
   std::ranges::nth_element(rounds, middle, {}, [](const Outcome& outcome) {
     return outcome.statistics.output_tokens_per_second();
   });
   return *middle;
 }
 
-/// Climbs as often as asked, so that what disturbs the machine for a while disturbs all rungs
-/// alike.
+/// Climbs as often as asked, so that what disturbs the machine for a while is not taken for what a
+/// rung is worth.
 template <class Ladder>
 int climb(Ladder ladder, const LadderOptions& options, const Workload& workload) {
   const bool with_weights = !options.quantized.empty() || !options.simulate.empty();
@@ -311,7 +311,8 @@ int climb(Ladder ladder, const LadderOptions& options, const Workload& workload)
   }
   const Outcome& first = *medians.front();
   const Outcome& last = *medians.back();
-  const int64_t failed = last.statistics.num_failed();
+  int64_t failed = 0;
+  for (const Outcome& outcome : outcomes.back()) failed += outcome.statistics.num_failed();
   if (!is_text) {
     fmt::print("{}\n", json_text(json::Object{{"workload", to_json(options.workload, workload)},
                                               {"basis", ladder.basis()},

@@ -96,12 +96,6 @@ int answer_once(Engine& engine, const RunOptions& options) {
   return 0;
 }
 
-/// Whether a line looks like "/word", as a path or a sentence does not.
-bool is_command(std::string_view line) {
-  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  return line.size() > 1 && line.front() == '/' && std::ranges::all_of(line.substr(1), is_letter);
-}
-
 int chat(Engine& engine, const RunOptions& options) {
   fmt::print("Chatting with {}. /help tells more; an empty line or Ctrl-D ends.\n",
              engine.model().name);
@@ -118,10 +112,6 @@ int chat(Engine& engine, const RunOptions& options) {
     }
     if (line == "/help") {
       fmt::print("/clear begins another conversation; /exit, an empty line or Ctrl-D ends.\n");
-      continue;
-    }
-    if (is_command(line)) {
-      fmt::print("There is no {}: /help tells what there is.\n", line);
       continue;
     }
     messages.push_back(message("user", line));
