@@ -117,8 +117,8 @@ TEST(Engine, TokensWithoutEmbeddingsAreRefused) {
 
   write_padded_model(folder.path() / "other.gguf", 0, 257);
   try {
-    Engine({.model = folder.path() / "other.gguf"});
-    FAIL();
+    const Engine other({.model = folder.path() / "other.gguf"});
+    FAIL() << other.model().vocab_size;
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("they do not belong together"));
   }

@@ -228,6 +228,7 @@ double measured_gain(const Outcome& outcome, const Outcome* before) {
 /// Tokens a second of each round, ascending.
 json::Array speeds_of(const std::vector<Outcome>& rounds) {
   std::vector<double> speeds;
+  speeds.reserve(rounds.size());
   for (const Outcome& outcome : rounds)
     speeds.push_back(outcome.statistics.output_tokens_per_second());
   std::ranges::sort(speeds);

@@ -85,6 +85,7 @@ TEST(Admission, TenantsOfOneHashCostNoMore) {
   const auto time = [](const std::vector<std::string>& tenants) {
     Admission admission({.requests = 20'000, .tenant_share = 0.5});
     std::vector<Admission::Place> places;
+    places.reserve(tenants.size());
     const std::clock_t start = std::clock();  // of the processor: others may be busy beside
     for (const std::string& tenant : tenants) places.push_back(admission.enter(tenant, 1));
     places.clear();
