@@ -73,7 +73,7 @@ void write_padded_model(const std::filesystem::path& path, int64_t num_rows,
   }
   for (const auto& [name, tensor] : model->tensors()) {
     writer.append({tensor.row(0), static_cast<size_t>(tensor.num_bytes())});
-    if (name != "token_embd.weight") continue;
+    if (name != "token_embd.weight" || num_rows == 0) continue;
     writer.append(std::vector<std::byte>(static_cast<size_t>(num_rows * tensor.row_bytes())));
   }
   writer.finish();
