@@ -58,6 +58,15 @@ json::Array described_tools() {
 
 json::Value object_arguments() { return json::Object{{"probe_key", kValue}}; }
 
+/// Whether `longer` is `text` with something put in at one place, such as an empty thought.
+bool is_inserted_into(std::string_view longer, std::string_view text) {
+  const auto ahead = std::ranges::mismatch(text, longer).in1 - text.begin();
+  const auto behind =
+      std::mismatch(text.rbegin(), text.rend(), longer.rbegin(), longer.rend()).first -
+      text.rbegin();
+  return longer.size() >= text.size() && ahead + behind >= std::ssize(text);
+}
+
 }  // namespace
 
 std::optional<std::string> Prober::rendered(const json::Array& messages, const json::Value& tools,
@@ -234,19 +243,6 @@ void Prober::probe_user(Capabilities& result) const {
   }
   result.ignores_users = renders;
 }
-
-namespace {
-
-/// Whether `longer` is `text` with something put in at one place, such as an empty thought.
-bool is_inserted_into(std::string_view longer, std::string_view text) {
-  const auto ahead = std::ranges::mismatch(text, longer).in1 - text.begin();
-  const auto behind =
-      std::mismatch(text.rbegin(), text.rend(), longer.rbegin(), longer.rend()).first -
-      text.rbegin();
-  return longer.size() >= text.size() && ahead + behind >= std::ssize(text);
-}
-
-}  // namespace
 
 void Prober::probe_reasoning(Capabilities& result) const {
   const json::Object user = message("user", content(kUser, result));

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/in_file.h"
 #include "base/printable.h"
@@ -139,7 +140,7 @@ void SideFiles::read_added_tokens(VocabularyReader& reader, TokenizerSpec& spec)
       const auto i = static_cast<size_t>(id);
       const bool is_known = reader.has(id) && spec.tokens[i] == text;
       const bool is_piece = is_known && spec.types[i] == static_cast<int32_t>(TokenType::normal);
-      if (is_known && !is_piece && std::ranges::count(spec.never_found, id) == 0) continue;
+      if (is_known && !is_piece && !std::ranges::binary_search(spec.never_found, id)) continue;
       const bool special = specials_.contains(text);
       reader.put(id, text, special ? TokenType::control : TokenType::user_defined);
       if (!special) spec.added_token_rules.push_back({.id = id});
@@ -162,7 +163,12 @@ void SideFiles::apply(TokenizerSpec& spec) const {
   // Without a tokenizer.json, whatever is added is matched before anything is normalized.
   for (AddedTokenRule& rule : spec.added_token_rules) rule.normalized = false;
   // What files beside the model list is looked for as it is written, spaces too.
-  for (const AddedTokenRule& rule : spec.added_token_rules) std::erase(spec.never_found, rule.id);
+  std::vector<int32_t> listed;
+  listed.reserve(spec.added_token_rules.size());
+  for (const AddedTokenRule& rule : spec.added_token_rules) listed.push_back(rule.id);
+  std::ranges::sort(listed);
+  std::erase_if(spec.never_found,
+                [&](int32_t id) { return std::ranges::binary_search(listed, id); });
   if (!spec.scores.empty()) spec.scores.resize(spec.tokens.size());
   in_file(kMap, [&] { read_roles(special_tokens_map_.get_object(), spec); });
   in_file(kConfig, [&] { read_tokenizer_config(config(), spec); });

@@ -82,8 +82,8 @@ struct TokenizerSpec {
   // Tokens of type normal are pieces even if they are called like the markers of turns: the file
   // lists all that are matched by their names.
   bool lists_added_tokens = false;
-  // Ids of pieces that no text has: those of a SentencePiece model that are spelled with a space,
-  // for which it looks where its text has U+2581.
+  // Ids, ascending, of pieces that no text has: those of a SentencePiece model that are spelled
+  // with a space, for which it looks where its text has U+2581.
   std::vector<int32_t> never_found;
 
   int32_t bos = -1;  // ids; -1: none

@@ -102,7 +102,7 @@ void VocabularyReader::read_added_tokens_decoder(const json::Value& value) {
     const bool is_same = as_string(field(token, "content"), "content") == spec_.tokens[i];
     const bool is_piece = spec_.types[i] == static_cast<int32_t>(TokenType::normal);
     const bool is_special = as_bool(field(token, "special"), "special", false);
-    const bool is_new = is_piece || is_special || std::ranges::count(spec_.never_found, id) > 0;
+    const bool is_new = is_piece || is_special || std::ranges::binary_search(spec_.never_found, id);
     if (is_same && is_new) read_added_token(token, id);
   }
 }

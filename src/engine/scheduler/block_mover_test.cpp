@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a sequence waits for blocks that a lower tier is reading.
+// How long a sequence waits for blocks that a lower tier is reading, and when they count.
 #include "engine/scheduler/block_mover.h"
 
 #include <gtest/gtest.h>
@@ -13,24 +13,45 @@
 namespace hasten::engine {
 namespace {
 
-/// Has everything once it is on, and reads it for ever.
-class StalledTier final : public BlockTier {
+/// Has everything once it is on, and reads it for ever, or has read it.
+class FakeTier final : public BlockTier {
  public:
   bool contains(const BlockName& /*name*/) override { return on; }
   TierState fetch(const BlockName& /*name*/, int64_t /*round*/) override {
-    return on ? TierState::reading : TierState::absent;
+    return on ? state : TierState::absent;
   }
   std::span<const std::byte> take(const BlockName& /*name*/) override { return {}; }
   std::span<std::byte> save(const BlockName& /*name*/) override { return {}; }
   void end_step(bool /*done*/) override {}
   double load_us(int64_t /*num_bytes*/) override { return 0; }
   bool on = false;
+  TierState state = TierState::reading;
 };
+
+TEST(BlockMover, CountsWhatWasLoadedWhenItHasBeen) {
+  for (const bool done : {true, false}) {
+    FakeTier tier;
+    tier.on = true;
+    tier.state = TierState::ready;
+    Scheduler scheduler({.step_tokens = 64, .max_batch = 4, .tier = &tier},
+                        std::vector<GroupBlocks>{{.num_blocks = 10, .block_bytes = 64}});
+    const std::vector<int32_t> prompt(33, 7);
+    Sequence sequence;
+    sequence.prompt = prompt;
+    sequence.max_generated = 1;
+    scheduler.add(sequence);
+    ASSERT_EQ(scheduler.plan(1000).loads.size(), 2U);
+    EXPECT_EQ(scheduler.prefix_stats().num_loaded, 0);
+    scheduler.end_moves(done);
+    EXPECT_EQ(scheduler.prefix_stats().num_loaded, done ? 32 : 0);
+    scheduler.remove(sequence);
+  }
+}
 
 TEST(BlockMover, WaitsForATierNoLongerThanComputingWhatIsMissingTakes) {
   constexpr int64_t kCached = 8192;
   constexpr int64_t kUsPerToken = 1000;
-  StalledTier tier;
+  FakeTier tier;
   Scheduler scheduler({.step_tokens = kCached, .max_batch = 4, .tier = &tier},
                       std::vector<GroupBlocks>{{.num_blocks = 4000, .block_bytes = 64}});
   std::vector<int32_t> tokens(kCached + 33);

@@ -530,21 +530,6 @@ TEST(Scheduler, NothingIsLoadedIntoABlockThatASiblingIsToBeCopiedFrom) {
   world.scheduler.end_moves(true);
 }
 
-TEST(Scheduler, CountsWhatWasLoadedWhenItHasBeen) {
-  for (const bool done : {true, false}) {
-    ReadyTier tier;
-    SchedulerOptions options = small(64, 8);
-    options.tier = &tier;
-    World world(options, {{.num_blocks = 10}});
-    const std::vector<int32_t> prompt = range(1000, 17);
-    world.add(prompt, 1, 1);
-    ASSERT_EQ(world.scheduler.plan(world.now_us += 1000).loads.size(), 4U);
-    EXPECT_EQ(world.scheduler.prefix_stats().num_loaded, 0);
-    world.scheduler.end_moves(done);
-    EXPECT_EQ(world.scheduler.prefix_stats().num_loaded, done ? 16 : 0);
-  }
-}
-
 TEST(Scheduler, RandomLoadKeepsEveryInvariantAndEnds) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
