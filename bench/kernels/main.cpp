@@ -32,8 +32,8 @@ int run(int argc, char** argv) {
                     .max_context = 16384,
                     .max_heads = 64,
                     .max_head_dim = 256});
-  const hasten::bench::Machine machine{.backend = *backend,
-                                       .ceilings = hasten::cpu::measure_ceilings(threads)};
+  const hasten::bench::Machine machine{
+      .backend = *backend, .ceilings = hasten::cpu::CeilingMeter(threads).measure(300'000)};
   const auto& ceilings = machine.ceilings;
   fmt::print("{}: reads {:.1f} GB/s, int8 {:.0f} Gop/s, bf16 {:.0f} Gflop/s, f32 {:.0f} Gflop/s\n",
              backend->name(), ceilings.read_bytes_per_s * 1e-9, ceilings.int8_ops_per_s * 1e-9,

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace hasten {
+namespace cpu {
+class CeilingMeter;
+}
 
 struct Machine {
   std::string cpu;                // as the processor names itself
@@ -29,8 +33,28 @@ struct Ceilings {
   double f32_flops_per_second = 0;
 };
 
-/// Measures them, about two seconds; other work on the machine lowers them. `num_threads` 0: as
-/// many as hasten would use.
+/// Measures them; other work on the machine lowers them. Keeps threads and up to 1 GiB of memory,
+/// so that it can tell again and again how fast the machine is just now. One thread at a time.
+class CeilingMeter {
+ public:
+  /// `num_threads` 0: as many as hasten would use. Error{resource_exhausted} when the system gives
+  /// fewer, or no memory.
+  explicit CeilingMeter(int32_t num_threads = 0);
+  CeilingMeter(CeilingMeter&& other) noexcept;
+  CeilingMeter& operator=(CeilingMeter&& other) noexcept;
+  ~CeilingMeter();
+
+  /// Half a second. The best moment of each measurement counts.
+  Ceilings measure();
+  /// Microseconds that the threads need to begin and end together, when they do it all the time:
+  /// what each operation of a step costs beside its work.
+  double barrier_us();
+
+ private:
+  std::unique_ptr<cpu::CeilingMeter> meter_;
+};
+
+/// Measures them once.
 Ceilings measure_ceilings(int32_t num_threads = 0);
 
 }  // namespace hasten

@@ -37,13 +37,23 @@ Machine describe_machine() {
   return machine;
 }
 
-Ceilings measure_ceilings(int32_t num_threads) {
-  const cpu::Ceilings measured = cpu::measure_ceilings(
-      num_threads > 0 ? num_threads : cpu::read_topology().num_usable_cores());
+CeilingMeter::CeilingMeter(int32_t num_threads)
+    : meter_(std::make_unique<cpu::CeilingMeter>(num_threads)) {}
+CeilingMeter::CeilingMeter(CeilingMeter&& other) noexcept = default;
+CeilingMeter& CeilingMeter::operator=(CeilingMeter&& other) noexcept = default;
+CeilingMeter::~CeilingMeter() = default;
+
+Ceilings CeilingMeter::measure() {
+  constexpr int64_t kWindowUs = 120'000;
+  const cpu::Ceilings measured = meter_->measure(kWindowUs);
   return {.read_bytes_per_second = measured.read_bytes_per_s,
           .int8_ops_per_second = measured.int8_ops_per_s,
           .bf16_flops_per_second = measured.bf16_flops_per_s,
           .f32_flops_per_second = measured.f32_flops_per_s};
 }
+
+double CeilingMeter::barrier_us() { return meter_->barrier_us(); }
+
+Ceilings measure_ceilings(int32_t num_threads) { return CeilingMeter(num_threads).measure(); }
 
 }  // namespace hasten

@@ -28,7 +28,7 @@ struct BenchOptions {
   int64_t prompt = 512;
   int64_t gen = 64;
   std::vector<int64_t> batches{1};
-  int32_t repeat = 3;
+  int32_t repeat = 5;
   bool json = false;
 };
 
@@ -37,11 +37,26 @@ struct MachineOptions {
   bool json = false;
 };
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// The rounds of one test, each beside the limit that the machine had around it.
 struct Result {
   bool prefill = false;
   int64_t batch = 1;
-  double tokens_per_second = 0;
-  Limit limit;
+  std::vector<double> rates{};   // tokens per second
+  std::vector<double> limits{};  // likewise
+  std::vector<double> fractions{};
+  Limit last{};
+
+  void add(double rate, const Limit& limit) {
+    rates.push_back(rate);
+    limits.push_back(limit.tokens_per_second);
+    fractions.push_back(rate / limit.tokens_per_second);
+    last = limit;
+  }
 };
 
 /// Runs `batch` equal requests at the same time and looks only at the stretch in which all of them
@@ -120,22 +135,18 @@ class BatchRun {
   double decode_seconds_ = 0;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 json::Object to_json(const Result& result, const BenchOptions& options) {
   return {{"test", result.prefill ? "prefill" : "decode"},
           {"batch", result.batch},
           {"prompt", options.prompt},
           {"gen", result.prefill ? 0 : options.gen},
-          {"tokens_per_second", result.tokens_per_second},
-          {"limit_tokens_per_second", result.limit.tokens_per_second},
-          {"fraction", result.tokens_per_second / result.limit.tokens_per_second},
-          {"bound", result.limit.memory_bound ? "memory" : "compute"},
-          {"bytes_per_token", result.limit.bytes_per_token},
-          {"operations_per_token", result.limit.ops_per_token}};
+          {"tokens_per_second", median(result.rates)},
+          {"limit_tokens_per_second", median(result.limits)},
+          {"fraction", median(result.fractions)},
+          {"fractions", json::Array(result.fractions.begin(), result.fractions.end())},
+          {"bound", result.last.memory_bound ? "memory" : "compute"},
+          {"bytes_per_token", result.last.bytes_per_token},
+          {"operations_per_token", result.last.ops_per_token}};
 }
 
 json::Object to_json(const Ceilings& ceilings, int32_t threads) {
@@ -155,13 +166,36 @@ void print_machine(const Ceilings& ceilings, const Machine& machine, int32_t thr
       ceilings.f32_flops_per_second * 1e-9);
 }
 
+/// What the machine could do while the time between two measurements passed.
+Ceilings between(const Ceilings& a, const Ceilings& b) {
+  return {.read_bytes_per_second = (a.read_bytes_per_second + b.read_bytes_per_second) / 2,
+          .int8_ops_per_second = (a.int8_ops_per_second + b.int8_ops_per_second) / 2,
+          .bf16_flops_per_second = (a.bf16_flops_per_second + b.bf16_flops_per_second) / 2,
+          .f32_flops_per_second = (a.f32_flops_per_second + b.f32_flops_per_second) / 2};
+}
+
+/// The median of each number.
+Ceilings median(const std::vector<Ceilings>& all) {
+  const auto of = [&](double Ceilings::*number) {
+    std::vector<double> values;
+    values.reserve(all.size());
+    for (const Ceilings& ceilings : all) values.push_back(ceilings.*number);
+    return median(std::move(values));
+  };
+  return {.read_bytes_per_second = of(&Ceilings::read_bytes_per_second),
+          .int8_ops_per_second = of(&Ceilings::int8_ops_per_second),
+          .bf16_flops_per_second = of(&Ceilings::bf16_flops_per_second),
+          .f32_flops_per_second = of(&Ceilings::f32_flops_per_second)};
+}
+
 int bench_model(BenchOptions& options) {
   log::set_level(log::Level::warn);
   check_model(options.engine.model);
   show_progress(options.engine);
   const Machine machine = describe_machine();
   const int32_t threads = options.engine.threads > 0 ? options.engine.threads : machine.num_threads;
-  const Ceilings ceilings = measure_ceilings(threads);
+  // Neighbours come and go: the limit of a round is what was measured right before and after it.
+  CeilingMeter meter(threads);
   const int64_t largest = *std::max_element(options.batches.begin(), options.batches.end());
   if (options.engine.max_batch == 0) {
     options.engine.max_batch = static_cast<int32_t>(std::max<int64_t>(largest, 8));
@@ -181,25 +215,29 @@ int bench_model(BenchOptions& options) {
 
   std::vector<Result> results;
   const BatchRun warm_up(engine, options, 1, 1);  // warm-up: pages in the weights
+  std::vector<Ceilings> measured{meter.measure()};
   ProgressBar bar;
   int64_t done = 0;
   for (const int64_t batch : options.batches) {
-    std::vector<double> prefill;
-    std::vector<double> decode;
+    Result prefill{.prefill = true, .batch = batch};
+    Result decode{.batch = batch};
     for (int32_t round = 0; round < options.repeat; ++round) {
       const BatchRun run(engine, options, batch, static_cast<uint64_t>(round + 2));
-      prefill.push_back(static_cast<double>(options.prompt) / run.prefill_seconds());
-      decode.push_back(run.decode_tokens_per_second());
+      const Ceilings before = measured.back();
+      measured.push_back(meter.measure());
+      const Ceilings ceilings = between(before, measured.back());
+      prefill.add(static_cast<double>(options.prompt) / run.prefill_seconds(),
+                  prefill_limit(model, ceilings, options.prompt));
+      decode.add(run.decode_tokens_per_second(),
+                 decode_limit(model, ceilings, batch, options.prompt + options.gen / 2));
       bar.show("bench", static_cast<double>(++done) / static_cast<double>(options.repeat) /
                             static_cast<double>(options.batches.size()));
     }
     // With several requests, decodes mix with the later prompts: only one alone is pure prefill.
-    if (batch == 1) {
-      results.push_back({true, 1, median(prefill), prefill_limit(model, ceilings, options.prompt)});
-    }
-    results.push_back({false, batch, median(decode),
-                       decode_limit(model, ceilings, batch, options.prompt + options.gen / 2)});
+    if (batch == 1) results.push_back(std::move(prefill));
+    results.push_back(std::move(decode));
   }
+  const Ceilings ceilings = median(measured);
 
   if (options.json) {
     json::Array list;
@@ -227,14 +265,11 @@ int bench_model(BenchOptions& options) {
   for (const Result& result : results) {
     fmt::print("{:<8} {:>6} {:>7} {:>5} {:>12.1f} {:>12.1f} {:>7.0f} %  {}\n",
                result.prefill ? "prefill" : "decode", result.batch, options.prompt,
-               result.prefill ? 0 : options.gen, result.tokens_per_second,
-               result.limit.tokens_per_second,
-               100 * result.tokens_per_second / result.limit.tokens_per_second,
-               result.limit.memory_bound ? "memory" : "compute");
+               result.prefill ? 0 : options.gen, median(result.rates), median(result.limits),
+               100 * median(result.fractions), result.last.memory_bound ? "memory" : "compute");
   }
-  if (std::any_of(results.begin(), results.end(), [](const Result& result) {
-        return result.tokens_per_second > result.limit.tokens_per_second;
-      })) {
+  if (std::any_of(results.begin(), results.end(),
+                  [](const Result& result) { return median(result.fractions) > 1; })) {
     fmt::print(
         "\nAbove 100 %: the machine was busy while the limit was measured (then measure again),\n"
         "or the weights are read from its caches, which are faster than the memory.\n");
@@ -242,21 +277,53 @@ int bench_model(BenchOptions& options) {
   return 0;
 }
 
+/// Ceilings of a number of threads.
+struct ThreadCeilings {
+  int32_t threads = 1;
+  Ceilings ceilings;
+  double barrier_us = 0;
+};
+
 int bench_machine(const MachineOptions& options) {
   const Machine machine = describe_machine();
-  const int32_t threads = options.threads > 0 ? options.threads : machine.num_threads;
-  const Ceilings ceilings = measure_ceilings(threads);
+  const int32_t most = options.threads > 0 ? options.threads : machine.num_threads;
+  std::vector<ThreadCeilings> rows;
+  ProgressBar bar;
+  for (int32_t threads = 1;; threads = std::min(2 * threads, most)) {
+    CeilingMeter meter(threads);
+    rows.push_back({threads, meter.measure(), meter.barrier_us()});
+    bar.show("bench", static_cast<double>(threads) / most);
+    if (threads == most) break;
+  }
   if (options.json) {
-    fmt::print("{}\n", json_text(to_json(ceilings, threads)));
-  } else {
-    print_machine(ceilings, machine, threads);
+    json::Object all = to_json(rows.back().ceilings, most);
+    json::Array list;
+    for (const ThreadCeilings& row : rows) {
+      json::Object object = to_json(row.ceilings, row.threads);
+      object["barrier_us"] = row.barrier_us;
+      list.push_back(std::move(object));
+    }
+    all["barrier_us"] = rows.back().barrier_us;
+    all["by_threads"] = std::move(list);
+    fmt::print("{}\n", json_text(all));
+    return 0;
+  }
+  fmt::print("{}, {}\n\n{:>7}  {:>9}  {:>10}  {:>12}  {:>12}  {:>7}\n", machine.cpu, machine.isa,
+             "threads", "read GB/s", "int8 Gop/s", "bf16 Gflop/s", "f32 Gflop/s", "barrier");
+  for (const ThreadCeilings& row : rows) {
+    const Ceilings& ceilings = row.ceilings;
+    fmt::print("{:>7}  {:>9.1f}  {:>10.0f}  {:>12.0f}  {:>12.0f}  {:>4.2f} us\n", row.threads,
+               ceilings.read_bytes_per_second * 1e-9, ceilings.int8_ops_per_second * 1e-9,
+               ceilings.bf16_flops_per_second * 1e-9, ceilings.f32_flops_per_second * 1e-9,
+               row.barrier_us);
   }
   return 0;
 }
 
 void add_bench_machine(Command bench) {
-  const Command command =
-      bench.add("machine", "Measure the ceilings alone: memory bandwidth and arithmetic peaks");
+  const Command command = bench.add(
+      "machine",
+      "Measure the ceilings alone: memory bandwidth, arithmetic peaks and the threads' barrier");
   auto options = std::make_shared<MachineOptions>();
   add_threads_flag(command, options->threads);
   command.flag("--json", options->json, "Print one JSON object");
@@ -275,8 +342,10 @@ void add_bench(Command program) {
                  "Tokens to decode for each request (default: {})");
   command.option("--batch LIST", options->batches, whole_number(1, 4096),
                  "Requests at the same time, such as 1,8,32 (default: {})");
-  command.option("--repeat N", options->repeat, whole_number(1, 1000),
-                 "Rounds; the median is reported (default: {})");
+  command.option(
+      "--repeat N", options->repeat, whole_number(1, 1000),
+      "Rounds, each beside the limit that the machine has around it; medians are reported "
+      "(default: {})");
   command.flag("--json", options->json, "Print one JSON object");
   command.footer(
       "Without --ctx, the context is prompt + 2 × gen + batch × prompt / 64 + 16 tokens: the\n"

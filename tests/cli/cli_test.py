@@ -457,8 +457,15 @@ class Measure(unittest.TestCase):
             self.assertGreater(result["tokens_per_second"], 0)
             self.assertAlmostEqual(result["fraction"],
                                    result["tokens_per_second"] / result["limit_tokens_per_second"])
+            self.assertEqual(result["fractions"], [result["fraction"]])
             self.assertIn(result["bound"], ("memory", "compute"))
         self.assertGreater(report["machine"]["read_bytes_per_second"], 1e8)
+
+    def test_bench_reports_the_median_of_the_rounds_fractions(self):
+        done = hasten("bench", "--prompt", "16", "--gen", "4", "--repeat", "3", "--json")
+        for result in json.loads(done.stdout)["results"]:
+            self.assertEqual(len(result["fractions"]), 3)
+            self.assertEqual(result["fraction"], sorted(result["fractions"])[1])
 
     def test_bench_takes_a_model_behind_the_batches(self):
         self.assertIn("there is no none", hasten("bench", "--batch", "1,4", "none").stderr)
@@ -666,8 +673,11 @@ class Measure(unittest.TestCase):
         self.assertIn("is no trace", done.stderr)
 
     def test_bench_machine(self):
-        ceilings = json.loads(hasten("bench", "machine", "--json").stdout)
+        ceilings = json.loads(hasten("bench", "machine", "--threads", "3", "--json").stdout)
         self.assertGreater(ceilings["int8_ops_per_second"], 1e8)
+        self.assertEqual([row["threads"] for row in ceilings["by_threads"]], [1, 2, 3])
+        self.assertGreater(ceilings["barrier_us"], 0)
+        self.assertRegex(hasten("bench", "machine", "--threads", "1").stdout, r"threads .* barrier\n +1 ")
 
     def test_doctor(self):
         report = json.loads(hasten("doctor", "--json").stdout)

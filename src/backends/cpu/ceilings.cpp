@@ -8,24 +8,20 @@
 #include <cstring>
 #include <vector>
 
-#include "backends/cpu/isa.h"
-#include "backends/cpu/memory.h"
-#include "backends/cpu/workers.h"
 #include "base/clock.h"
 #include "base/memory.h"
 
 namespace hasten::cpu {
 namespace {
 
-constexpr int64_t kMeasureUs = 300'000;
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-/// Units per second at the best of several rounds: a round that another process disturbed does not
-/// count. `round()` does some milliseconds of work and returns its units.
+/// Units per second at the best of the rounds of a window: a round that another process disturbed
+/// does not count. `round()` does some milliseconds of work and returns its units.
 template <class Round>
-double best_rate(Round&& round) {
+double best_rate(int64_t window_us, Round&& round) {
   double best = 0;
-  const int64_t end = monotonic_us() + kMeasureUs;
+  const int64_t end = monotonic_us() + window_us;
   do {
     const int64_t start = monotonic_us();
     const auto units = static_cast<double>(round());
@@ -35,13 +31,41 @@ double best_rate(Round&& round) {
   return best;
 }
 
+/// Twice the last cache, so that little of it is still there when the next round comes around.
+int64_t stream_bytes() {
+  const auto last_cache = static_cast<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE));
+  const int64_t bytes = std::clamp(2 * last_cache, 256 * kMebibyte, 1024 * kMebibyte);
+  return std::max(16 * kMebibyte, std::min(bytes, measure_memory().available_bytes / 4));
+}
+
+/// What one thread reads of the memory, in bytes.
+struct Share {
+  int64_t first;
+  int64_t size;
+};
+
+Share share_of(int64_t bytes, int32_t thread, int32_t num_threads) {
+  const int64_t size = bytes / num_threads / 256 * 256;
+  return {thread * size, size};
+}
+
+}  // namespace
+
+CeilingMeter::CeilingMeter(int32_t threads)
+    : workers_(threads), kernels_(select_kernels({})), memory_(stream_bytes()) {
+  workers_.run([&](int32_t thread, int32_t num_threads) {
+    const Share share = share_of(memory_.num_bytes(), thread, num_threads);
+    std::memset(memory_.data() + share.first, 1, static_cast<size_t>(share.size));
+  });
+}
+
 /// What a loop of one instruction reaches, over all threads; 0 without a kernel.
-double peak_rate(Workers& workers, PeakKernel kernel) {
+double CeilingMeter::peak_rate(PeakKernel kernel, int64_t window_us) {
   if (kernel == nullptr) return 0;
   constexpr int64_t kRounds = 500'000;  // of 12 instructions: one or two milliseconds
-  std::vector<int64_t> operations(static_cast<size_t>(workers.num_threads()));
-  return best_rate([&] {
-    workers.run([&](int32_t thread, int32_t) {
+  std::vector<int64_t> operations(static_cast<size_t>(workers_.num_threads()));
+  return best_rate(window_us, [&] {
+    workers_.run([&](int32_t thread, int32_t) {
       operations[static_cast<size_t>(thread)] = kernel(kRounds);
     });
     int64_t total = 0;
@@ -50,39 +74,41 @@ double peak_rate(Workers& workers, PeakKernel kernel) {
   });
 }
 
-double read_rate(Workers& workers, const KernelTable& kernels) {
-  // Twice the last cache, so that little of it is still there when the next round comes around.
-  const auto last_cache = static_cast<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE));
-  int64_t bytes = std::clamp(2 * last_cache, 256 * kMebibyte, 1024 * kMebibyte);
-  bytes = std::max(16 * kMebibyte, std::min(bytes, measure_memory().available_bytes / 4));
-  const Memory memory(bytes);
-  const auto share = [&](int32_t thread, int32_t num_threads) {
-    const int64_t size = bytes / num_threads / 256 * 256;
-    return std::pair(memory.data() + thread * size, size);
-  };
-  workers.run([&](int32_t thread, int32_t num_threads) {
-    const auto [data, size] = share(thread, num_threads);
-    std::memset(data, 1, static_cast<size_t>(size));
-  });
-  std::vector<int64_t> sums(static_cast<size_t>(workers.num_threads()));
-  return best_rate([&] {
-    workers.run([&](int32_t thread, int32_t num_threads) {
-      const auto [data, size] = share(thread, num_threads);
-      sums[static_cast<size_t>(thread)] = kernels.read_bytes(data, size);
+/// The better of the two ways to read, in turns.
+double CeilingMeter::read_rate(int64_t window_us) {
+  std::vector<int64_t> sums(static_cast<size_t>(workers_.num_threads()));
+  bool one_stream = false;
+  return best_rate(window_us, [&] {
+    one_stream = !one_stream;
+    workers_.run([&](int32_t thread, int32_t num_threads) {
+      const Share share = share_of(memory_.num_bytes(), thread, num_threads);
+      sums[static_cast<size_t>(thread)] =
+          kernels_.read_bytes(memory_.data() + share.first, share.size, one_stream);
     });
-    return bytes;
+    return memory_.num_bytes();
   });
 }
 
-}  // namespace
+Ceilings CeilingMeter::measure(int64_t window_us) {
+  return {.read_bytes_per_s = read_rate(window_us),
+          .int8_ops_per_s = peak_rate(kernels_.peak_int8, window_us),
+          .bf16_flops_per_s = peak_rate(bf16_peak_kernel(), window_us),
+          .f32_flops_per_s = peak_rate(kernels_.peak_f32, window_us)};
+}
 
-Ceilings measure_ceilings(int32_t threads) {
-  Workers workers(threads);
-  const KernelTable& kernels = select_kernels({});
-  return {.read_bytes_per_s = read_rate(workers, kernels),
-          .int8_ops_per_s = peak_rate(workers, kernels.peak_int8),
-          .bf16_flops_per_s = peak_rate(workers, bf16_peak_kernel()),
-          .f32_flops_per_s = peak_rate(workers, kernels.peak_f32)};
+double CeilingMeter::barrier_us() {
+  constexpr int kBarriers = 1'000;
+  // The clock counts whole microseconds: many barriers are one sample.
+  constexpr int kSamples = 51;
+  std::vector<double> samples;
+  for (int sample = 0; sample < kSamples; ++sample) {
+    const int64_t start = monotonic_us();
+    for (int i = 0; i < kBarriers; ++i) workers_.run([](int32_t, int32_t) {});
+    samples.push_back(static_cast<double>(monotonic_us() - start) / kBarriers);
+  }
+  const auto middle = samples.begin() + kSamples / 2;
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
 }
 
 }  // namespace hasten::cpu

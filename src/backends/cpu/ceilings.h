@@ -4,6 +4,10 @@
 
 #include <cstdint>
 
+#include "backends/cpu/isa.h"
+#include "backends/cpu/memory.h"
+#include "backends/cpu/workers.h"
+
 namespace hasten::cpu {
 
 /// Of all threads together. A multiplication and an addition are two operations.
@@ -14,8 +18,25 @@ struct Ceilings {
   double f32_flops_per_s = 0;   // fused multiply-adds
 };
 
-/// Measures with the kernels of the chosen instruction set on `threads` threads (0: one per usable
-/// physical core), about 0.3 s for each number. Takes up to 1 GiB of memory meanwhile.
-[[nodiscard]] Ceilings measure_ceilings(int32_t threads);
+/// Measures with the kernels of the chosen instruction set, again and again with the same threads
+/// and memory.
+class CeilingMeter {
+ public:
+  /// `threads` 0: one per usable physical core. Takes up to 1 GiB of memory.
+  explicit CeilingMeter(int32_t threads);
+  /// Takes `window_us` for each number, of which the best of rounds of milliseconds counts.
+  [[nodiscard]] Ceilings measure(int64_t window_us);
+  /// Microseconds from handing work to threads that wait for it, awake, until all have ended it,
+  /// where the work is nothing: the median of many.
+  [[nodiscard]] double barrier_us();
+
+ private:
+  double read_rate(int64_t window_us);
+  double peak_rate(PeakKernel kernel, int64_t window_us);
+
+  Workers workers_;
+  const KernelTable& kernels_;
+  Memory memory_;
+};
 
 }  // namespace hasten::cpu

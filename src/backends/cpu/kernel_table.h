@@ -279,7 +279,7 @@ struct KernelTable {
   void (*merge_softmax)(const MergeTask&);
   // For measuring what the machine can do; each returns the operations it did (a sum of bytes read
   // for read_bytes), so that nothing is optimised away.
-  int64_t (*read_bytes)(const uint8_t* data, int64_t num_bytes);
+  int64_t (*read_bytes)(const uint8_t* data, int64_t num_bytes, bool one_stream);
   int64_t (*peak_int8)(int64_t rounds);
   int64_t (*peak_f32)(int64_t rounds);
 };
