@@ -34,7 +34,7 @@ class CpuBackend final : public ops::Backend {
       : kernels_(select_kernels(options.isa)),
         repack_(options.repack),
         workers_(options.threads),
-        matmul_(kernels_, workers_),
+        matmul_(kernels_, workers_, prefers_one_stream()),
         attention_(kernels_, workers_) {}
 
   std::string name() const override {

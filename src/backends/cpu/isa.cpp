@@ -132,6 +132,19 @@ const KernelTable& select_kernels(std::string_view isa) {
        "CPU instruction set \"{}\" is not supported here; choose of: {}", isa, join_names());
 }
 
+bool prefers_one_stream() {
+#if defined(__x86_64__)
+  // Measured: Zen 4 reads one stream a fifth faster than four, and 4-bit weights in one half as
+  // fast again as in four; a core of Sapphire Rapids does not reach its bandwidth with one.
+  constexpr uint32_t kAuthenticAmd[] = {0x68747541, 0x69746e65, 0x444d4163};
+  const Registers vendor = cpuid(0, 0);
+  return vendor.b == kAuthenticAmd[0] && vendor.d == kAuthenticAmd[1] &&
+         vendor.c == kAuthenticAmd[2];
+#else
+  return false;
+#endif
+}
+
 PeakKernel bf16_peak_kernel() {
 #if defined(__x86_64__)
   if (has_avx512_bf16()) return peak_avx512_bf16;

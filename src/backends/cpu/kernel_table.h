@@ -63,14 +63,20 @@ struct RowTiles {
   constexpr int64_t first_row(int64_t tile) const { return tile * num_rows / count; }
 };
 
+/// So few rows wait for nothing but memory. Where the processor likes that (prefers_one_stream),
+/// groups are then read one behind the other; more rows, bound by arithmetic, take several at a
+/// time.
+inline constexpr int kOneStreamRows = 2;
+
 /// out[r, n] = weight rows first_group * 16 ... · x[r] (+ bias), for the groups of one thread.
 struct QuantMatmulTask {
   const uint8_t* groups;  // the packed group `first_group` and those behind it
-  GroupLayout layout;
+  int64_t group_bytes;
   int64_t first_group;
   int64_t num_groups;
   QuantizedRows x;
   int64_t pass_rows;  // of x that a panel is multiplied with before the next, about; <= kPassRows
+  bool one_stream;    // see kOneStreamRows
   const float* bias;  // [out_features] or null
   float* out;         // [x.num_rows, out_features]
   int64_t out_features;
@@ -87,6 +93,7 @@ struct FloatMatmulTask {
   const float* x;  // [num_rows, columns]
   int64_t num_rows;
   int64_t columns;
+  bool one_stream;  // likewise
   const float* bias;
   float* out;
   int64_t out_features;
@@ -104,6 +111,7 @@ struct Bf16MatmulTask {
   int64_t num_rows;
   int64_t columns;
   int64_t pass_rows;  // that a group is multiplied with before the next, about
+  bool one_stream;    // likewise
   const float* bias;
   float* out;
   int64_t out_features;

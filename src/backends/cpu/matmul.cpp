@@ -39,7 +39,7 @@ constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 int64_t piece_groups(const WeightLayout& layout, int64_t rows, int64_t tile_groups,
                      int32_t threads) {
   const int64_t bytes = kPieceBytes / std::max<int64_t>(1, rows / kPieceRows);
-  const int64_t by_bytes = bytes / std::max<int64_t>(1, layout.group.group_bytes);
+  const int64_t by_bytes = bytes / std::max<int64_t>(1, layout.group_bytes);
   const int64_t by_threads = layout.num_groups / (4 * int64_t{threads});
   return std::max(tile_groups, std::min(by_bytes, by_threads) / tile_groups * tile_groups);
 }
@@ -63,8 +63,8 @@ const CpuWeight& cpu_weight(const ops::MatmulParams& params) {
 
 }  // namespace
 
-Matmul::Matmul(const KernelTable& kernels, Workers& workers)
-    : kernels_(kernels), workers_(workers) {
+Matmul::Matmul(const KernelTable& kernels, Workers& workers, bool one_stream)
+    : kernels_(kernels), workers_(workers), one_stream_(one_stream) {
   thread_scratch_.reserve(kMatmulScratchBytes * workers.num_threads());
 }
 
@@ -76,14 +76,14 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
     repack = false;
   }
   if (!repack) {
-    largest_tile_bytes_ = std::max(largest_tile_bytes_, kTileGroups * layout.group.group_bytes);
+    largest_tile_bytes_ = std::max(largest_tile_bytes_, kTileGroups * layout.group_bytes);
     unpacked_groups_.reserve(largest_tile_bytes_ * workers_.num_threads());
     return std::make_unique<CpuWeight>(source, layout, Memory());
   }
   Memory packed(layout.num_bytes());
   workers_.for_each(layout.num_groups, kTileGroups, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t g = begin; g < end; ++g) {
-      pack_group(layout, source, g, packed.data() + g * layout.group.group_bytes);
+      pack_group(layout, source, g, packed.data() + g * layout.group_bytes);
     }
   });
   return std::make_unique<CpuWeight>(source, layout, std::move(packed));
@@ -166,7 +166,7 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
     HASTEN_CHECK(count <= kTileGroups);
     uint8_t* to = unpacked_groups_.get(0) + thread * largest_tile_bytes_;
     for (int64_t g = 0; g < count; ++g) {
-      pack_group(layout, weight.source(), first + g, to + g * layout.group.group_bytes);
+      pack_group(layout, weight.source(), first + g, to + g * layout.group_bytes);
     }
     groups = to;
   }
@@ -174,13 +174,14 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
   const float* bias = params.bias.defined() ? params.bias.f32() : nullptr;
   if (rounds_activations(layout)) {
     kernels_.bf16_matmul({.groups = groups,
-                          .group_bytes = layout.group.group_bytes,
+                          .group_bytes = layout.group_bytes,
                           .first_group = first,
                           .num_groups = count,
                           .tiles = rounded_.get(0),
                           .num_rows = rows.count,
                           .columns = rows.columns,
                           .pass_rows = pass_rows(bf16_row_bytes(rows.columns), workers_.l2_bytes()),
+                          .one_stream = one_stream_,
                           .bias = bias,
                           .out = params.out.f32(),
                           .out_features = weight.out_features()});
@@ -188,12 +189,13 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
   }
   if (!layout.packed) {
     kernels_.float_matmul[static_cast<int>(layout.floats)]({.groups = groups,
-                                                            .group_bytes = layout.group.group_bytes,
+                                                            .group_bytes = layout.group_bytes,
                                                             .first_group = first,
                                                             .num_groups = count,
                                                             .x = rows.x,
                                                             .num_rows = rows.count,
                                                             .columns = rows.columns,
+                                                            .one_stream = one_stream_,
                                                             .bias = bias,
                                                             .out = params.out.f32(),
                                                             .out_features = weight.out_features(),
@@ -202,13 +204,14 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
   }
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
       {.groups = groups,
-       .layout = layout.group,
+       .group_bytes = layout.group_bytes,
        .first_group = first,
        .num_groups = count,
        .x = {.tiles = quantized_.get(0), .num_rows = rows.count, .columns = rows.columns},
        .pass_rows = pass_rows(
            quantized_row_bytes(rows.columns, kPackedFormats[static_cast<int>(*layout.packed)]),
            workers_.l2_bytes()),
+       .one_stream = one_stream_,
        .bias = bias,
        .out = params.out.f32(),
        .out_features = weight.out_features(),

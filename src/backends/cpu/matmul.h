@@ -19,9 +19,7 @@ class CpuWeight final : public ops::Weight {
 
   const WeightLayout& layout() const { return layout_; }
   bool is_packed() const { return packed_.data() != nullptr; }
-  const uint8_t* group(int64_t index) const {
-    return packed_.data() + index * layout_.group.group_bytes;
-  }
+  const uint8_t* group(int64_t index) const { return packed_.data() + index * layout_.group_bytes; }
 
  private:
   WeightLayout layout_;
@@ -31,7 +29,8 @@ class CpuWeight final : public ops::Weight {
 /// Not thread-safe: it owns the scratch memory of one backend.
 class Matmul {
  public:
-  Matmul(const KernelTable& kernels, Workers& workers);
+  /// `one_stream`: whether few rows read one group at a time; the products are the same numbers.
+  Matmul(const KernelTable& kernels, Workers& workers, bool one_stream);
 
   /// Packs on all threads, or leaves the weight in the file: without `repack`, or when memory is
   /// short. The products are the same numbers either way.
@@ -58,6 +57,7 @@ class Matmul {
 
   const KernelTable& kernels_;
   Workers& workers_;
+  const bool one_stream_;
   Scratch gathered_;         // [rows, columns] f32
   Scratch quantized_;        // QuantizedRows::tiles
   Scratch rounded_;          // Bf16MatmulTask::tiles

@@ -177,28 +177,27 @@ void put_codes(const uint8_t* codes, int row, uint8_t* block) {
   }
 }
 
-/// Puts the scales and offsets of one file block into the streams of its group.
-void put_scales(const PackedFormat& format, const GroupLayout& layout, const BlockParts& parts,
-                int64_t file_block, int row, uint8_t* group) {
-  const int64_t stride = format.offsets ? 2 * kGroupRows : kGroupRows;
-  uint8_t* halves = group + layout.halves_at + file_block * stride * 2;
+/// Puts the scales and offsets of one file block into its unit, of which it is the `index`-th.
+void put_scales(const PackedFormat& format, const UnitLayout& layout, const BlockParts& parts,
+                int64_t index, int row, uint8_t* unit) {
+  uint8_t* halves = unit + index * layout.half_bytes;
   std::memcpy(halves + 2 * row, &parts.scale, 2);
   if (format.offsets) std::memcpy(halves + 2 * (kGroupRows + row), &parts.offset, 2);
   if (!format.super_scales) return;
   const int num_inner = kBlocksPerSuper * format.scales_per_block;
-  const int64_t inner_stride = format.scales_per_block == 2 ? kGroupRows : stride;
-  uint8_t* inner = group + layout.inner_at + file_block * num_inner * inner_stride;
+  const int64_t stride = layout.inner_bytes / format.scales_per_block;
+  uint8_t* inner = unit + layout.inner_at + index * kBlocksPerSuper * layout.inner_bytes;
   for (int i = 0; i < num_inner; ++i) {
-    inner[i * inner_stride + row] = parts.inner_scales[i];
-    if (inner_stride > kGroupRows) {
-      inner[i * inner_stride + kGroupRows + row] = parts.inner_offsets[i];
-    }
+    inner[i * stride + row] = parts.inner_scales[i];
+    if (stride > kGroupRows) inner[i * stride + kGroupRows + row] = parts.inner_offsets[i];
   }
 }
 
 template <class Block, const PackedFormat& kFormat>
-void pack_rows(const WeightLayout& layout, const Tensor& source, int64_t index, uint8_t* out) {
-  constexpr int kBlocks = Block::kSize / kBlockColumns;
+void pack_rows(const Tensor& source, int64_t index, uint8_t* out) {
+  constexpr UnitLayout kUnit = unit_layout(kFormat);
+  constexpr int64_t kBlocks = Block::kSize / kBlockColumns;
+  constexpr int64_t kUnitFileBlocks = kUnit.blocks / kBlocks;
   const int64_t first_row = index * kGroupRows;
   for (int row = 0; row < kGroupRows && first_row + row < source.dim(0); ++row) {
     const std::byte* from = source.row(first_row + row);
@@ -207,10 +206,12 @@ void pack_rows(const WeightLayout& layout, const Tensor& source, int64_t index, 
       std::memcpy(&block, from + b * static_cast<int64_t>(sizeof block), sizeof block);
       BlockParts parts;
       take_apart(block, parts);
-      put_scales(kFormat, layout.group, parts, b, row, out);
-      for (int i = 0; i < kBlocks; ++i) {
+      uint8_t* unit = out + b / kUnitFileBlocks * kUnit.bytes();
+      const int64_t in_unit = b % kUnitFileBlocks;
+      put_scales(kFormat, kUnit, parts, in_unit, row, unit);
+      for (int64_t i = 0; i < kBlocks; ++i) {
         put_codes<kFormat.bits>(parts.codes + kBlockColumns * i, row,
-                                out + (b * kBlocks + i) * code_bytes(kFormat.bits));
+                                unit + kUnit.codes_at + (in_unit * kBlocks + i) * kUnit.code_bytes);
       }
     }
   }
@@ -239,7 +240,7 @@ void pack_float_rows(const WeightLayout& layout, const Tensor& source, int64_t i
   }
 }
 
-using PackRows = void (*)(const WeightLayout&, const Tensor&, int64_t, uint8_t*);
+using PackRows = void (*)(const Tensor&, int64_t, uint8_t*);
 struct PackEntry {
   DType dtype;
   PackedKind kind;
@@ -271,7 +272,8 @@ WeightLayout weight_layout(const Tensor& source) {
   for (const PackEntry& entry : kPackEntries) {
     if (entry.dtype != source.dtype()) continue;
     layout.packed = entry.kind;
-    layout.group = group_layout(kPackedFormats[static_cast<int>(entry.kind)], columns);
+    layout.group_bytes =
+        unit_layout(kPackedFormats[static_cast<int>(entry.kind)]).group_bytes(columns);
     return layout;
   }
   switch (source.dtype()) {
@@ -289,14 +291,14 @@ WeightLayout weight_layout(const Tensor& source) {
            info(source.dtype()).name);
   }
   const int64_t element_bytes = layout.floats == FloatKind::f32 ? 4 : 2;
-  layout.group.group_bytes = round_up(columns, 2) * kGroupRows * element_bytes;
+  layout.group_bytes = round_up(columns, 2) * kGroupRows * element_bytes;
   return layout;
 }
 
 void pack_group(const WeightLayout& layout, const Tensor& source, int64_t index, uint8_t* out) {
-  std::memset(out, 0, static_cast<size_t>(layout.group.group_bytes));
+  std::memset(out, 0, static_cast<size_t>(layout.group_bytes));
   if (!layout.packed) return pack_float_rows(layout, source, index, out);
-  kPackEntries[static_cast<int>(*layout.packed)].pack(layout, source, index, out);
+  kPackEntries[static_cast<int>(*layout.packed)].pack(source, index, out);
 }
 
 }  // namespace hasten::cpu

@@ -13,15 +13,15 @@ namespace hasten::cpu {
 struct WeightLayout {
   std::optional<PackedKind> packed;  // else floats of this kind:
   FloatKind floats = FloatKind::f32;
-  GroupLayout group;  // group_bytes is set for both
+  int64_t group_bytes = 0;
   int64_t num_groups = 0;
-  int64_t num_bytes() const { return num_groups * group.group_bytes; }
+  int64_t num_bytes() const { return num_groups * group_bytes; }
 };
 
 /// The layout of a matrix [n, k]. Throws Error{unsupported} for a type that is no weight's.
 [[nodiscard]] WeightLayout weight_layout(const Tensor& source);
 
-/// Writes group `index` of `source` to out[layout.group.group_bytes]; rows behind the last are
+/// Writes group `index` of `source` to out[layout.group_bytes]; rows behind the last are
 /// zeros. Any thread.
 void pack_group(const WeightLayout& layout, const Tensor& source, int64_t index, uint8_t* out);
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/isa.h"
+#include "backends/cpu/matmul.h"
 #include "quant/codec.h"
 #include "quant/iq4_nl.h"
 #include "tensor/half.h"
@@ -61,21 +63,21 @@ float read_half(const uint8_t* p, int64_t index) {
   return f16_to_f32(bits);
 }
 
-/// An element of a packed group, from the description of GroupLayout.
-float read_element(const PackedFormat& format, const GroupLayout& layout, const uint8_t* group,
-                   int row, int64_t column) {
-  const int64_t block = column / kBlockColumns;
+/// An element of a packed group, from the description of UnitLayout.
+float read_element(const PackedFormat& format, const uint8_t* group, int row, int64_t column) {
+  const UnitLayout layout = unit_layout(format);
+  const int64_t block = column / kBlockColumns % layout.blocks;
   const int64_t in_block = column % kBlockColumns;
-  int code = read_code(format.bits, group + block * code_bytes(format.bits), row,
+  const uint8_t* unit = group + column / kBlockColumns / layout.blocks * layout.bytes();
+  int code = read_code(format.bits, unit + layout.codes_at + block * layout.code_bytes, row,
                        static_cast<int>(in_block));
   if (format.lookup) code = quant::kIq4Levels[code] + 128;
   const int64_t stride = format.offsets ? 32 : 16;
-  const uint8_t* halves = group + layout.halves_at;
   const int64_t half = format.super_scales ? block / 8 : block;
-  float scale = read_half(halves, half * stride + row);
-  float offset = format.offsets ? read_half(halves, half * stride + 16 + row) : 0.0F;
+  float scale = read_half(unit, half * stride + row);
+  float offset = format.offsets ? read_half(unit, half * stride + 16 + row) : 0.0F;
   if (format.super_scales) {
-    const uint8_t* inner = group + layout.inner_at;
+    const uint8_t* inner = unit + layout.inner_at;
     if (format.scales_per_block == 2) {
       const uint8_t byte = inner[(2 * block + in_block / 16) * 16 + row];
       scale *= static_cast<float>(format.offsets         ? byte & 15
@@ -106,7 +108,7 @@ TEST(Pack, EveryElementOfEveryFormatComesBack) {
     const OwnedTensor matrix = random_matrix(dtype, kRows, columns);
     const WeightLayout layout = weight_layout(matrix.view);
     ASSERT_EQ(layout.num_groups, 3);
-    std::vector<uint8_t> group(static_cast<size_t>(layout.group.group_bytes), 0xee);
+    std::vector<uint8_t> group(static_cast<size_t>(layout.group_bytes), 0xee);
     std::vector<float> want(static_cast<size_t>(columns));
     for (int64_t g = 0; g < layout.num_groups; ++g) {
       pack_group(layout, matrix.view, g, group.data());
@@ -115,7 +117,7 @@ TEST(Pack, EveryElementOfEveryFormatComesBack) {
         for (int64_t c = 0; c < columns; ++c) {
           const float got = layout.packed
                                 ? read_element(kPackedFormats[static_cast<int>(*layout.packed)],
-                                               layout.group, group.data(), row, c)
+                                               group.data(), row, c)
                                 : read_float(layout.floats, group.data(), row, c);
           ASSERT_EQ(got, want[static_cast<size_t>(c)]) << "row " << row << " column " << c;
         }
@@ -162,6 +164,38 @@ TEST(Pack, UnpackedWeightsGiveTheSameNumbers) {
       EXPECT_EQ(multiply(matrix, x, rows, {.threads = 2}),
                 multiply(matrix, x, rows, {.threads = 2, .repack = false}))
           << info(dtype).name << " rows " << rows;
+    }
+  }
+}
+
+// What a processor prefers changes no number: both ways on this one, for counts of groups that are
+// no multiple of any register tile.
+TEST(Pack, OneStreamAndSeveralGiveTheSameNumbers) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  Workers workers(1);
+  for (const KernelTable* kernels : supported_kernels()) {
+    for (const DType dtype : kFormats) {
+      for (const int64_t out_features : {16, 101, 240}) {
+        const OwnedTensor matrix = random_matrix(dtype, out_features, 512);
+        for (const int64_t rows : {1, 2, 3}) {
+          std::vector<float> x(static_cast<size_t>(rows * 512));
+          for (float& v : x) v = normal(random);
+          std::vector<float> out[2];
+          for (const bool one_stream : {false, true}) {
+            Matmul matmul(*kernels, workers, one_stream);
+            const auto weight = matmul.prepare(matrix.view, true);
+            out[one_stream].assign(static_cast<size_t>(rows * out_features), -1.0F);
+            const ops::MatmulParams params{
+                .weight = *weight,
+                .x = Tensor(x.data(), DType::f32, {rows, 512}),
+                .out = Tensor(out[one_stream].data(), DType::f32, {rows, out_features})};
+            matmul.run({&params, 1});
+          }
+          EXPECT_EQ(out[0], out[1])
+              << kernels->name << " " << info(dtype).name << " " << out_features << " x " << rows;
+        }
+      }
     }
   }
 }

@@ -100,32 +100,46 @@ inline constexpr PackedFormat kPackedFormats[kNumPackedKinds] = {
     kPackQ4_0, kPackQ4_1, kPackQ5_0, kPackQ5_1, kPackQ8_0,  kPackQ2K,
     kPackQ3K,  kPackQ4K,  kPackQ5K,  kPackQ6K,  kPackIq4Nl, kPackIq4Xs};
 
-/// The parts of one group of rows, one behind the other, each a stream in the order of the columns:
-///   codes   code_bytes(bits) per block;
+/// Where the parts of a group of 16 rows lie: units of some blocks, one behind the other in the
+/// order of the columns, so that all of it is one stream of memory. Several streams at a time are
+/// read at three quarters of the speed of one on some processors (docs/performance.md). A unit is
 ///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16;
 ///   inner   super-scaled only: [scales_per_block * blocks][scale, then offset if any][16 rows]
-///           bytes; with two scales per block and offsets (q2_k) both share a byte, scale low.
-struct GroupLayout {
-  int64_t halves_at = 0;    // bytes from the start of the group
-  int64_t inner_at = 0;     // bytes
-  int64_t group_bytes = 0;  // a multiple of 64
+///           bytes; with two scales per block and offsets (q2_k) both share a byte, scale low;
+///   codes   code_bytes(bits) per block, from the start of a line on.
+/// The last unit of a group has the codes of those blocks only that there are.
+struct UnitLayout {
+  int64_t blocks = 1;       // of a whole unit
+  int64_t half_bytes = 0;   // of a block's or a super-block's halves
+  int64_t inner_at = 0;     // bytes from the start of the unit
+  int64_t inner_bytes = 0;  // of a block
+  int64_t codes_at = 0;     // bytes from the start of the unit; a multiple of 64
+  int64_t code_bytes = 0;   // of a block; a multiple of 64
+
+  constexpr int64_t bytes() const { return codes_at + blocks * code_bytes; }
+  /// On average, scales included.
+  constexpr int64_t bytes_per_block() const { return bytes() / blocks; }
+  constexpr int64_t group_bytes(int64_t columns) const {
+    const int64_t count = columns / kBlockColumns;
+    return (count + blocks - 1) / blocks * codes_at + count * code_bytes;
+  }
 };
 
-constexpr int64_t round_to_line(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-constexpr GroupLayout group_layout(const PackedFormat& format, int64_t columns) {
-  const int64_t blocks = columns / kBlockColumns;
+/// As few blocks as have scales of whole lines.
+constexpr UnitLayout unit_layout(const PackedFormat& format) {
   const int64_t per_scale = format.offsets ? 2 * kGroupRows : kGroupRows;
-  GroupLayout layout;
-  layout.halves_at = blocks * code_bytes(format.bits);
-  const int64_t halves = format.super_scales ? blocks / kBlocksPerSuper : blocks;
-  layout.inner_at = round_to_line(layout.halves_at + halves * per_scale * 2);
-  int64_t inner_bytes = 0;
+  UnitLayout unit;
+  unit.half_bytes = 2 * per_scale;
+  unit.code_bytes = code_bytes(format.bits);
   if (format.super_scales) {
-    inner_bytes = format.scales_per_block == 2 ? blocks * 2 * kGroupRows : blocks * per_scale;
+    unit.inner_bytes = format.scales_per_block == 2 ? 2 * kGroupRows : per_scale;
   }
-  layout.group_bytes = round_to_line(layout.inner_at + inner_bytes);
-  return layout;
+  const int64_t least = format.super_scales ? kBlocksPerSuper : 1;
+  for (unit.blocks = least;; unit.blocks *= 2) {
+    unit.inner_at = unit.blocks / least * unit.half_bytes;
+    unit.codes_at = unit.inner_at + unit.blocks * unit.inner_bytes;
+    if (unit.codes_at % 64 == 0) return unit;
+  }
 }
 
 }  // namespace hasten::cpu

@@ -22,12 +22,14 @@ constexpr int pair_groups(int rows) {
   return rows <= kPairRows / 2 ? 2 : 1;
 }
 
-/// Groups [begin_group, begin_group + kGroups) of the task times the tile of rows from first_row
-/// on, all columns at once.
+/// Groups begin_group + g * stride of the task times the tile of rows from first_row on, all
+/// columns at once.
 template <int kGroups, int kRows>
-inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group, int64_t first_row) {
+inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group, int64_t stride,
+                             int64_t first_row) {
   constexpr int64_t kAhead = kGroups == 1 ? 2048 : 1024;  // bytes, of each stream; measured
   const uint8_t* groups = task.groups + begin_group * task.group_bytes;
+  const int64_t stride_bytes = stride * task.group_bytes;
   const uint8_t* x = task.tiles + first_row * bf16_row_bytes(task.columns);
   F32x16 total[kGroups][kRows];
   unroll<0, kGroups * kRows>([&](auto index) HASTEN_INLINE {
@@ -38,7 +40,7 @@ inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group, in
   for (int64_t i = 0; i < pairs; ++i, x += 4 * kRows) {
     U8x64 weights[kGroups];
     for (int g = 0; g < kGroups; ++g) {
-      const uint8_t* at = groups + g * task.group_bytes + i * kPairBytes;
+      const uint8_t* at = groups + g * stride_bytes + i * kPairBytes;
       prefetch(at + kAhead);
       weights[g] = load_codes(at);
     }
@@ -52,19 +54,24 @@ inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group, in
     constexpr int kGroup = decltype(index)::value % kGroups;
     constexpr int kRow = decltype(index)::value / kGroups;
     store_output(total[kGroup][kRow], task.bias, task.out + (first_row + kRow) * task.out_features,
-                 (task.first_group + begin_group + kGroup) * kGroupRows, task.out_features);
+                 (task.first_group + begin_group + kGroup * stride) * kGroupRows,
+                 task.out_features);
   });
 }
 
-/// Up to kPairRows rows, which are one tile.
+/// Up to kPairRows rows, which are one tile. Each of several streams of memory is a part of the
+/// groups, one behind the other.
 inline void bf16_matmul_few_rows(const Bf16MatmulTask& task) {
   with_constant<kPairRows>(task.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
     constexpr int kGroups = pair_groups(kRows);
     int64_t group = 0;
-    for (; group + kGroups <= task.num_groups; group += kGroups)
-      bf16_matmul_tile<kGroups, kRows>(task, group, 0);
-    for (; group < task.num_groups; ++group) bf16_matmul_tile<1, kRows>(task, group, 0);
+    if (!task.one_stream || kRows > kOneStreamRows) {
+      const int64_t stride = task.num_groups / kGroups;
+      for (; group < stride; ++group) bf16_matmul_tile<kGroups, kRows>(task, group, stride, 0);
+      group = stride * kGroups;
+    }
+    for (; group < task.num_groups; ++group) bf16_matmul_tile<1, kRows>(task, group, 0, 0);
   });
 }
 
@@ -82,7 +89,7 @@ inline void bf16_matmul(const Bf16MatmulTask& task) {
       for (int64_t t = first; t < end; ++t) {
         const int64_t row = tiles.first_row(t);
         with_constant<kPairRows>(tiles.first_row(t + 1) - row, [&](auto rows) {
-          bf16_matmul_tile<1, decltype(rows)::value>(task, group, row);
+          bf16_matmul_tile<1, decltype(rows)::value>(task, group, 0, row);
         });
       }
     }

@@ -53,72 +53,69 @@ struct PackedGroup {
   static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
   static constexpr bool kOffsets = kFormat.offsets;
   static constexpr bool kWide = kFormat.bits == CodeBits::bytes || kFormat.lookup;
-  static constexpr int64_t kCodeBytes = code_bytes(kFormat.bits);
-  static constexpr int64_t kStride = kOffsets ? 2 * kGroupRows : kGroupRows;
+  static constexpr UnitLayout kUnit = unit_layout(kFormat);
 
-  const uint8_t* codes_at = nullptr;
-  const uint16_t* halves = nullptr;
-  const uint8_t* inner = nullptr;
-
-  PackedGroup() = default;
-  PackedGroup(const uint8_t* group, const GroupLayout& layout)
-      : codes_at(group),
-        halves(reinterpret_cast<const uint16_t*>(group + layout.halves_at)),
-        inner(group + layout.inner_at) {}
+  const uint8_t* group = nullptr;
 
   template <int kIndex>
   HASTEN_INLINE U8x64 codes(int64_t block) const {
-    const U8x64 packed = unpack_codes<kFormat.bits, kIndex>(codes_at + block * kCodeBytes);
+    const U8x64 packed = unpack_codes<kFormat.bits, kIndex>(codes_of(block));
     if constexpr (kFormat.lookup) return lookup(kIq4Levels, packed);
     return packed;
   }
 
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
+    const F32x16 outer = load_f16(halves_of(block));
     if constexpr (!kFormat.super_scales) {
-      return load_f16(halves + block * kStride);
+      return outer;
+    } else if constexpr (kScalesPerBlock == 2 && kOffsets) {
+      return mul(outer, load_low_nibbles(inner_of(block) + part * kGroupRows));
     } else {
-      const F32x16 outer = load_f16(halves + block / kBlocksPerSuper * kStride);
-      if constexpr (kScalesPerBlock == 2 && kOffsets) {
-        return mul(outer, load_low_nibbles(inner + (2 * block + part) * kGroupRows));
-      } else {
-        const uint8_t* at = inner + (kScalesPerBlock * block + part) * kStride;
-        return mul(outer, kFormat.signed_scales ? load_i8(at) : load_u8(at));
-      }
+      const uint8_t* at = inner_of(block) + part * kGroupRows;
+      return mul(outer, kFormat.signed_scales ? load_i8(at) : load_u8(at));
     }
   }
 
   HASTEN_INLINE F32x16 base(int64_t block, int part) const { return base_of(scale(block, part)); }
 
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
+    const F32x16 outer = load_f16(halves_of(block) + kGroupRows);
     if constexpr (!kFormat.super_scales) {
-      return load_f16(halves + block * kStride + kGroupRows);
+      return outer;
+    } else if constexpr (kScalesPerBlock == 2) {
+      return mul(outer, load_high_nibbles(inner_of(block) + part * kGroupRows));
     } else {
-      const F32x16 outer = load_f16(halves + block / kBlocksPerSuper * kStride + kGroupRows);
-      if constexpr (kScalesPerBlock == 2) {
-        return mul(outer, load_high_nibbles(inner + (2 * block + part) * kGroupRows));
-      } else {
-        return mul(outer, load_u8(inner + block * kStride + kGroupRows));
-      }
+      return mul(outer, load_u8(inner_of(block) + kGroupRows));
     }
   }
 
-  HASTEN_INLINE void prefetch_block(int64_t block) const {
-    for (int64_t line = 0; line < kCodeBytes; line += 64) {
-      prefetch(codes_at + block * kCodeBytes + line);
-    }
+  /// Fetches what lies `ahead` bytes behind this block's place in the stream, as much as a block
+  /// is.
+  HASTEN_INLINE void prefetch_ahead(int64_t block, int64_t ahead) const {
+    const uint8_t* at = group + block * kUnit.bytes_per_block() + ahead;
+    for (int64_t i = 0; i < kUnit.bytes_per_block(); i += 64) prefetch(at + i);
   }
 
-  /// Adds what blocks [first, first + count) consist of to a Prefetcher.
+  /// Adds what blocks [first, first + count) consist of to a Prefetcher; both are whole units.
   template <class P>
   void prefetch_later(int64_t first, int64_t count, P& prefetcher) const {
-    constexpr int64_t kHalvesBlocks = kFormat.super_scales ? kBlocksPerSuper : 1;
-    prefetcher.add(reinterpret_cast<const uint8_t*>(halves + first / kHalvesBlocks * kStride),
-                   count * kStride * 2 / kHalvesBlocks);
-    if constexpr (kFormat.super_scales) {
-      constexpr int64_t kInnerBytes = kScalesPerBlock == 2 ? 2 * kGroupRows : kStride;
-      prefetcher.add(inner + first * kInnerBytes, count * kInnerBytes);
-    }
-    prefetcher.add(codes_at + first * kCodeBytes, count * kCodeBytes);
+    prefetcher.add(unit_of(first), count * kUnit.bytes_per_block());
+  }
+
+ private:
+  HASTEN_INLINE const uint8_t* unit_of(int64_t block) const {
+    return group + block / kUnit.blocks * kUnit.bytes();
+  }
+  HASTEN_INLINE const uint8_t* codes_of(int64_t block) const {
+    return unit_of(block) + kUnit.codes_at + block % kUnit.blocks * kUnit.code_bytes;
+  }
+  HASTEN_INLINE const uint16_t* halves_of(int64_t block) const {
+    constexpr int64_t kBlocks = kFormat.super_scales ? kBlocksPerSuper : 1;
+    return reinterpret_cast<const uint16_t*>(unit_of(block) +
+                                             block % kUnit.blocks / kBlocks * kUnit.half_bytes);
+  }
+  HASTEN_INLINE const uint8_t* inner_of(int64_t block) const {
+    return unit_of(block) + kUnit.inner_at + block % kUnit.blocks * kUnit.inner_bytes;
   }
 };
 

@@ -34,7 +34,7 @@ class Prefetcher {
     const uint8_t* at;
     const uint8_t* end;
   };
-  Range ranges_[6];  // codes and two kinds of scales of two groups, or floats of four
+  Range ranges_[kQuantGroups];
   int count_ = 0;
   int64_t lines_per_call_ = 0;
 };

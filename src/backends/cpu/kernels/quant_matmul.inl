@@ -16,7 +16,7 @@
 namespace hasten::cpu {
 namespace {
 
-constexpr int64_t kPanelBlocks = 16;  // 2 groups x 16 blocks of bytes = 16 KiB: a third of L1
+constexpr int64_t kPanelBlocks = 16;  // whole units; 2 groups of bytes = 16 KiB: a third of L1
 
 /// total[g][r] += weights of source g, `count` blocks from `source_first` on, times row r of a tile
 /// of activations, whose matching blocks begin at x. Calls before_block(i) before block i.
@@ -74,42 +74,47 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
   }
 }
 
-/// Groups [tile, tile + kGroups) of the task, straight from the packed weights.
+/// Groups begin_group + g * stride of the task, straight from the packed weights.
 template <class Source, int kGroups, int kRows>
-inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group) {
+inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
+  constexpr int64_t kAhead = kGroups == 1 ? 4096 : 2048;  // bytes, of each stream; measured
   Source sources[kGroups];
   F32x16 total[kGroups][kRows];
   for (int g = 0; g < kGroups; ++g) {
-    sources[g] = Source(task.groups + (begin_group + g) * task.layout.group_bytes, task.layout);
+    sources[g] = {task.groups + (begin_group + g * stride) * task.group_bytes};
     for (int r = 0; r < kRows; ++r) total[g][r] = zero();
   }
   accumulate<kGroups, kRows>(sources, 0, task.x.columns / kBlockColumns, task.x.tiles, total,
                              [&](int64_t block) HASTEN_INLINE {
-                               for (int g = 0; g < kGroups; ++g) {
-                                 sources[g].prefetch_block(block + 8);
-                               }
+                               for (int g = 0; g < kGroups; ++g)
+                                 sources[g].prefetch_ahead(block, kAhead);
                              });
   for (int g = 0; g < kGroups; ++g) {
     for (int r = 0; r < kRows; ++r) {
       store_output(total[g][r], task.bias, task.out + r * task.out_features,
-                   (task.first_group + begin_group + g) * kGroupRows, task.out_features);
+                   (task.first_group + begin_group + g * stride) * kGroupRows, task.out_features);
     }
   }
 }
 
-/// Up to kQuantDirectRows rows, which are one tile. Several groups at a time are several streams of
-/// memory: one alone does not reach the bandwidth of a core.
+/// Up to kQuantDirectRows rows, which are one tile. Each of several streams of memory is a part of
+/// the groups, one behind the other.
 template <class Source>
 inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
   with_constant<kQuantDirectRows>(task.x.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
     constexpr int kGroups = direct_groups(kRows);
-    int64_t begin_group = 0;
-    for (; begin_group + kGroups <= task.num_groups; begin_group += kGroups) {
-      quant_matmul_direct<Source, kGroups, kRows>(task, begin_group);
+    int64_t group = 0;
+    if (!task.one_stream || kRows > kOneStreamRows) {
+      const int64_t stride = task.num_groups / kGroups;
+      for (; group < stride; ++group) {
+        quant_matmul_direct<Source, kGroups, kRows>(task, group, stride);
+      }
+      group = stride * kGroups;
     }
-    for (; begin_group < task.num_groups; ++begin_group)
-      quant_matmul_direct<Source, 1, kRows>(task, begin_group);
+    for (; group < task.num_groups; ++group) {
+      quant_matmul_direct<Source, 1, kRows>(task, group, 0);
+    }
   });
 }
 
@@ -149,7 +154,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   for (int g = 0; g < kQuantGroups; ++g) {
     // The last tile may have groups too few; it repeats its last one and does not store it.
     const int64_t group = begin_group + (g < num_groups ? g : num_groups - 1);
-    sources[g] = Source(task.groups + group * task.layout.group_bytes, task.layout);
+    sources[g] = {task.groups + group * task.group_bytes};
     panels[g].code_bytes = task.scratch + g * kPanelBytes;
     panels[g].scales = reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * 512);
     panels[g].bases = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
@@ -173,11 +178,10 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
         sources[g].prefetch_later(first + count, kPanelBlocks, prefetcher);
       }
     } else if (left_groups > kQuantGroups) {
-      const uint8_t* group = task.groups + (begin_group + kQuantGroups) * task.layout.group_bytes;
+      const uint8_t* group = task.groups + (begin_group + kQuantGroups) * task.group_bytes;
       const int64_t more = left_groups - kQuantGroups;
       for (int64_t g = 0; g < (more < kQuantGroups ? more : kQuantGroups); ++g) {
-        Source(group + g * task.layout.group_bytes, task.layout)
-            .prefetch_later(0, kPanelBlocks, prefetcher);
+        Source{group + g * task.group_bytes}.prefetch_later(0, kPanelBlocks, prefetcher);
       }
     }
     prefetcher.spread((end_tile - first_tile) * count);
