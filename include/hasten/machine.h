@@ -8,9 +8,6 @@
 #include <vector>
 
 namespace hasten {
-namespace cpu {
-class CeilingMeter;
-}
 
 struct Machine {
   std::string cpu;                // as the processor names itself
@@ -38,23 +35,22 @@ struct Ceilings {
 class CeilingMeter {
  public:
   /// `num_threads` 0: as many as hasten would use. Error{resource_exhausted} when the system gives
-  /// fewer, or no memory.
+  /// fewer, or no memory; Error{invalid_argument} as describe_machine().
   explicit CeilingMeter(int32_t num_threads = 0);
-  CeilingMeter(CeilingMeter&& other) noexcept;
-  CeilingMeter& operator=(CeilingMeter&& other) noexcept;
   ~CeilingMeter();
 
   /// Half a second. The best moment of each measurement counts.
   Ceilings measure();
   /// Microseconds that the threads need to begin and end together, when they do it all the time:
-  /// what each operation of a step costs beside its work.
+  /// what each operation of a step costs beside its work. A tenth of a second.
   double barrier_us();
 
  private:
-  std::unique_ptr<cpu::CeilingMeter> meter_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
-/// Measures them once.
+/// Measures them once, longer. Errors as of CeilingMeter.
 Ceilings measure_ceilings(int32_t num_threads = 0);
 
 }  // namespace hasten

@@ -23,6 +23,14 @@ std::string processor_name() {
   return "unknown processor";
 }
 
+Ceilings measured(cpu::CeilingMeter& meter, int64_t window_us) {
+  const cpu::Ceilings ceilings = meter.measure(window_us);
+  return {.read_bytes_per_second = ceilings.read_bytes_per_s,
+          .int8_ops_per_second = ceilings.int8_ops_per_s,
+          .bf16_flops_per_second = ceilings.bf16_flops_per_s,
+          .f32_flops_per_second = ceilings.f32_flops_per_s};
+}
+
 }  // namespace
 
 Machine describe_machine() {
@@ -37,23 +45,19 @@ Machine describe_machine() {
   return machine;
 }
 
-CeilingMeter::CeilingMeter(int32_t num_threads)
-    : meter_(std::make_unique<cpu::CeilingMeter>(num_threads)) {}
-CeilingMeter::CeilingMeter(CeilingMeter&& other) noexcept = default;
-CeilingMeter& CeilingMeter::operator=(CeilingMeter&& other) noexcept = default;
+struct CeilingMeter::Impl {
+  explicit Impl(int32_t num_threads) : meter(num_threads) {}
+  cpu::CeilingMeter meter;
+};
+
+CeilingMeter::CeilingMeter(int32_t num_threads) : impl_(std::make_unique<Impl>(num_threads)) {}
 CeilingMeter::~CeilingMeter() = default;
+Ceilings CeilingMeter::measure() { return measured(impl_->meter, 120'000); }
+double CeilingMeter::barrier_us() { return impl_->meter.barrier_us(100'000); }
 
-Ceilings CeilingMeter::measure() {
-  constexpr int64_t kWindowUs = 120'000;
-  const cpu::Ceilings measured = meter_->measure(kWindowUs);
-  return {.read_bytes_per_second = measured.read_bytes_per_s,
-          .int8_ops_per_second = measured.int8_ops_per_s,
-          .bf16_flops_per_second = measured.bf16_flops_per_s,
-          .f32_flops_per_second = measured.f32_flops_per_s};
+Ceilings measure_ceilings(int32_t num_threads) {
+  cpu::CeilingMeter meter(num_threads);
+  return measured(meter, 300'000);
 }
-
-double CeilingMeter::barrier_us() { return meter_->barrier_us(); }
-
-Ceilings measure_ceilings(int32_t num_threads) { return CeilingMeter(num_threads).measure(); }
 
 }  // namespace hasten

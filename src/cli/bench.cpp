@@ -37,25 +37,44 @@ struct MachineOptions {
   bool json = false;
 };
 
+/// The middle one, or the mean of the two in the middle.
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  const size_t half = values.size() / 2;
+  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// The rounds of one test, each beside the limit that the machine had around it.
+/// One test's speed, beside the limit that the machine had around it.
+struct Round {
+  double rate;  // tokens per second
+  Limit limit;
+};
+
 struct Result {
   bool prefill = false;
   int64_t batch = 1;
-  std::vector<double> rates{};   // tokens per second
-  std::vector<double> limits{};  // likewise
-  std::vector<double> fractions{};
-  Limit last{};
+  std::vector<Round> rounds{};
 
-  void add(double rate, const Limit& limit) {
-    rates.push_back(rate);
-    limits.push_back(limit.tokens_per_second);
-    fractions.push_back(rate / limit.tokens_per_second);
-    last = limit;
+  template <class F>
+  double median_of(F&& number) const {
+    std::vector<double> values;
+    values.reserve(rounds.size());
+    for (const Round& round : rounds) values.push_back(number(round));
+    return median(std::move(values));
+  }
+  double rate() const {
+    return median_of([](const Round& round) { return round.rate; });
+  }
+  double limit() const {
+    return median_of([](const Round& round) { return round.limit.tokens_per_second; });
+  }
+  double fraction() const { return median_of(fraction_of); }
+  /// In most rounds.
+  bool memory_bound() const {
+    return median_of([](const Round& round) { return round.limit.memory_bound ? 1.0 : 0.0; }) > 0.5;
+  }
+  static double fraction_of(const Round& round) {
+    return round.rate / round.limit.tokens_per_second;
   }
 };
 
@@ -136,17 +155,19 @@ class BatchRun {
 };
 
 json::Object to_json(const Result& result, const BenchOptions& options) {
+  json::Array fractions;
+  for (const Round& round : result.rounds) fractions.push_back(Result::fraction_of(round));
   return {{"test", result.prefill ? "prefill" : "decode"},
           {"batch", result.batch},
           {"prompt", options.prompt},
           {"gen", result.prefill ? 0 : options.gen},
-          {"tokens_per_second", median(result.rates)},
-          {"limit_tokens_per_second", median(result.limits)},
-          {"fraction", median(result.fractions)},
-          {"fractions", json::Array(result.fractions.begin(), result.fractions.end())},
-          {"bound", result.last.memory_bound ? "memory" : "compute"},
-          {"bytes_per_token", result.last.bytes_per_token},
-          {"operations_per_token", result.last.ops_per_token}};
+          {"tokens_per_second", result.rate()},
+          {"limit_tokens_per_second", result.limit()},
+          {"fraction", result.fraction()},
+          {"fractions", std::move(fractions)},
+          {"bound", result.memory_bound() ? "memory" : "compute"},
+          {"bytes_per_token", result.rounds.back().limit.bytes_per_token},
+          {"operations_per_token", result.rounds.back().limit.ops_per_token}};
 }
 
 json::Object to_json(const Ceilings& ceilings, int32_t threads) {
@@ -194,8 +215,6 @@ int bench_model(BenchOptions& options) {
   show_progress(options.engine);
   const Machine machine = describe_machine();
   const int32_t threads = options.engine.threads > 0 ? options.engine.threads : machine.num_threads;
-  // Neighbours come and go: the limit of a round is what was measured right before and after it.
-  CeilingMeter meter(threads);
   const int64_t largest = *std::max_element(options.batches.begin(), options.batches.end());
   if (options.engine.max_batch == 0) {
     options.engine.max_batch = static_cast<int32_t>(std::max<int64_t>(largest, 8));
@@ -215,6 +234,9 @@ int bench_model(BenchOptions& options) {
 
   std::vector<Result> results;
   const BatchRun warm_up(engine, options, 1, 1);  // warm-up: pages in the weights
+  // Neighbours come and go: the limit of a round is what was measured right before and after it.
+  // The engine has its memory already, as without a meter.
+  CeilingMeter meter(threads);
   std::vector<Ceilings> measured{meter.measure()};
   ProgressBar bar;
   int64_t done = 0;
@@ -226,10 +248,11 @@ int bench_model(BenchOptions& options) {
       const Ceilings before = measured.back();
       measured.push_back(meter.measure());
       const Ceilings ceilings = between(before, measured.back());
-      prefill.add(static_cast<double>(options.prompt) / run.prefill_seconds(),
-                  prefill_limit(model, ceilings, options.prompt));
-      decode.add(run.decode_tokens_per_second(),
-                 decode_limit(model, ceilings, batch, options.prompt + options.gen / 2));
+      prefill.rounds.push_back({static_cast<double>(options.prompt) / run.prefill_seconds(),
+                                prefill_limit(model, ceilings, options.prompt)});
+      decode.rounds.push_back(
+          {run.decode_tokens_per_second(),
+           decode_limit(model, ceilings, batch, options.prompt + options.gen / 2)});
       bar.show("bench", static_cast<double>(++done) / static_cast<double>(options.repeat) /
                             static_cast<double>(options.batches.size()));
     }
@@ -265,11 +288,11 @@ int bench_model(BenchOptions& options) {
   for (const Result& result : results) {
     fmt::print("{:<8} {:>6} {:>7} {:>5} {:>12.1f} {:>12.1f} {:>7.0f} %  {}\n",
                result.prefill ? "prefill" : "decode", result.batch, options.prompt,
-               result.prefill ? 0 : options.gen, median(result.rates), median(result.limits),
-               100 * median(result.fractions), result.last.memory_bound ? "memory" : "compute");
+               result.prefill ? 0 : options.gen, result.rate(), result.limit(),
+               100 * result.fraction(), result.memory_bound() ? "memory" : "compute");
   }
   if (std::any_of(results.begin(), results.end(),
-                  [](const Result& result) { return median(result.fractions) > 1; })) {
+                  [](const Result& result) { return result.fraction() > 1; })) {
     fmt::print(
         "\nAbove 100 %: the machine was busy while the limit was measured (then measure again),\n"
         "or the weights are read from its caches, which are faster than the memory.\n");

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
 /// Units per second at the best of the rounds of a window: a round that another process disturbed
-/// does not count. `round()` does some milliseconds of work and returns its units.
+/// does not count. `round()` does its work and returns how many units that was.
 template <class Round>
 double best_rate(int64_t window_us, Round&& round) {
   double best = 0;
@@ -74,19 +74,20 @@ double CeilingMeter::peak_rate(PeakKernel kernel, int64_t window_us) {
   });
 }
 
-/// The better of the two ways to read, in turns.
+/// The better of the two ways to read.
 double CeilingMeter::read_rate(int64_t window_us) {
   std::vector<int64_t> sums(static_cast<size_t>(workers_.num_threads()));
-  bool one_stream = false;
-  return best_rate(window_us, [&] {
-    one_stream = !one_stream;
-    workers_.run([&](int32_t thread, int32_t num_threads) {
-      const Share share = share_of(memory_.num_bytes(), thread, num_threads);
-      sums[static_cast<size_t>(thread)] =
-          kernels_.read_bytes(memory_.data() + share.first, share.size, one_stream);
+  const auto rate = [&](bool one_stream) {
+    return best_rate(window_us / 2, [&] {
+      workers_.run([&](int32_t thread, int32_t num_threads) {
+        const Share share = share_of(memory_.num_bytes(), thread, num_threads);
+        sums[static_cast<size_t>(thread)] =
+            kernels_.read_bytes(memory_.data() + share.first, share.size, one_stream);
+      });
+      return memory_.num_bytes();
     });
-    return memory_.num_bytes();
-  });
+  };
+  return std::max(rate(true), rate(false));
 }
 
 Ceilings CeilingMeter::measure(int64_t window_us) {
@@ -96,17 +97,16 @@ Ceilings CeilingMeter::measure(int64_t window_us) {
           .f32_flops_per_s = peak_rate(kernels_.peak_f32, window_us)};
 }
 
-double CeilingMeter::barrier_us() {
-  constexpr int kBarriers = 1'000;
-  // The clock counts whole microseconds: many barriers are one sample.
-  constexpr int kSamples = 51;
+double CeilingMeter::barrier_us(int64_t window_us) {
+  constexpr int kBarriers = 100;  // the clock counts whole microseconds: so many are one sample
   std::vector<double> samples;
-  for (int sample = 0; sample < kSamples; ++sample) {
+  const int64_t end = monotonic_us() + window_us;
+  do {
     const int64_t start = monotonic_us();
     for (int i = 0; i < kBarriers; ++i) workers_.run([](int32_t, int32_t) {});
     samples.push_back(static_cast<double>(monotonic_us() - start) / kBarriers);
-  }
-  const auto middle = samples.begin() + kSamples / 2;
+  } while (monotonic_us() < end);
+  const auto middle = samples.begin() + std::ssize(samples) / 2;
   std::nth_element(samples.begin(), middle, samples.end());
   return *middle;
 }

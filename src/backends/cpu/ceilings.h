@@ -24,11 +24,13 @@ class CeilingMeter {
  public:
   /// `threads` 0: one per usable physical core. Takes up to 1 GiB of memory.
   explicit CeilingMeter(int32_t threads);
-  /// Takes `window_us` for each number, of which the best of rounds of milliseconds counts.
+  /// Takes `window_us` for each number, of which the best round counts: a millisecond or two of
+  /// arithmetic, or reading all of the memory once.
   [[nodiscard]] Ceilings measure(int64_t window_us);
-  /// Microseconds from handing work to threads that wait for it, awake, until all have ended it,
-  /// where the work is nothing: the median of many.
-  [[nodiscard]] double barrier_us();
+  /// Microseconds from handing the threads work until all have ended it, where the work is nothing:
+  /// the median of what was measured in `window_us`. They wait awake, or, where there are more of
+  /// them than cores, asleep.
+  [[nodiscard]] double barrier_us(int64_t window_us);
 
  private:
   double read_rate(int64_t window_us);

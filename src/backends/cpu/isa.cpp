@@ -134,11 +134,11 @@ const KernelTable& select_kernels(std::string_view isa) {
 
 bool prefers_one_stream() {
 #if defined(__x86_64__)
-  // Measured: Zen 4 reads one stream a fifth faster than four, and 4-bit weights in one half as
-  // fast again as in four; a core of Sapphire Rapids does not reach its bandwidth with one.
+  // Measured on Zen 4 (docs/performance.md), taken for those after it, too. Sapphire Rapids did not
+  // reach its bandwidth with one stream; processors without AVX-512 were not measured.
   constexpr uint32_t kAuthenticAmd[] = {0x68747541, 0x69746e65, 0x444d4163};
   const Registers vendor = cpuid(0, 0);
-  return vendor.b == kAuthenticAmd[0] && vendor.d == kAuthenticAmd[1] &&
+  return has_avx512() && vendor.b == kAuthenticAmd[0] && vendor.d == kAuthenticAmd[1] &&
          vendor.c == kAuthenticAmd[2];
 #else
   return false;

@@ -285,8 +285,8 @@ struct KernelTable {
   // With pairs, of an even head_dim and of keys and values that both are bf16. Null: as the others.
   AttentionKernels bf16_attention = {};
   void (*merge_softmax)(const MergeTask&);
-  // For measuring what the machine can do; each returns the operations it did (a sum of bytes read
-  // for read_bytes), so that nothing is optimised away.
+  // For measuring what the machine can do; each returns the operations it did (something of the
+  // bytes for read_bytes), so that nothing is optimised away.
   int64_t (*read_bytes)(const uint8_t* data, int64_t num_bytes, bool one_stream);
   int64_t (*peak_int8)(int64_t rounds);
   int64_t (*peak_f32)(int64_t rounds);

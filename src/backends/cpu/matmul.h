@@ -29,7 +29,7 @@ class CpuWeight final : public ops::Weight {
 /// Not thread-safe: it owns the scratch memory of one backend.
 class Matmul {
  public:
-  /// `one_stream`: whether few rows read one group at a time; the products are the same numbers.
+  /// `one_stream`: see kOneStreamRows; the products are the same numbers either way.
   Matmul(const KernelTable& kernels, Workers& workers, bool one_stream);
 
   /// Packs on all threads, or leaves the weight in the file: without `repack`, or when memory is

@@ -178,15 +178,15 @@ void put_codes(const uint8_t* codes, int row, uint8_t* block) {
 }
 
 /// Puts the scales and offsets of one file block into its unit, of which it is the `index`-th.
-void put_scales(const PackedFormat& format, const UnitLayout& layout, const BlockParts& parts,
-                int64_t index, int row, uint8_t* unit) {
-  uint8_t* halves = unit + index * layout.half_bytes;
+void put_scales(const PackedFormat& format, const UnitLayout& unit, const BlockParts& parts,
+                int64_t index, int row, uint8_t* out) {
+  uint8_t* halves = out + index * unit.half_bytes;
   std::memcpy(halves + 2 * row, &parts.scale, 2);
   if (format.offsets) std::memcpy(halves + 2 * (kGroupRows + row), &parts.offset, 2);
   if (!format.super_scales) return;
   const int num_inner = kBlocksPerSuper * format.scales_per_block;
-  const int64_t stride = layout.inner_bytes / format.scales_per_block;
-  uint8_t* inner = unit + layout.inner_at + index * kBlocksPerSuper * layout.inner_bytes;
+  const int64_t stride = unit.inner_bytes / format.scales_per_block;
+  uint8_t* inner = out + unit.inner_at + index * kBlocksPerSuper * unit.inner_bytes;
   for (int i = 0; i < num_inner; ++i) {
     inner[i * stride + row] = parts.inner_scales[i];
     if (stride > kGroupRows) inner[i * stride + kGroupRows + row] = parts.inner_offsets[i];

@@ -101,8 +101,8 @@ inline constexpr PackedFormat kPackedFormats[kNumPackedKinds] = {
     kPackQ3K,  kPackQ4K,  kPackQ5K,  kPackQ6K,  kPackIq4Nl, kPackIq4Xs};
 
 /// Where the parts of a group of 16 rows lie: units of some blocks, one behind the other in the
-/// order of the columns, so that all of it is one stream of memory. Several streams at a time are
-/// read at three quarters of the speed of one on some processors (docs/performance.md). A unit is
+/// order of the columns, so that all of it is one stream of memory: some processors read one
+/// faster than several at a time (docs/performance.md). A unit is
 ///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16;
 ///   inner   super-scaled only: [scales_per_block * blocks][scale, then offset if any][16 rows]
 ///           bytes; with two scales per block and offsets (q2_k) both share a byte, scale low;

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kPairBytes = 4 * kGroupRows;  // of one group
 constexpr int kPairRows = 24;                   // the sums of so many rows stay in registers
 
-/// Groups of weights at a time, of a single tile: as many as registers hold the sums of. One stream
-/// of memory alone does not reach the bandwidth of a core where each line makes few products.
+/// Groups of weights at a time, of a single tile: as many as registers hold the sums of, for
+/// processors on which one stream of memory alone does not reach the bandwidth of a core.
 constexpr int pair_groups(int rows) {
   if (rows <= kPairRows / 4) return 4;
   return rows <= kPairRows / 2 ? 2 : 1;

@@ -159,7 +159,8 @@ inline void float_matmul(const FloatMatmulTask& task) {
     const int64_t left = task.num_rows - row;
     const int64_t num_rows = left < kPassRows ? left : kPassRows;
     int64_t tile = 0;
-    const bool alone = task.one_stream && num_rows <= kOneStreamRows;
+    // Not of f32: one chain of sums is too slow for its lines, which make one product each.
+    const bool alone = kKind != FloatKind::f32 && task.one_stream && num_rows <= kOneStreamRows;
     for (; !alone && tile + kFloatGroups <= task.num_groups; tile += kFloatGroups) {
       if (kKind == FloatKind::f32 || num_rows <= kFloatDirectRows) {
         float_matmul_direct<kKind, kFloatGroups>(task, tile, row, num_rows);

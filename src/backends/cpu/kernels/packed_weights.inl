@@ -48,14 +48,16 @@ HASTEN_INLINE inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 base) {
 
 /// A packed group, as a source of weights for accumulate().
 template <const PackedFormat& kFormat>
-struct PackedGroup {
+class PackedGroup {
+ public:
   static constexpr int kScalesPerBlock = kFormat.scales_per_block;
   static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
   static constexpr bool kOffsets = kFormat.offsets;
   static constexpr bool kWide = kFormat.bits == CodeBits::bytes || kFormat.lookup;
   static constexpr UnitLayout kUnit = unit_layout(kFormat);
 
-  const uint8_t* group = nullptr;
+  PackedGroup() = default;
+  explicit PackedGroup(const uint8_t* group) : group_(group) {}
 
   template <int kIndex>
   HASTEN_INLINE U8x64 codes(int64_t block) const {
@@ -92,7 +94,7 @@ struct PackedGroup {
   /// Fetches what lies `ahead` bytes behind this block's place in the stream, as much as a block
   /// is.
   HASTEN_INLINE void prefetch_ahead(int64_t block, int64_t ahead) const {
-    const uint8_t* at = group + block * kUnit.bytes_per_block() + ahead;
+    const uint8_t* at = group_ + block * kUnit.bytes_per_block() + ahead;
     for (int64_t i = 0; i < kUnit.bytes_per_block(); i += 64) prefetch(at + i);
   }
 
@@ -104,7 +106,7 @@ struct PackedGroup {
 
  private:
   HASTEN_INLINE const uint8_t* unit_of(int64_t block) const {
-    return group + block / kUnit.blocks * kUnit.bytes();
+    return group_ + block / kUnit.blocks * kUnit.bytes();
   }
   HASTEN_INLINE const uint8_t* codes_of(int64_t block) const {
     return unit_of(block) + kUnit.codes_at + block % kUnit.blocks * kUnit.code_bytes;
@@ -117,6 +119,8 @@ struct PackedGroup {
   HASTEN_INLINE const uint8_t* inner_of(int64_t block) const {
     return unit_of(block) + kUnit.inner_at + block % kUnit.blocks * kUnit.inner_bytes;
   }
+
+  const uint8_t* group_ = nullptr;
 };
 
 /// Some blocks of a group with codes as bytes and scales as floats: what unpack() makes of a

@@ -13,7 +13,7 @@ constexpr int kChains = 12;
 /// The compiler must take what lies at p for read, and for changed by something that it cannot see.
 HASTEN_INLINE inline void opaque(const void* p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
-/// The sum of all lines in kStreams parts of the memory side by side, fetching kAhead bytes ahead
+/// All lines, in kStreams parts of the memory side by side, fetching kAhead bytes ahead
 /// (0: which the processor does by itself).
 template <int kStreams, int64_t kAhead>
 inline int64_t read_streams(const uint8_t* data, int64_t num_bytes) {
@@ -35,8 +35,8 @@ inline int64_t read_streams(const uint8_t* data, int64_t num_bytes) {
   return total;
 }
 
-/// Which of them is the fastest differs: a core of Zen 4 reads one stream a fifth faster than four,
-/// and one of Sapphire Rapids needs several.
+/// Which is faster differs: a core of Zen 4 likes one stream, and one of Sapphire Rapids needs
+/// several.
 inline int64_t read_bytes(const uint8_t* data, int64_t num_bytes, bool one_stream) {
   return one_stream ? read_streams<1, 0>(data, num_bytes) : read_streams<4, 1024>(data, num_bytes);
 }

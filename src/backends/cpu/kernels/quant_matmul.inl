@@ -81,7 +81,7 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   Source sources[kGroups];
   F32x16 total[kGroups][kRows];
   for (int g = 0; g < kGroups; ++g) {
-    sources[g] = {task.groups + (begin_group + g * stride) * task.group_bytes};
+    sources[g] = Source(task.groups + (begin_group + g * stride) * task.group_bytes);
     for (int r = 0; r < kRows; ++r) total[g][r] = zero();
   }
   accumulate<kGroups, kRows>(sources, 0, task.x.columns / kBlockColumns, task.x.tiles, total,
@@ -144,6 +144,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
                               const RowTiles& tiles, int64_t first_tile, int64_t end_tile) {
   constexpr int64_t kPanelBytes = kPanelBlocks * (512 + 3 * 2 * kGroupRows * 4);
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
+  static_assert(kPanelBlocks % Source::kUnit.blocks == 0);
   const int64_t blocks = task.x.columns / kBlockColumns;
   const int64_t first_row = tiles.first_row(first_tile);
   const int64_t end_row = tiles.first_row(end_tile);
@@ -154,7 +155,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   for (int g = 0; g < kQuantGroups; ++g) {
     // The last tile may have groups too few; it repeats its last one and does not store it.
     const int64_t group = begin_group + (g < num_groups ? g : num_groups - 1);
-    sources[g] = {task.groups + group * task.group_bytes};
+    sources[g] = Source(task.groups + group * task.group_bytes);
     panels[g].code_bytes = task.scratch + g * kPanelBytes;
     panels[g].scales = reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * 512);
     panels[g].bases = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
@@ -181,7 +182,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
       const uint8_t* group = task.groups + (begin_group + kQuantGroups) * task.group_bytes;
       const int64_t more = left_groups - kQuantGroups;
       for (int64_t g = 0; g < (more < kQuantGroups ? more : kQuantGroups); ++g) {
-        Source{group + g * task.group_bytes}.prefetch_later(0, kPanelBlocks, prefetcher);
+        Source(group + g * task.group_bytes).prefetch_later(0, kPanelBlocks, prefetcher);
       }
     }
     prefetcher.spread((end_tile - first_tile) * count);

@@ -22,7 +22,7 @@ struct U8x64 {
 constexpr int kQuantGroups = 1;
 constexpr int kQuantRows = 3;
 constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a panel
-/// Groups at a time that they read: several streams of memory, while registers last.
+/// Groups at a time that they read: two streams of memory.
 constexpr int direct_groups(int /*rows*/) { return 2; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;

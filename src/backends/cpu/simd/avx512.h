@@ -16,7 +16,8 @@ using U8x64 = __m512i;
 constexpr int kQuantGroups = 2;  // 2 x 6 integer and 2 x 6 float accumulators
 constexpr int kQuantRows = 6;
 constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a panel
-/// Groups at a time that they read: several streams of memory, while registers last.
+/// Groups at a time that they read, but for kOneStreamRows: several streams of memory, while
+/// registers last.
 constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;

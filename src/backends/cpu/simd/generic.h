@@ -16,7 +16,7 @@ typedef uint32_t U32x16 __attribute__((vector_size(64)));
 constexpr int kQuantGroups = 1;
 constexpr int kQuantRows = 2;
 constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a panel
-/// Groups at a time that they read: several streams of memory, while registers last.
+/// Groups at a time that they read.
 constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
