@@ -38,21 +38,21 @@ OwnedTensor random_matrix(DType dtype, int64_t rows, int64_t columns) {
 int read_code(CodeBits bits, const uint8_t* block, int row, int column) {
   const int j = column / 4;
   const auto byte = [&](int vector) { return int{block[64 * vector + 4 * row + column % 4]}; };
-  const int nibble = byte(j / 2) >> (4 * (j % 2)) & 15;
-  const int pair = byte(j / 4) >> (2 * (j % 4)) & 3;
+  const auto nibble = [&] { return byte(j / 2) >> (4 * (j % 2)) & 15; };
+  const auto pair = [&] { return byte(j / 4) >> (2 * (j % 4)) & 3; };
   switch (bits) {
     case CodeBits::bytes:
       return byte(j);
     case CodeBits::bits2:
-      return pair;
+      return pair();
     case CodeBits::bits2_1:
-      return pair | (byte(2) >> j & 1) << 2;
+      return pair() | (byte(2) >> j & 1) << 2;
     case CodeBits::nibbles:
-      return nibble;
+      return nibble();
     case CodeBits::nibbles_1:
-      return nibble | (byte(4) >> j & 1) << 4;
+      return nibble() | (byte(4) >> j & 1) << 4;
     case CodeBits::nibbles_2:
-      return nibble | (byte(4 + j / 4) >> (2 * (j % 4)) & 3) << 4;
+      return nibble() | (byte(4 + j / 4) >> (2 * (j % 4)) & 3) << 4;
   }
   return -1;
 }
