@@ -14,15 +14,12 @@
 namespace hasten::bench {
 namespace {
 
-// The heads of Llama 3.2 1B.
-constexpr int64_t kNumHeads = 32;
-constexpr int64_t kNumKvHeads = 8;
-constexpr int64_t kHeadDim = 64;
 constexpr int64_t kBlockSize = 16;
 constexpr int64_t kWriteTokens = 256;
 
 /// `num_sequences` sequences of `context` tokens whose last `queries` tokens are in the step.
 struct Load {
+  Model model;
   int64_t num_sequences = 1;
   int64_t queries = 1;
   int64_t context = 0;
@@ -32,7 +29,7 @@ struct Load {
   /// Keys and values that one call reads.
   int64_t cache_bytes() const {
     const int64_t num_tokens = shared + num_sequences * (context - shared);
-    return 2 * row_bytes(kv_type, num_tokens * kNumKvHeads * kHeadDim);
+    return 2 * row_bytes(kv_type, num_tokens * model.num_kv_heads * model.head_dim);
   }
   int64_t num_tokens() const { return num_sequences * queries; }
   int64_t blocks_per_sequence() const { return (context + kBlockSize - 1) / kBlockSize; }
@@ -53,8 +50,8 @@ class AttentionStep {
     cache_ = backend.make_kv_cache({.num_layers = num_layers,
                                     .num_blocks = num_blocks,
                                     .block_size = kBlockSize,
-                                    .num_kv_heads = kNumKvHeads,
-                                    .head_dim = kHeadDim,
+                                    .num_kv_heads = load.model.num_kv_heads,
+                                    .head_dim = load.model.head_dim,
                                     .types = {.keys = load.kv_type, .values = load.kv_type}});
     fill_cache(random);
 
@@ -64,7 +61,7 @@ class AttentionStep {
       context_len_.push_back(static_cast<int32_t>(load.context));
     }
     slots_.assign(static_cast<size_t>(load.num_tokens()), 0);  // attention only counts them
-    const Shape shape{load.num_tokens(), kNumHeads, kHeadDim};
+    const Shape shape{load.num_tokens(), load.model.num_heads, load.model.head_dim};
     q_ = to_device(backend, random.normals(shape.num_elements()), shape);
     out_ = backend.allocate(DType::f32, shape);
   }
@@ -79,7 +76,7 @@ class AttentionStep {
                         .cache = *cache_,
                         .layer = layer_,
                         .batch = batch,
-                        .scale = 1.0F / std::sqrt(static_cast<float>(kHeadDim)),
+                        .scale = 1.0F / std::sqrt(static_cast<float>(load_.model.head_dim)),
                         .out = out_.view});
     backend_.synchronize();
     layer_ = (layer_ + 1) % num_layers_;
@@ -95,7 +92,8 @@ class AttentionStep {
       for (int64_t slot = first; slot < std::min(first + kWriteTokens, num_slots); ++slot) {
         slots.push_back(static_cast<int32_t>(slot));
       }
-      const Shape shape{static_cast<int64_t>(slots.size()), kNumKvHeads, kHeadDim};
+      const Shape shape{static_cast<int64_t>(slots.size()), load_.model.num_kv_heads,
+                        load_.model.head_dim};
       const auto k = to_device(backend_, random.normals(shape.num_elements()), shape);
       const auto v = to_device(backend_, random.normals(shape.num_elements()), shape);
       const ops::PagedBatch batch{
@@ -121,7 +119,8 @@ class AttentionStep {
 };
 
 void attention(benchmark::State& state, const Machine& machine, DType kv_type) {
-  const Load load{.num_sequences = state.range(0),
+  const Load load{.model = machine.model,
+                  .num_sequences = state.range(0),
                   .queries = state.range(1),
                   .context = state.range(2),
                   .kv_type = kv_type,
@@ -143,7 +142,7 @@ void attention(benchmark::State& state, const Machine& machine, DType kv_type) {
       static_cast<double>(load.context) - 0.5 * static_cast<double>(load.queries - 1);
   const Work work{.bytes = static_cast<double>(load.cache_bytes()),
                   .operations = static_cast<double>(load.num_tokens()) * keys_per_query *
-                                static_cast<double>(kNumHeads * kHeadDim * 4),
+                                static_cast<double>(load.model.num_heads * load.model.head_dim * 4),
                   .operations_per_s = kv_type == DType::bf16
                                           ? std::max(machine.ceilings.bf16_flops_per_s,
                                                      machine.ceilings.f32_flops_per_s)

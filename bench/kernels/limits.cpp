@@ -5,10 +5,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "weights/synth/shapes.h"
 
 namespace hasten::bench {
+
+Model model_of(std::string_view shape) {
+  // The feed-forward matrix of a model of a few billion parameters.
+  if (shape.empty()) return {{{8192, 3072}}, 32, 8, 64};
+  std::string names;
+  for (const weights::synthetic::ModelShape& s : weights::synthetic::model_shapes()) {
+    names += " " + std::string(s.name);
+    if (s.name != shape) continue;
+    Model model{{}, s.num_heads, s.num_kv_heads, s.head_dim};
+    for (const MatrixShape matrix : {MatrixShape{s.num_heads * s.head_dim, s.hidden},
+                                     {s.num_kv_heads * s.head_dim, s.hidden},
+                                     {s.hidden, s.num_heads * s.head_dim},
+                                     {s.feed_forward, s.hidden},
+                                     {s.hidden, s.feed_forward},
+                                     {s.vocabulary_size, s.hidden}}) {
+      if (std::ranges::find(model.matrices, matrix) == model.matrices.end()) {
+        model.matrices.push_back(matrix);
+      }
+    }
+    return model;
+  }
+  fail(ErrorCode::invalid_argument, "there is no shape \"{}\"; those there are:{}", shape, names);
+}
 
 double limit_seconds(const Machine& machine, const Work& work) {
   return std::max(work.bytes / machine.ceilings.read_bytes_per_s,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "backends/cpu/ceilings.h"
@@ -18,10 +19,30 @@ namespace hasten::bench {
 /// process.
 inline constexpr int64_t kStreamBytes = int64_t{512} << 20;
 
+/// A weight matrix.
+struct MatrixShape {
+  int64_t out_features = 0;
+  int64_t in_features = 0;
+  friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
+};
+
+/// Whose matrices and heads are measured.
+struct Model {
+  std::vector<MatrixShape> matrices;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+};
+
+/// The one that `hasten synth --shape` calls by this name; without a name one large matrix, which
+/// tells enough of the formats, and the heads of Llama 3.2 1B. Error{invalid_argument}.
+Model model_of(std::string_view shape);
+
 /// What every kernel of this run shares.
 struct Machine {
   ops::Backend& backend;
   cpu::Ceilings ceilings;
+  Model model;
 };
 
 /// The work of one call of a kernel.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_bench [threads] [Google Benchmark flags]: checks each kernel of the CPU backend, times it,
-// and sets the machine's limit for the same work beside it. HASTEN_CPU_ISA chooses the ISA.
+// kernel_bench [SHAPE] [THREADS] [Google Benchmark flags]: checks each kernel of the CPU backend,
+// times it, and sets the machine's limit for the same work beside it. SHAPE is a model as
+// `hasten synth --shape` knows it, all of whose matrices are then multiplied; HASTEN_CPU_ISA
+// chooses the instruction set.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <system_error>
@@ -15,25 +18,37 @@
 namespace {
 
 bool parse_threads(std::string_view text, int32_t& threads) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
-  return error == std::errc() && end == text.data() + text.size() && threads >= 0;
+  int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return false;
+  threads = value;
+  return true;
 }
 
 int run(int argc, char** argv) {
   int32_t threads = 0;  // one per physical core
-  if (argc > 2 || (argc == 2 && !parse_threads(argv[1], threads))) {
-    fmt::print(stderr, "usage: kernel_bench [threads] [--benchmark_filter=REGEX ...]\n");
-    return 2;
+  std::string_view shape;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (parse_threads(argument, threads)) continue;
+    if (argument.starts_with('-') || !shape.empty()) {
+      fmt::print(stderr, "usage: kernel_bench [SHAPE] [THREADS] [--benchmark_filter=REGEX ...]\n");
+      return 2;
+    }
+    shape = argument;
   }
+  const hasten::bench::Model model = hasten::bench::model_of(shape);
   const auto backend = hasten::cpu::make_cpu_backend({.threads = threads});
   backend->reserve({.max_tokens = 512,
                     .max_sequences = 64,
                     .max_features = 16384,
                     .max_context = 16384,
-                    .max_heads = 64,
+                    .max_heads = std::max<int64_t>(64, model.num_heads),
                     .max_head_dim = 256});
   const hasten::bench::Machine machine{
-      .backend = *backend, .ceilings = hasten::cpu::CeilingMeter(threads).measure(300'000)};
+      .backend = *backend,
+      .ceilings = hasten::cpu::CeilingMeter(threads).measure(300'000),
+      .model = model};
   const auto& ceilings = machine.ceilings;
   fmt::print("{}: reads {:.1f} GB/s, int8 {:.0f} Gop/s, bf16 {:.0f} Gflop/s, f32 {:.0f} Gflop/s\n",
              backend->name(), ceilings.read_bytes_per_s * 1e-9, ceilings.int8_ops_per_s * 1e-9,

@@ -17,21 +17,17 @@
 namespace hasten::bench {
 namespace {
 
-// The feed-forward shape of a model of a few billion parameters.
-constexpr int64_t kOutFeatures = 8192;
-constexpr int64_t kInFeatures = 3072;
-
 // Distinct rows; the rest repeat them, because encoding is slow and speed does not depend on
 // values.
 constexpr int64_t kDistinctRows = 64;
 
-OwnedTensor make_matrix(DType dtype) {
+OwnedTensor make_matrix(DType dtype, const MatrixShape& shape) {
   conformance::Random random(1);
-  OwnedTensor matrix(dtype, {kOutFeatures, kInFeatures});
-  for (int64_t row = 0; row < kOutFeatures; ++row) {
+  OwnedTensor matrix(dtype, {shape.out_features, shape.in_features});
+  for (int64_t row = 0; row < shape.out_features; ++row) {
     if (row < kDistinctRows) {
-      quant::encode_row(dtype, random.normals(kInFeatures).data(), matrix.view.row(row),
-                        kInFeatures);
+      quant::encode_row(dtype, random.normals(shape.in_features).data(), matrix.view.row(row),
+                        shape.in_features);
     } else {
       std::memcpy(matrix.view.row(row), matrix.view.row(row % kDistinctRows),
                   static_cast<size_t>(matrix.view.row_bytes()));
@@ -40,24 +36,26 @@ OwnedTensor make_matrix(DType dtype) {
   return matrix;
 }
 
-/// Copies of one weight, kStreamBytes together; made for the first benchmark of a format and kept
-/// for the next ones.
+/// Copies of one weight, kStreamBytes together; made for the first benchmark of a format and shape
+/// and kept for the next ones.
 struct Stream {
   OwnedTensor matrix;
   std::vector<std::unique_ptr<ops::Weight>> copies;
 };
 
-const Stream& stream_of(ops::Backend& backend, DType dtype) {
+const Stream& stream_of(ops::Backend& backend, DType dtype, const MatrixShape& shape) {
   static DType current = DType::f64;  // no weight format
+  static MatrixShape current_shape;
   static Stream stream;
-  if (current != dtype) {
+  if (current != dtype || current_shape != shape) {
     stream = {};
-    stream.matrix = make_matrix(dtype);
+    stream.matrix = make_matrix(dtype, shape);
     const int64_t count = std::max<int64_t>(1, kStreamBytes / stream.matrix.view.num_bytes());
     for (int64_t i = 0; i < count; ++i) {
       stream.copies.push_back(backend.prepare_weight(stream.matrix.view));
     }
     current = dtype;
+    current_shape = shape;
   }
   return stream;
 }
@@ -65,16 +63,18 @@ const Stream& stream_of(ops::Backend& backend, DType dtype) {
 /// The first columns of the result against the reference.
 bool is_right(const Stream& stream, const std::vector<float>& x, int64_t num_rows,
               const std::vector<float>& out) {
+  const int64_t in_features = stream.matrix.view.dim(1);
+  const int64_t out_features = stream.matrix.view.dim(0);
   const auto reference = ops::make_reference_backend();
   const auto weight = reference->prepare_weight(stream.matrix.view.slice(0, kDistinctRows));
   std::vector<float> expected(static_cast<size_t>(num_rows * kDistinctRows));
   reference->matmul(
       {.weight = *weight,
-       .x = Tensor(static_cast<const void*>(x.data()), DType::f32, {num_rows, kInFeatures}),
+       .x = Tensor(static_cast<const void*>(x.data()), DType::f32, {num_rows, in_features}),
        .out = Tensor(static_cast<void*>(expected.data()), DType::f32, {num_rows, kDistinctRows})});
   std::vector<float> actual;
   for (int64_t row = 0; row < num_rows; ++row) {
-    const auto begin = out.begin() + row * kOutFeatures;
+    const auto begin = out.begin() + row * out_features;
     actual.insert(actual.end(), begin, begin + kDistinctRows);
   }
   return testing::norm_error(actual, expected) < 2e-2;  // what the conformance suite allows
@@ -86,12 +86,13 @@ double peak(const cpu::Ceilings& ceilings, DType dtype) {
   return std::max(ceilings.bf16_flops_per_s, ceilings.f32_flops_per_s);
 }
 
-void matmul(benchmark::State& state, const Machine& machine, DType dtype) {
+void matmul(benchmark::State& state, const Machine& machine, DType dtype,
+            const MatrixShape& shape) {
   const int64_t num_rows = state.range(0);
-  const Stream& stream = stream_of(machine.backend, dtype);
-  const auto values = conformance::Random(2).normals(num_rows * kInFeatures);
-  const auto x = to_device(machine.backend, values, {num_rows, kInFeatures});
-  const auto out = machine.backend.allocate(DType::f32, {num_rows, kOutFeatures});
+  const Stream& stream = stream_of(machine.backend, dtype, shape);
+  const auto values = conformance::Random(2).normals(num_rows * shape.in_features);
+  const auto x = to_device(machine.backend, values, {num_rows, shape.in_features});
+  const auto out = machine.backend.allocate(DType::f32, {num_rows, shape.out_features});
   const auto multiply = [&](const ops::Weight& weight) {
     machine.backend.matmul({.weight = weight, .x = x.view, .out = out.view});
     machine.backend.synchronize();
@@ -102,7 +103,7 @@ void matmul(benchmark::State& state, const Machine& machine, DType dtype) {
     state.SkipWithError("differs from the reference");
     return;
   }
-  const auto elements = static_cast<double>(kOutFeatures * kInFeatures);
+  const auto elements = static_cast<double>(shape.out_features * shape.in_features);
   const Work work{.bytes = static_cast<double>(stream.matrix.view.num_bytes() + x.view.num_bytes() +
                                                out.view.num_bytes()),
                   .operations = 2.0 * static_cast<double>(num_rows) * elements,
@@ -120,18 +121,27 @@ void register_matmul(const Machine& machine) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1,
                             DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
                             DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs}) {
-    benchmark::RegisterBenchmark(
-        fmt::format("matmul/{}", info(dtype).name).c_str(),
-        [&machine, dtype](benchmark::State& state) { matmul(state, machine, dtype); })
-        ->ArgName("rows")
-        ->Arg(1)
-        ->Arg(4)
-        ->Arg(16)
-        ->Arg(32)
-        ->Arg(64)
-        ->Arg(256)
-        ->UseRealTime()
-        ->Unit(benchmark::kMicrosecond);
+    for (const MatrixShape& shape : machine.model.matrices) {
+      // Rows of no whole blocks: synth gives such a matrix another type.
+      if (shape.in_features % info(dtype).block_size != 0) continue;
+      std::string name = fmt::format("matmul/{}", info(dtype).name);
+      if (machine.model.matrices.size() > 1) {
+        name += fmt::format("/{}x{}", shape.out_features, shape.in_features);
+      }
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [&machine, dtype, shape](benchmark::State& state) {
+                                     matmul(state, machine, dtype, shape);
+                                   })
+          ->ArgName("rows")
+          ->Arg(1)
+          ->Arg(4)
+          ->Arg(16)
+          ->Arg(32)
+          ->Arg(64)
+          ->Arg(256)
+          ->UseRealTime()
+          ->Unit(benchmark::kMicrosecond);
+    }
   }
 }
 
