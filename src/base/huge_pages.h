@@ -11,9 +11,10 @@
 
 namespace hasten {
 
-/// Asks for huge pages where so much is wanted that rounding up to them costs little. A table of
-/// some megabytes in pages of 4 KiB has more of them than the processor remembers the places of
-/// (its TLB), and then each look costs two ways to memory.
+/// Asks for huge pages, and rounds up to them, where a table has as many pages of 4 KiB as the
+/// processor remembers places of at once (its first TLB has 64 entries or so). Several such tables,
+/// read here and there for each block, are more than it remembers at all, and then each look costs
+/// two ways to memory.
 template <typename T>
 struct HugePageAllocator {
   using value_type = T;
@@ -24,9 +25,10 @@ struct HugePageAllocator {
 
   T* allocate(size_t count) {
     constexpr size_t kHugePage = size_t{2} << 20;
+    constexpr size_t kLeastBytes = size_t{64} * 4096;
     if (count > PTRDIFF_MAX / sizeof(T)) throw std::bad_array_new_length();
     size_t bytes = count * sizeof(T);
-    const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
+    const size_t alignment = bytes >= kLeastBytes ? kHugePage : 64;
     bytes = (bytes + alignment - 1) / alignment * alignment;
     void* const data = std::aligned_alloc(alignment, bytes);
     if (data == nullptr) throw std::bad_alloc();
