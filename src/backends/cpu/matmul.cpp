@@ -155,6 +155,12 @@ bool Matmul::rounds_activations(const WeightLayout& layout) const {
   return !layout.packed && layout.floats == FloatKind::bf16 && kernels_.bf16_matmul != nullptr;
 }
 
+void Matmul::check_shapes(const ops::MatmulParams& params, const Rows& rows) {
+  const int64_t out_features = params.weight.out_features();
+  HASTEN_CHECK(params.out.dim(0) == rows.count && params.out.dim(1) == out_features);
+  HASTEN_CHECK(!params.bias.defined() || params.bias.num_elements() == out_features);
+}
+
 void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
                              int64_t count, int32_t thread) {
   const CpuWeight& weight = cpu_weight(params);
@@ -218,9 +224,34 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
        .scratch = scratch});
 }
 
+/// As multiply, of weights that one or two rows are to stream through: whatever a thread has not
+/// read right before it begins to read comes late, so the pieces are as long as they can be.
+void Matmul::stream(std::span<const ops::MatmulParams> group, const Rows& rows) {
+  int64_t total = 0;
+  for (const ops::MatmulParams& params : group) {
+    const CpuWeight& weight = cpu_weight(params);
+    check_shapes(params, rows);
+    total += weight.layout().num_groups;
+  }
+  workers_.for_each_guided(total, kTileGroups, [&](int64_t begin, int64_t end, int32_t thread) {
+    int64_t first = 0;  // of this weight, among all groups
+    for (const ops::MatmulParams& params : group) {
+      const int64_t num_groups = cpu_weight(params).layout().num_groups;
+      const int64_t from = std::max(begin, first);
+      const int64_t to = std::min(end, first + num_groups);
+      if (from < to) multiply_groups(params, rows, from - first, to - from, thread);
+      first += num_groups;
+    }
+  });
+}
+
 /// Products of weights that take the activations as they lie there; one dealing of work, since each
 /// costs a wait for the slower thread.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
+  if (rows.count <= kOneStreamRows &&
+      std::ranges::all_of(group, [](const auto& p) { return cpu_weight(p).is_packed(); })) {
+    return stream(group, rows);
+  }
   const auto piece_of = [&](const CpuWeight& weight) {
     if (!weight.is_packed()) return kTileGroups;
     const WeightLayout& layout = weight.layout();
@@ -231,8 +262,7 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
   int64_t num_pieces = 0;
   for (const ops::MatmulParams& params : group) {
     const CpuWeight& weight = cpu_weight(params);
-    HASTEN_CHECK(params.out.dim(0) == rows.count && params.out.dim(1) == weight.out_features());
-    HASTEN_CHECK(!params.bias.defined() || params.bias.num_elements() == weight.out_features());
+    check_shapes(params, rows);
     num_pieces += ceil_div(weight.layout().num_groups, piece_of(weight));
   }
   workers_.for_each(num_pieces, 1, [&](int64_t index, int64_t, int32_t thread) {

@@ -52,6 +52,22 @@ TEST(Workers, DealsEveryPieceOnce) {
   }
 }
 
+TEST(Workers, GuidedPiecesCoverAllAndShrink) {
+  Workers workers(3);
+  for (const int64_t count : {0, 1, 7, 100, 1000}) {
+    for (const int64_t least : {1, 4, 64, 5000}) {
+      std::vector<int> seen(static_cast<size_t>(count));
+      workers.for_each_guided(count, least, [&](int64_t begin, int64_t end, int32_t thread) {
+        ASSERT_TRUE(end - begin >= least || end == count);
+        ASSERT_LE(end - begin, std::max(least, (count - begin) / 6));
+        ASSERT_LT(thread, 3);
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+      EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), count);
+    }
+  }
+}
+
 TEST(Workers, PassesOnAnExceptionAndLives) {
   Workers workers(3);
   for (int round = 0; round < 100; ++round) {
