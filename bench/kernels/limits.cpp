@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits, timing, and copies between host and device.
+// Models by name, limits, timing, and copies between host and device.
 #include "limits.h"
 
 #include <fmt/format.h>

@@ -122,8 +122,11 @@ void register_matmul(const Machine& machine) {
                             DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
                             DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs}) {
     for (const MatrixShape& shape : machine.model.matrices) {
-      // Rows of no whole blocks: synth gives such a matrix another type.
-      if (shape.in_features % info(dtype).block_size != 0) continue;
+      if (shape.in_features % info(dtype).block_size != 0) {
+        fmt::print(stderr, "no {} of {}x{}: its rows are no whole blocks of {}\n", info(dtype).name,
+                   shape.out_features, shape.in_features, info(dtype).block_size);
+        continue;
+      }
       std::string name = fmt::format("matmul/{}", info(dtype).name);
       if (machine.model.matrices.size() > 1) {
         name += fmt::format("/{}x{}", shape.out_features, shape.in_features);

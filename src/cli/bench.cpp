@@ -187,7 +187,7 @@ void print_machine(const Ceilings& ceilings, const Machine& machine, int32_t thr
       ceilings.f32_flops_per_second * 1e-9);
 }
 
-/// What the machine could do while the time between two measurements passed.
+/// The mean of two measurements: what the machine could do between them.
 Ceilings between(const Ceilings& a, const Ceilings& b) {
   return {.read_bytes_per_second = (a.read_bytes_per_second + b.read_bytes_per_second) / 2,
           .int8_ops_per_second = (a.int8_ops_per_second + b.int8_ops_per_second) / 2,

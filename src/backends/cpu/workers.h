@@ -62,8 +62,8 @@ class Workers {
   }
 
   /// As for_each, for work that is faster in long pieces: each takes a part of what is left, and
-  /// none less than `least` but the last, so that threads end together (Polychronopoulos and Kuck,
-  /// Guided self-scheduling, 1987).
+  /// none less than `least` but the last, so that threads end together; on the caller alone when
+  /// there is one piece (Polychronopoulos and Kuck, Guided self-scheduling, 1987).
   template <class F>
   void for_each_guided(int64_t count, int64_t least, F&& fn) {
     if (count <= 0) return;
