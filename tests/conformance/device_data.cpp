@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 
 #include "base/error.h"
 #include "quant/codec.h"
@@ -89,6 +91,39 @@ HostMatrix random_matrix(DType dtype, int64_t num_rows, int64_t num_columns, Ran
     quant::encode_row(dtype, row.data(), matrix.tensor.view.row(r), num_columns);
     quant::decode_row(dtype, matrix.tensor.view.row(r), matrix.values.data() + r * num_columns,
                       num_columns);
+  }
+  return matrix;
+}
+
+HostMatrix largest_codes(DType dtype, int64_t num_rows, int64_t num_columns) {
+  // Bytes of a block that hold an outer scale, and an outer offset if there is one (ggml-quants.h).
+  struct Halves {
+    DType dtype;
+    size_t scale;
+    size_t offset;  // 0: none
+  };
+  constexpr Halves kHalves[] = {
+      {DType::q4_0, 0, 0}, {DType::q4_1, 0, 2},   {DType::q5_0, 0, 0},   {DType::q5_1, 0, 2},
+      {DType::q8_0, 0, 0}, {DType::q2_k, 80, 82}, {DType::q3_k, 108, 0}, {DType::q4_k, 0, 2},
+      {DType::q5_k, 0, 2}, {DType::q6_k, 208, 0}, {DType::iq4_nl, 0, 0}, {DType::iq4_xs, 0, 0},
+  };
+  const auto* halves = std::ranges::find(kHalves, dtype, &Halves::dtype);
+  HASTEN_CHECK(halves != std::end(kHalves));
+  const auto block_bytes = static_cast<size_t>(info(dtype).block_bytes);
+  // The largest code has all bits set; of int8, its largest magnitude has one.
+  std::vector<std::byte> block(block_bytes,
+                               dtype == DType::q8_0 ? std::byte{0x80} : std::byte{0xff});
+  constexpr uint16_t kScale = 0x2000;  // 2^-7
+  std::memcpy(block.data() + halves->scale, &kScale, 2);
+  if (halves->offset != 0) std::memset(block.data() + halves->offset, 0, 2);
+  HostMatrix matrix{.tensor = OwnedTensor(dtype, {num_rows, num_columns}),
+                    .values = std::vector<float>(num_rows * num_columns)};
+  for (int64_t r = 0; r < num_rows; ++r) {
+    auto* row = static_cast<std::byte*>(matrix.tensor.view.row(r));
+    for (int64_t b = 0; b < num_columns / info(dtype).block_size; ++b) {
+      std::memcpy(row + static_cast<size_t>(b) * block_bytes, block.data(), block_bytes);
+    }
+    quant::decode_row(dtype, row, matrix.values.data() + r * num_columns, num_columns);
   }
   return matrix;
 }

@@ -136,6 +136,22 @@ TEST_P(MatmulTest, BiasAndGatheredRows) {
   }
 }
 
+// The sums of products that kernels keep in few bits are the largest here.
+TEST_P(MatmulTest, LargestCodesAndActivations) {
+  if (!info(dtype()).quantized) GTEST_SKIP() << "floats have no codes";
+  const int64_t k = 2 * std::max<int64_t>(64, info(dtype()).block_size);
+  const HostMatrix weight = largest_codes(dtype(), 37, k);
+  for (const int64_t m : {1, 2, 3, 6, 7, 20}) {
+    Product product{.weight = weight,
+                    .x = std::vector<float>(static_cast<size_t>(m * k), 1.0F),
+                    .num_x_rows = m};
+    std::fill(product.x.begin(), product.x.begin() + k, -1.0F);
+    const auto expected = multiply(*reference_, product);
+    // Ones are exact in eight bits.
+    expect_rows_close(multiply(*make(2), product), expected, product.n(), 1e-5);
+  }
+}
+
 TEST_P(MatmulTest, RowsOfAllMagnitudes) {
   Random random = make_random();
   const int64_t k = info(dtype()).block_size * (info(dtype()).block_size > 1 ? 2 : 70);

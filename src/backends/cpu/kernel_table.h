@@ -39,7 +39,8 @@ static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
 
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together, so that it reads
 /// one stream. A tile of h rows is, for each block of kBlockColumns columns,
-///   int8 values [h][kBlockColumns];
+///   int8 values [h][kBlockColumns], or, of KernelTable::wide_value_bytes = 2 and for weights with
+///   levels of all eight bits, int16: of four columns the even ones, then the odd ones;
 ///   for each part of the block (PackedFormat::activation_columns): float scales [h], then [h] of
 ///   int32 kFloatBits - zero_point * sum of the values or, of weights with offsets, float sums.
 struct QuantizedRows {
@@ -48,8 +49,8 @@ struct QuantizedRows {
   int64_t columns;
 };
 
-static constexpr int64_t activation_block_bytes(int64_t rows, int64_t parts) {
-  return rows * (kBlockColumns + 8 * parts);
+static constexpr int64_t activation_block_bytes(int64_t rows, int64_t parts, int64_t value_bytes) {
+  return rows * (kBlockColumns * value_bytes + 8 * parts);
 }
 
 /// The division of rows into tiles. So few that a kernel keeps the sums of all of them in registers
@@ -139,6 +140,7 @@ struct QuantizeRowTask {
   const float* x;  // [columns], a multiple of kBlockColumns
   int64_t columns;
   int64_t part_columns;  // PackedFormat::activation_columns
+  int64_t value_bytes;   // see QuantizedRows
   bool offsets;
   int32_t zero_point;
   uint8_t* tile;
@@ -268,6 +270,7 @@ struct KernelTable {
   void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&);
   int64_t quant_direct_rows;  // of RowTiles in what quant_matmul takes
   int64_t quant_tile_rows;
+  int64_t wide_value_bytes;                         // of QuantizedRows
   void (*float_matmul[3])(const FloatMatmulTask&);  // by FloatKind
   // Null: float_matmul is for weights of bf16, too.
   void (*bf16_matmul)(const Bf16MatmulTask&) = nullptr;
@@ -289,6 +292,7 @@ struct KernelTable {
   // bytes for read_bytes), so that nothing is optimised away.
   int64_t (*read_bytes)(const uint8_t* data, int64_t num_bytes, bool one_stream);
   int64_t (*peak_int8)(int64_t rounds);
+  int64_t (*peak_int4)(int64_t rounds) = nullptr;  // where codes of few bits are faster
   int64_t (*peak_f32)(int64_t rounds);
 };
 

@@ -100,6 +100,15 @@ TEST_P(KernelTest, SoftCapIsAccurateNearZeroAndFar) {
   }
 }
 
+/// Of a row's block, column i.
+int quantized_value(const uint8_t* row, int64_t i, int64_t value_bytes) {
+  if (value_bytes == 1) return static_cast<int8_t>(row[i]);
+  constexpr int kPlaces[4] = {0, 2, 1, 3};  // even columns, then odd ones
+  int16_t value;
+  std::memcpy(&value, row + 2 * (i / 4 * 4 + kPlaces[i % 4]), 2);
+  return value;
+}
+
 TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -110,35 +119,41 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
   constexpr int64_t kTileRows = 3;
   constexpr int64_t kRow = 1;
   for (const int64_t part_columns : {16, 32}) {
-    for (const bool offsets : {false, true}) {
-      const int64_t block_bytes = activation_block_bytes(kTileRows, kBlockColumns / part_columns);
-      std::vector<uint8_t> tile(static_cast<size_t>(kColumns / kBlockColumns * block_bytes), 77);
-      kernels().quantize_row({.x = x.data(),
-                              .columns = kColumns,
-                              .part_columns = part_columns,
-                              .offsets = offsets,
-                              .zero_point = 8,
-                              .tile = tile.data(),
-                              .tile_rows = kTileRows,
-                              .row = kRow});
-      for (int64_t begin = 0; begin < kColumns; begin += part_columns) {
-        const uint8_t* block = tile.data() + begin / kBlockColumns * block_bytes;
-        const int64_t part = begin % kBlockColumns / part_columns;
-        const uint8_t* scales = block + kTileRows * (kBlockColumns + 8 * part) + 4 * kRow;
-        float scale;
-        std::memcpy(&scale, scales, 4);
-        EXPECT_EQ(scale > 0.05F, begin == 33 / part_columns * part_columns);
-        int32_t sum = 0;
-        for (int64_t i = begin; i < begin + part_columns; ++i) {
-          const auto value = static_cast<int8_t>(block[kRow * kBlockColumns + i % kBlockColumns]);
-          EXPECT_NEAR(static_cast<float>(value) * scale, x[i], scale * 0.5001F);
-          sum += value;
+    for (const int64_t value_bytes : {int64_t{1}, kernels().wide_value_bytes}) {
+      for (const bool offsets : {false, true}) {
+        const int64_t row_bytes = kBlockColumns * value_bytes;
+        const int64_t block_bytes =
+            activation_block_bytes(kTileRows, kBlockColumns / part_columns, value_bytes);
+        std::vector<uint8_t> tile(static_cast<size_t>(kColumns / kBlockColumns * block_bytes), 77);
+        kernels().quantize_row({.x = x.data(),
+                                .columns = kColumns,
+                                .part_columns = part_columns,
+                                .value_bytes = value_bytes,
+                                .offsets = offsets,
+                                .zero_point = 8,
+                                .tile = tile.data(),
+                                .tile_rows = kTileRows,
+                                .row = kRow});
+        for (int64_t begin = 0; begin < kColumns; begin += part_columns) {
+          const uint8_t* block = tile.data() + begin / kBlockColumns * block_bytes;
+          const int64_t part = begin % kBlockColumns / part_columns;
+          const uint8_t* scales = block + kTileRows * (row_bytes + 8 * part) + 4 * kRow;
+          float scale;
+          std::memcpy(&scale, scales, 4);
+          EXPECT_EQ(scale > 0.05F, begin == 33 / part_columns * part_columns);
+          int32_t sum = 0;
+          for (int64_t i = begin; i < begin + part_columns; ++i) {
+            const int value =
+                quantized_value(block + kRow * row_bytes, i % kBlockColumns, value_bytes);
+            EXPECT_NEAR(static_cast<float>(value) * scale, x[i], scale * 0.5001F);
+            sum += value;
+          }
+          int32_t bits;
+          std::memcpy(&bits, scales + kTileRows * 4, 4);
+          EXPECT_EQ(bits, offsets ? std::bit_cast<int32_t>(static_cast<float>(sum))
+                                  : kFloatBits - 8 * sum);
+          EXPECT_EQ(block[0], 77);  // another row's
         }
-        int32_t bits;
-        std::memcpy(&bits, scales + kTileRows * 4, 4);
-        EXPECT_EQ(bits,
-                  offsets ? std::bit_cast<int32_t>(static_cast<float>(sum)) : kFloatBits - 8 * sum);
-        EXPECT_EQ(block[0], 77);  // another row's
       }
     }
   }

@@ -50,9 +50,14 @@ int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
   return std::clamp(bytes / row_bytes, kLeastPassRows, kPassRows);
 }
 
-int64_t quantized_row_bytes(int64_t columns, const PackedFormat& format) {
+int64_t value_bytes(const KernelTable& kernels, const PackedFormat& format) {
+  return most_level(format) == 255 ? kernels.wide_value_bytes : 1;
+}
+
+int64_t quantized_row_bytes(int64_t columns, const KernelTable& kernels,
+                            const PackedFormat& format) {
   const int64_t parts = kBlockColumns / format.activation_columns;
-  return columns / kBlockColumns * activation_block_bytes(1, parts);
+  return columns / kBlockColumns * activation_block_bytes(1, parts, value_bytes(kernels, format));
 }
 
 const CpuWeight& cpu_weight(const ops::MatmulParams& params) {
@@ -94,7 +99,8 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   const int64_t columns = round_up(limits.max_features, kBlockColumns);
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
-  quantized_.reserve(columns / kBlockColumns * activation_block_bytes(rows, kMostParts));
+  quantized_.reserve(columns / kBlockColumns *
+                     activation_block_bytes(rows, kMostParts, kernels_.wide_value_bytes));
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
 
@@ -114,7 +120,7 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
 }
 
 void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
-  const int64_t row_bytes = quantized_row_bytes(rows.columns, format);
+  const int64_t row_bytes = quantized_row_bytes(rows.columns, kernels_, format);
   uint8_t* tiles = quantized_.get(rows.count * row_bytes);
   const auto split = RowTiles::of(rows.count, kernels_.quant_direct_rows, kernels_.quant_tile_rows);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
@@ -125,6 +131,7 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
         kernels_.quantize_row({.x = rows.x + (first + row) * rows.columns,
                                .columns = rows.columns,
                                .part_columns = format.activation_columns,
+                               .value_bytes = value_bytes(kernels_, format),
                                .offsets = format.offsets,
                                .zero_point = format.zero_point,
                                .tile = tiles + first * row_bytes,
@@ -208,15 +215,15 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
                                                             .scratch = scratch});
     return;
   }
+  const PackedFormat& format = kPackedFormats[static_cast<int>(*layout.packed)];
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
       {.groups = groups,
        .group_bytes = layout.group_bytes,
        .first_group = first,
        .num_groups = count,
        .x = {.tiles = quantized_.get(0), .num_rows = rows.count, .columns = rows.columns},
-       .pass_rows = pass_rows(
-           quantized_row_bytes(rows.columns, kPackedFormats[static_cast<int>(*layout.packed)]),
-           workers_.l2_bytes()),
+       .pass_rows =
+           pass_rows(quantized_row_bytes(rows.columns, kernels_, format), workers_.l2_bytes()),
        .one_stream = one_stream_,
        .bias = bias,
        .out = params.out.f32(),

@@ -26,6 +26,25 @@ enum class CodeBits : uint8_t {
   bytes,      // eight vectors as they are
 };
 
+/// The largest code.
+constexpr int most_code(CodeBits bits) {
+  switch (bits) {
+    case CodeBits::bits2:
+      return 3;
+    case CodeBits::bits2_1:
+      return 7;
+    case CodeBits::nibbles:
+      return 15;
+    case CodeBits::nibbles_1:
+      return 31;
+    case CodeBits::nibbles_2:
+      return 63;
+    case CodeBits::bytes:
+      return 255;
+  }
+  return 0;
+}
+
 /// Bytes of the codes of one group's block.
 constexpr int64_t code_bytes(CodeBits bits) {
   switch (bits) {
@@ -61,10 +80,15 @@ struct PackedFormat {
   int activation_columns;
 };
 
+/// What a code is multiplied as, at most.
+constexpr int most_level(const PackedFormat& format) {
+  return format.lookup ? 255 : most_code(format.bits);
+}
+
 /// Whether what was quantised for one serves the other.
 constexpr bool take_same_activations(const PackedFormat& a, const PackedFormat& b) {
   return a.activation_columns == b.activation_columns && a.offsets == b.offsets &&
-         a.zero_point == b.zero_point;
+         a.zero_point == b.zero_point && (most_level(a) == 255) == (most_level(b) == 255);
 }
 
 inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32};

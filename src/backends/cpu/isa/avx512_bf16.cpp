@@ -24,7 +24,7 @@ void add_avx512_bf16(KernelTable& kernels) {
 int64_t peak_avx512_bf16(int64_t rounds) {
   const F32x16 factor = set1(1e-9F);
   const I32x16 pairs = reinterpret_cast<I32x16>(factor);
-  return run_chains<F32x16>(rounds, 64, [&](F32x16 sum, int64_t) HASTEN_INLINE {
+  return run_chains<F32x16, kPeakChains>(rounds, 64, [&](F32x16 sum, int64_t) HASTEN_INLINE {
     return dot_bf16(sum, pairs, pairs);  // 16 lanes of two products
   });
 }

@@ -126,15 +126,25 @@ inline void rms_norm_row(const RmsNormRowTask& task) {
       });
 }
 
+/// Writes 16 values to the places of QuantizedRows.
+template <class Values>
+HASTEN_INLINE inline void store_values(uint8_t* at, Values values, int64_t value_bytes) {
+  if constexpr (kSplitsWideCodes) {
+    if (value_bytes == 2) return store_split_i16(at, values);
+  }
+  store_i8(reinterpret_cast<int8_t*>(at), values);
+}
+
 /// values = round(x * 127 / peak), scale = peak / 127, for each part. A row that holds infinity or
 /// NaN gets such a scale there, so that its outputs say so.
 inline void quantize_row(const QuantizeRowTask& task) {
   const int64_t parts = kBlockColumns / task.part_columns;
-  const int64_t block_bytes = activation_block_bytes(task.tile_rows, parts);
+  const int64_t row_bytes = kBlockColumns * task.value_bytes;
+  const int64_t block_bytes = activation_block_bytes(task.tile_rows, parts, task.value_bytes);
   for (int64_t block = 0; block < task.columns / kBlockColumns; ++block) {
     uint8_t* at = task.tile + block * block_bytes;
-    auto* values = reinterpret_cast<int8_t*>(at) + task.row * kBlockColumns;
-    uint8_t* scales = at + task.tile_rows * kBlockColumns + task.row * 4;
+    uint8_t* values = at + task.row * row_bytes;
+    uint8_t* scales = at + task.tile_rows * row_bytes + task.row * 4;
     for (int64_t begin = 0; begin < kBlockColumns; begin += task.part_columns) {
       const float* x = task.x + block * kBlockColumns + begin;
       const bool two = task.part_columns == 32;  // vectors, and one reduction for both
@@ -152,8 +162,10 @@ inline void quantize_row(const QuantizeRowTask& task) {
       };
       const I32x16 first_values = rounded(first);
       const I32x16 second_values = rounded(second);
-      store_i8(values + begin, first_values);
-      if (two) store_i8(values + begin + 16, second_values);
+      store_values(values + begin * task.value_bytes, first_values, task.value_bytes);
+      if (two) {
+        store_values(values + 16 * task.value_bytes, second_values, task.value_bytes);
+      }
       const int32_t sum = reduce_add_i32(add_i32(first_values, second_values));
       const int32_t start = kFloatBits - task.zero_point * sum;
       const auto float_sum = static_cast<float>(sum);

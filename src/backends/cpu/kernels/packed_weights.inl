@@ -53,7 +53,8 @@ class PackedGroup {
   static constexpr int kScalesPerBlock = kFormat.scales_per_block;
   static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
   static constexpr bool kOffsets = kFormat.offsets;
-  static constexpr bool kWide = kFormat.bits == CodeBits::bytes || kFormat.lookup;
+  static constexpr int kMostLevel = most_level(kFormat);
+  static constexpr bool kSplit = kSplitsWideCodes && kMostLevel == 255;
   static constexpr UnitLayout kUnit = unit_layout(kFormat);
 
   PackedGroup() = default;
@@ -64,6 +65,12 @@ class PackedGroup {
     const U8x64 packed = unpack_codes<kFormat.bits, kIndex>(codes_of(block));
     if constexpr (kFormat.lookup) return lookup(kIq4Levels, packed);
     return packed;
+  }
+  /// Likewise of the sixteen, where codes are split.
+  template <int kIndex>
+  HASTEN_INLINE U8x64 split_codes(int64_t block) const {
+    const auto quads = codes<kIndex / 2>(block);
+    return kIndex % 2 == 0 ? even_codes(quads) : odd_codes(quads);
   }
 
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
@@ -125,21 +132,27 @@ class PackedGroup {
 
 /// Some blocks of a group with codes as bytes and scales as floats: what unpack() makes of a
 /// PackedGroup for use with many activation rows. Block indices count from the panel's first.
-template <int kScales, int kNumParts, bool kHasOffsets, bool kWideCodes>
+template <int kScales, int kNumParts, bool kHasOffsets, int kLevels>
 struct Panel {
   static constexpr int kScalesPerBlock = kScales;
   static constexpr int kParts = kNumParts;
   static constexpr bool kOffsets = kHasOffsets;
-  static constexpr bool kWide = kWideCodes;
+  static constexpr int kMostLevel = kLevels;
+  static constexpr bool kSplit = kSplitsWideCodes && kMostLevel == 255;
+  static constexpr int64_t kCodeBytes = kSplit ? 1024 : 512;  // of a block
 
-  uint8_t* code_bytes;  // [blocks][8][64]
+  uint8_t* code_bytes;  // [blocks][8][64], or [blocks][16][64] of int16
   float* scales;        // [blocks * kScales][16]
   float* bases;         // [blocks * kScales][16]
   float* offsets;       // [blocks * kScales][16]
 
   template <int kIndex>
   HASTEN_INLINE U8x64 codes(int64_t block) const {
-    return load_codes(code_bytes + block * 512 + kIndex * 64);
+    return load_codes(code_bytes + block * kCodeBytes + kIndex * 64);
+  }
+  template <int kIndex>
+  HASTEN_INLINE U8x64 split_codes(int64_t block) const {
+    return codes<kIndex>(block);
   }
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
     return load(scales + (block * kScales + part) * kGroupRows);
@@ -158,8 +171,14 @@ inline void unpack(const Source& source, int64_t first_block, int64_t num_blocks
   for (int64_t b = 0; b < num_blocks; ++b) {
     unroll<0, 8>([&](auto index) HASTEN_INLINE {
       constexpr int kIndex = decltype(index)::value;
-      store_codes(panel.code_bytes + b * 512 + kIndex * 64,
-                  source.template codes<kIndex>(first_block + b));
+      uint8_t* to = panel.code_bytes + b * Destination::kCodeBytes;
+      const auto codes = source.template codes<kIndex>(first_block + b);
+      if constexpr (Source::kSplit) {
+        store_codes(to + 2 * kIndex * 64, even_codes(codes));
+        store_codes(to + (2 * kIndex + 1) * 64, odd_codes(codes));
+      } else {
+        store_codes(to + kIndex * 64, codes);
+      }
     });
     for (int part = 0; part < Source::kScalesPerBlock; ++part) {
       const int64_t at = (b * Source::kScalesPerBlock + part) * kGroupRows;

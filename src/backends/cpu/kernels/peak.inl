@@ -7,9 +7,6 @@
 namespace hasten::cpu {
 namespace {
 
-// Independent chains: enough to hide a latency of 6 cycles at two a cycle.
-constexpr int kChains = 12;
-
 /// The compiler must take what lies at p for read, and for changed by something that it cannot see.
 HASTEN_INLINE inline void opaque(const void* p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
@@ -52,9 +49,9 @@ inline void keep(F32x16 v) {
 inline void keep(I32x16 v) { keep(to_float(v)); }
 
 /// Operations (multiply and add are two) of `rounds` rounds of chain = step(chain, round) on each
-/// chain. Constant indices only, so that the chains stay in registers; unknown starts, so that the
-/// compiler does not find them to be the same.
-template <class Value, class Step>
+/// of kChains. Constant indices only, so that the chains stay in registers; unknown starts, so that
+/// the compiler does not find them to be the same.
+template <class Value, int kChains, class Step>
 HASTEN_INLINE inline int64_t run_chains(int64_t rounds, int64_t operations, Step&& step) {
   float start[kChains][16] = {};
   opaque(start);
@@ -79,14 +76,30 @@ inline int64_t peak_int8(int64_t rounds) {
   // Changes from round to round, so that no product can be moved out of the loop.
   const int32_t quads[16] = {1, 2, 3, 4, 5, 6, 7, 8};
   opaque(quads);
-  return run_chains<I32x16>(rounds, 128, [&](I32x16 sum, int64_t i) HASTEN_INLINE {
+  return run_chains<I32x16, kPeakChains>(rounds, 128, [&](I32x16 sum, int64_t i) HASTEN_INLINE {
     return dot4(sum, codes, quads[i % 16]);
   });
 }
 
+/// As peak_int8, for codes of no more than four bits, where that is faster.
+inline int64_t peak_int4(int64_t rounds) {
+  constexpr int kQuads = dot_run(15);
+  uint8_t ones[64] = {1, 1, 1, 1};
+  int32_t quads[2 * kQuads] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const auto step = [&](I32x16 sum, int64_t i) HASTEN_INLINE {
+    opaque(ones);  // or chains would share products, and keep quads for each other
+    opaque(quads);
+    const U8x64 codes = load_codes(ones);
+    DotSum run = begin_dot(sum);
+    for (int j = 0; j < kQuads; ++j) run = dot(run, codes, quads[i % kQuads + j]);
+    return end_dot(sum, run);
+  };
+  return run_chains<I32x16, kPeakChains / 2>(rounds / kQuads, kQuads * 128, step);
+}
+
 inline int64_t peak_f32(int64_t rounds) {
   const F32x16 factor = set1(1e-9F);
-  return run_chains<F32x16>(
+  return run_chains<F32x16, kPeakChains>(
       rounds, 32, [&](F32x16 sum, int64_t) HASTEN_INLINE { return fma(factor, factor, sum); });
 }
 

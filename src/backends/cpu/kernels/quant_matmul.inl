@@ -16,7 +16,49 @@
 namespace hasten::cpu {
 namespace {
 
-constexpr int64_t kPanelBlocks = 16;  // whole units; 2 groups of bytes = 16 KiB: a third of L1
+constexpr int64_t kPanelBlocks = 16;  // whole units; 16 KiB of codes: a third of L1
+
+/// dot[g][r] += part kPart of a block of source g times row r of the tile of activations at x.
+template <int kPart, int kGroups, int kRows, class Source>
+HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, const uint8_t* x,
+                                        I32x16 (&dot)[kGroups][kRows]) {
+  constexpr int kQuads = 8 / Source::kParts;
+  constexpr int kFirst = kPart * kQuads;
+  if constexpr (Source::kSplit) {
+    unroll<2 * kFirst, 2 * (kFirst + kQuads)>([&](auto index) HASTEN_INLINE {
+      constexpr int kIndex = decltype(index)::value;
+      for (int g = 0; g < kGroups; ++g) {
+        const auto codes = sources[g].template split_codes<kIndex>(block);
+        for (int r = 0; r < kRows; ++r) {
+          const auto pair = load_scalar<int32_t>(x + 2 * r * kBlockColumns + 4 * kIndex);
+          dot[g][r] = dot2(dot[g][r], codes, pair);
+        }
+      }
+    });
+  } else {
+    constexpr int kMostRun = dot_run(Source::kMostLevel);
+    constexpr int kRun = kMostRun < kQuads ? kMostRun : kQuads;
+    unroll<0, kQuads / kRun>([&](auto run) HASTEN_INLINE {
+      constexpr int kFirstOfRun = kFirst + kRun * decltype(run)::value;
+      DotSum sum[kGroups][kRows];
+      for (int g = 0; g < kGroups; ++g) {
+        for (int r = 0; r < kRows; ++r) sum[g][r] = begin_dot(dot[g][r]);
+      }
+      unroll<kFirstOfRun, kFirstOfRun + kRun>([&](auto index) HASTEN_INLINE {
+        constexpr int kIndex = decltype(index)::value;
+        U8x64 codes[kGroups];
+        for (int g = 0; g < kGroups; ++g) codes[g] = sources[g].template codes<kIndex>(block);
+        for (int r = 0; r < kRows; ++r) {
+          const auto quad = load_scalar<int32_t>(x + r * kBlockColumns + 4 * kIndex);
+          for (int g = 0; g < kGroups; ++g) sum[g][r] = hasten::cpu::dot(sum[g][r], codes[g], quad);
+        }
+      });
+      for (int g = 0; g < kGroups; ++g) {
+        for (int r = 0; r < kRows; ++r) dot[g][r] = end_dot(dot[g][r], sum[g][r]);
+      }
+    });
+  }
+}
 
 /// total[g][r] += weights of source g, `count` blocks from `source_first` on, times row r of a tile
 /// of activations, whose matching blocks begin at x. Calls before_block(i) before block i.
@@ -25,13 +67,14 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
                                      const uint8_t* x, F32x16 (&total)[kGroups][kRows],
                                      F&& before_block) {
   constexpr int kParts = Source::kParts;
-  for (int64_t i = 0; i < count; ++i, x += activation_block_bytes(kRows, kParts)) {
+  constexpr int kValueBytes = Source::kSplit ? 2 : 1;
+  for (int64_t i = 0; i < count; ++i, x += activation_block_bytes(kRows, kParts, kValueBytes)) {
     before_block(i);
     const int64_t block = source_first + i;
     unroll<0, kParts>([&](auto part_index) HASTEN_INLINE {
       constexpr int kPart = decltype(part_index)::value;
       constexpr int kScale = kPart * Source::kScalesPerBlock / kParts;
-      const uint8_t* row_scales = x + kRows * (kBlockColumns + 8 * kPart);
+      const uint8_t* row_scales = x + kRows * (kBlockColumns * kValueBytes + 8 * kPart);
       const uint8_t* row_sums = row_scales + kRows * 4;
       I32x16 dot[kGroups][kRows];
       for (int r = 0; r < kRows; ++r) {
@@ -39,18 +82,7 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
             set1_i32(Source::kOffsets ? kFloatBits : load_scalar<int32_t>(row_sums + 4 * r));
         for (int g = 0; g < kGroups; ++g) dot[g][r] = start;
       }
-      unroll<8 / kParts * kPart, 8 / kParts*(kPart + 1)>([&](auto index) HASTEN_INLINE {
-        constexpr int kIndex = decltype(index)::value;
-        U8x64 codes[kGroups];
-        for (int g = 0; g < kGroups; ++g) codes[g] = sources[g].template codes<kIndex>(block);
-        for (int r = 0; r < kRows; ++r) {
-          const auto quad = load_scalar<int32_t>(x + r * kBlockColumns + 4 * kIndex);
-          for (int g = 0; g < kGroups; ++g) {
-            dot[g][r] = Source::kWide ? dot4_wide(dot[g][r], codes[g], quad)
-                                      : dot4(dot[g][r], codes[g], quad);
-          }
-        }
-      });
+      multiply_part<kPart>(sources, block, x, dot);
       F32x16 partial[kGroups][kRows];
       for (int g = 0; g < kGroups; ++g) {
         const F32x16 scale = sources[g].scale(block, kScale);
@@ -142,7 +174,7 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t 
 template <class Source, class PanelType>
 inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
                               const RowTiles& tiles, int64_t first_tile, int64_t end_tile) {
-  constexpr int64_t kPanelBytes = kPanelBlocks * (512 + 3 * 2 * kGroupRows * 4);
+  constexpr int64_t kPanelBytes = kPanelBlocks * (PanelType::kCodeBytes + 3 * 2 * kGroupRows * 4);
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
   static_assert(kPanelBlocks % Source::kUnit.blocks == 0);
   const int64_t blocks = task.x.columns / kBlockColumns;
@@ -157,7 +189,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     const int64_t group = begin_group + (g < num_groups ? g : num_groups - 1);
     sources[g] = Source(task.groups + group * task.group_bytes);
     panels[g].code_bytes = task.scratch + g * kPanelBytes;
-    panels[g].scales = reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * 512);
+    panels[g].scales =
+        reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * PanelType::kCodeBytes);
     panels[g].bases = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
     panels[g].offsets = panels[g].bases + kPanelBlocks * 2 * kGroupRows;
   }
@@ -201,7 +234,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
       }
       with_constant<kQuantRows>(end - row, [&](auto rows) {
         constexpr int kRows = decltype(rows)::value;
-        constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Source::kParts);
+        constexpr int64_t kRowBlockBytes =
+            activation_block_bytes(1, Source::kParts, Source::kSplit ? 2 : 1);
         const uint8_t* x = task.x.tiles + (row * blocks + kRows * first) * kRowBlockBytes;
         multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
       });
@@ -222,8 +256,9 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
 template <const PackedFormat& kFormat>
 inline void quant_matmul(const QuantMatmulTask& task) {
   using Source = PackedGroup<kFormat>;
+  // Levels that the products do not tell apart share an instantiation.
   using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kOffsets,
-                          Source::kWide && kWideDotDiffers>;
+                          kSplitsWideCodes ? Source::kMostLevel : 0>;
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
   const int64_t most = task.pass_rows / kQuantRows;

@@ -22,6 +22,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
                        quant_matmul<kPackQ6K>, quant_matmul<kPackIq4Nl>, quant_matmul<kPackIq4Xs>},
       .quant_direct_rows = kQuantDirectRows,
       .quant_tile_rows = kQuantRows,
+      .wide_value_bytes = kSplitsWideCodes ? 2 : 1,
       .float_matmul = {float_matmul<FloatKind::f32>, float_matmul<FloatKind::f16>,
                        float_matmul<FloatKind::bf16>},
       .quantize_row = quantize_row,
@@ -36,6 +37,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .merge_softmax = merge_softmax,
       .read_bytes = read_bytes,
       .peak_int8 = peak_int8,
+      .peak_int4 = kSplitsWideCodes ? peak_int4 : nullptr,
       .peak_f32 = peak_f32,
   };
 }

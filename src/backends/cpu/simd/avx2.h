@@ -21,13 +21,14 @@ struct U8x64 {
 // Register tiles (16 registers): the accumulators take twice their number.
 constexpr int kQuantGroups = 1;
 constexpr int kQuantRows = 3;
-constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a panel
+constexpr int kQuantDirectRows = 6;  // rows that read packed weights without a panel
 /// Groups at a time that they read: two streams of memory.
-constexpr int direct_groups(int /*rows*/) { return 2; }
+constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
+constexpr int kPeakChains = 6;  // see peak.inl: they hide a latency and stay in the registers
 constexpr bool kFmaRoundsOnce = true;
-constexpr bool kWideDotDiffers = true;
+constexpr bool kSplitsWideCodes = true;
 
 inline F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -265,18 +266,58 @@ inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
   const __m256i high = _mm256_madd_epi16(_mm256_maddubs_epi16(codes.high, x), ones);
   return {_mm256_add_epi32(sum.low, low), _mm256_add_epi32(sum.high, high)};
 }
-/// As dot4, for codes of all eight bits: pairs of int16, even bytes and odd bytes apart.
-inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) {
+
+/// Keeps additions where they stand: GCC puts them off until all products of a block are there,
+/// which do not fit in the registers.
+inline void keep_order(__m256i& low, __m256i& high) { __asm__("" : "+x"(low), "+x"(high)); }
+
+/// Sums of up to dot_run(largest code) quads of products, which int16 still holds: that takes one
+/// multiplication for each quad, and one to end.
+struct DotSum {
+  __m256i low, high;  // [8][2] int16
+};
+constexpr int dot_run(int most_code) {
+  int run = 8;
+  while (run > 1 && run * 2 * 127 * most_code > 32767) run /= 2;
+  return run;
+}
+inline DotSum begin_dot(I32x16 /*sum*/) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline DotSum dot(DotSum sum, U8x64 codes, int32_t quad) {
   const __m256i x = _mm256_set1_epi32(quad);
-  const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
-  const __m256i x_odd = _mm256_srai_epi16(x, 8);
-  const auto products = [&](__m256i c) {
-    const __m256i even = _mm256_and_si256(c, _mm256_set1_epi16(0xff));
-    const __m256i odd = _mm256_srli_epi16(c, 8);
-    return _mm256_add_epi32(_mm256_madd_epi16(even, x_even), _mm256_madd_epi16(odd, x_odd));
-  };
-  return {_mm256_add_epi32(sum.low, products(codes.low)),
-          _mm256_add_epi32(sum.high, products(codes.high))};
+  sum = {_mm256_add_epi16(sum.low, _mm256_maddubs_epi16(codes.low, x)),
+         _mm256_add_epi16(sum.high, _mm256_maddubs_epi16(codes.high, x))};
+  keep_order(sum.low, sum.high);
+  return sum;
+}
+inline I32x16 end_dot(I32x16 sum, DotSum dot) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  sum = {_mm256_add_epi32(sum.low, _mm256_madd_epi16(dot.low, ones)),
+         _mm256_add_epi32(sum.high, _mm256_madd_epi16(dot.high, ones))};
+  keep_order(sum.low, sum.high);
+  return sum;
+}
+
+/// Of each pair of codes as int16: the even (odd) ones of a quad, for dot2.
+inline U8x64 even_codes(U8x64 codes) {
+  const __m256i bytes = _mm256_set1_epi16(0xff);
+  return {_mm256_and_si256(codes.low, bytes), _mm256_and_si256(codes.high, bytes)};
+}
+inline U8x64 odd_codes(U8x64 codes) {
+  return {_mm256_srli_epi16(codes.low, 8), _mm256_srli_epi16(codes.high, 8)};
+}
+/// As dot4, for codes of all eight bits: two as int16 with the two int16 of `pair`.
+inline I32x16 dot2(I32x16 sum, U8x64 codes, int32_t pair) {
+  const __m256i x = _mm256_set1_epi32(pair);
+  sum = {_mm256_add_epi32(sum.low, _mm256_madd_epi16(codes.low, x)),
+         _mm256_add_epi32(sum.high, _mm256_madd_epi16(codes.high, x))};
+  keep_order(sum.low, sum.high);
+  return sum;
+}
+/// Of each four lanes the first and third, then the others, as int16.
+inline void store_split_i16(uint8_t* p, I32x16 v) {
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.low, v.high), 0xd8);
+  const __m256i low = _mm256_shufflelo_epi16(packed, 0xd8);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_shufflehi_epi16(low, 0xd8));
 }
 
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.

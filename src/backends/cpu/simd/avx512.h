@@ -21,8 +21,9 @@ constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a
 constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;
+constexpr int kPeakChains = 12;  // see peak.inl: they hide a latency and stay in the registers
 constexpr bool kFmaRoundsOnce = true;
-constexpr bool kWideDotDiffers = false;
+constexpr bool kSplitsWideCodes = false;  // see dot2
 
 inline F32x16 zero() { return _mm512_setzero_ps(); }
 inline F32x16 set1(float x) { return _mm512_set1_ps(x); }
@@ -159,8 +160,13 @@ inline U8x64 lookup(const uint8_t* table, U8x64 index) {
 inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
   return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(quad));
 }
-/// As dot4, for codes of all eight bits.
-inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum, codes, quad); }
+
+/// Sums of up to dot_run(largest code) quads of products; start at `sum`, which end_dot has again.
+using DotSum = I32x16;
+constexpr int dot_run(int /*most_code*/) { return 8; }
+inline DotSum begin_dot(I32x16 sum) { return sum; }
+inline DotSum dot(DotSum sum, U8x64 codes, int32_t quad) { return dot4(sum, codes, quad); }
+inline I32x16 end_dot(I32x16 /*sum*/, DotSum dot) { return dot; }
 
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {

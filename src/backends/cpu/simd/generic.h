@@ -20,8 +20,9 @@ constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a 
 constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
+constexpr int kPeakChains = 12;  // see peak.inl: they hide a latency and stay in the registers
 constexpr bool kFmaRoundsOnce = false;
-constexpr bool kWideDotDiffers = false;
+constexpr bool kSplitsWideCodes = false;  // see dot2
 
 inline F32x16 set1(float x) { return x - F32x16{}; }
 inline F32x16 zero() { return F32x16{}; }
@@ -219,8 +220,13 @@ inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
   }
   return sum;
 }
-/// As dot4, for codes of all eight bits.
-inline I32x16 dot4_wide(I32x16 sum, U8x64 codes, int32_t quad) { return dot4(sum, codes, quad); }
+
+/// Sums of up to dot_run(largest code) quads of products; start at `sum`, which end_dot has again.
+using DotSum = I32x16;
+constexpr int dot_run(int /*most_code*/) { return 8; }
+inline DotSum begin_dot(I32x16 sum) { return sum; }
+inline DotSum dot(DotSum sum, U8x64 codes, int32_t quad) { return dot4(sum, codes, quad); }
+inline I32x16 end_dot(I32x16 /*sum*/, DotSum dot) { return dot; }
 
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
