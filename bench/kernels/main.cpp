@@ -50,9 +50,12 @@ int run(int argc, char** argv) {
       .ceilings = hasten::cpu::CeilingMeter(threads).measure(300'000),
       .model = model};
   const auto& ceilings = machine.ceilings;
-  fmt::print("{}: reads {:.1f} GB/s, int8 {:.0f} Gop/s, bf16 {:.0f} Gflop/s, f32 {:.0f} Gflop/s\n",
-             backend->name(), ceilings.read_bytes_per_s * 1e-9, ceilings.int8_ops_per_s * 1e-9,
-             ceilings.bf16_flops_per_s * 1e-9, ceilings.f32_flops_per_s * 1e-9);
+  fmt::print(
+      "{}: reads {:.1f} GB/s, int8 {:.0f} Gop/s, int4 {:.0f} Gop/s, bf16 {:.0f} Gflop/s, f32 "
+      "{:.0f} Gflop/s\n",
+      backend->name(), ceilings.read_bytes_per_s * 1e-9, ceilings.int8_ops_per_s * 1e-9,
+      ceilings.int4_ops_per_s * 1e-9, ceilings.bf16_flops_per_s * 1e-9,
+      ceilings.f32_flops_per_s * 1e-9);
   hasten::bench::register_matmul(machine);
   hasten::bench::register_attention(machine);
   hasten::bench::register_rows(machine);

@@ -81,7 +81,11 @@ bool is_right(const Stream& stream, const std::vector<float>& x, int64_t num_row
 }
 
 double peak(const cpu::Ceilings& ceilings, DType dtype) {
-  if (info(dtype).quantized) return ceilings.int8_ops_per_s;
+  if (info(dtype).quantized) {
+    const bool eight_bits =
+        dtype == DType::q8_0 || dtype == DType::iq4_nl || dtype == DType::iq4_xs;
+    return eight_bits ? ceilings.int8_ops_per_s : ceilings.int4_ops_per_s;
+  }
   if (dtype != DType::bf16) return ceilings.f32_flops_per_s;
   return std::max(ceilings.bf16_flops_per_s, ceilings.f32_flops_per_s);
 }
@@ -137,7 +141,9 @@ void register_matmul(const Machine& machine) {
                                    })
           ->ArgName("rows")
           ->Arg(1)
+          ->Arg(2)
           ->Arg(4)
+          ->Arg(8)
           ->Arg(16)
           ->Arg(32)
           ->Arg(64)

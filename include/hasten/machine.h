@@ -26,6 +26,8 @@ Machine describe_machine();
 struct Ceilings {
   double read_bytes_per_second = 0;  // of main memory
   double int8_ops_per_second = 0;    // multiplications and additions of 8-bit integers
+  double int4_ops_per_second = 0;    // of such with codes of a few bits; without a dot product
+                                     // instruction, more
   double bf16_flops_per_second = 0;
   double f32_flops_per_second = 0;
 };

@@ -27,6 +27,7 @@ Ceilings measured(cpu::CeilingMeter& meter, int64_t window_us) {
   const cpu::Ceilings ceilings = meter.measure(window_us);
   return {.read_bytes_per_second = ceilings.read_bytes_per_s,
           .int8_ops_per_second = ceilings.int8_ops_per_s,
+          .int4_ops_per_second = ceilings.int4_ops_per_s,
           .bf16_flops_per_second = ceilings.bf16_flops_per_s,
           .f32_flops_per_second = ceilings.f32_flops_per_s};
 }

@@ -174,23 +174,25 @@ json::Object to_json(const Ceilings& ceilings, int32_t threads) {
   return {{"threads", threads},
           {"read_bytes_per_second", ceilings.read_bytes_per_second},
           {"int8_ops_per_second", ceilings.int8_ops_per_second},
+          {"int4_ops_per_second", ceilings.int4_ops_per_second},
           {"bf16_flops_per_second", ceilings.bf16_flops_per_second},
           {"f32_flops_per_second", ceilings.f32_flops_per_second}};
 }
 
 void print_machine(const Ceilings& ceilings, const Machine& machine, int32_t threads) {
   fmt::print(
-      "{}, {}, {} threads: read {:.1f} GB/s, int8 {:.0f} Gop/s, bf16 {:.0f} Gflop/s, f32 "
-      "{:.0f} Gflop/s\n",
+      "{}, {}, {} threads: read {:.1f} GB/s, int8 {:.0f} Gop/s, int4 {:.0f} Gop/s, bf16 {:.0f} "
+      "Gflop/s, f32 {:.0f} Gflop/s\n",
       machine.cpu, machine.isa, threads, ceilings.read_bytes_per_second * 1e-9,
-      ceilings.int8_ops_per_second * 1e-9, ceilings.bf16_flops_per_second * 1e-9,
-      ceilings.f32_flops_per_second * 1e-9);
+      ceilings.int8_ops_per_second * 1e-9, ceilings.int4_ops_per_second * 1e-9,
+      ceilings.bf16_flops_per_second * 1e-9, ceilings.f32_flops_per_second * 1e-9);
 }
 
 /// The mean of two measurements: what the machine could do between them.
 Ceilings between(const Ceilings& a, const Ceilings& b) {
   return {.read_bytes_per_second = (a.read_bytes_per_second + b.read_bytes_per_second) / 2,
           .int8_ops_per_second = (a.int8_ops_per_second + b.int8_ops_per_second) / 2,
+          .int4_ops_per_second = (a.int4_ops_per_second + b.int4_ops_per_second) / 2,
           .bf16_flops_per_second = (a.bf16_flops_per_second + b.bf16_flops_per_second) / 2,
           .f32_flops_per_second = (a.f32_flops_per_second + b.f32_flops_per_second) / 2};
 }
@@ -205,6 +207,7 @@ Ceilings median(const std::vector<Ceilings>& all) {
   };
   return {.read_bytes_per_second = of(&Ceilings::read_bytes_per_second),
           .int8_ops_per_second = of(&Ceilings::int8_ops_per_second),
+          .int4_ops_per_second = of(&Ceilings::int4_ops_per_second),
           .bf16_flops_per_second = of(&Ceilings::bf16_flops_per_second),
           .f32_flops_per_second = of(&Ceilings::f32_flops_per_second)};
 }
@@ -331,12 +334,14 @@ int bench_machine(const MachineOptions& options) {
     fmt::print("{}\n", json_text(all));
     return 0;
   }
-  fmt::print("{}, {}\n\n{:>7}  {:>9}  {:>10}  {:>12}  {:>12}  {:>7}\n", machine.cpu, machine.isa,
-             "threads", "read GB/s", "int8 Gop/s", "bf16 Gflop/s", "f32 Gflop/s", "barrier");
+  fmt::print("{}, {}\n\n{:>7}  {:>9}  {:>10}  {:>10}  {:>12}  {:>12}  {:>7}\n", machine.cpu,
+             machine.isa, "threads", "read GB/s", "int8 Gop/s", "int4 Gop/s", "bf16 Gflop/s",
+             "f32 Gflop/s", "barrier");
   for (const ThreadCeilings& row : rows) {
     const Ceilings& ceilings = row.ceilings;
-    fmt::print("{:>7}  {:>9.1f}  {:>10.0f}  {:>12.0f}  {:>12.0f}  {:>4.2f} us\n", row.threads,
-               ceilings.read_bytes_per_second * 1e-9, ceilings.int8_ops_per_second * 1e-9,
+    fmt::print("{:>7}  {:>9.1f}  {:>10.0f}  {:>10.0f}  {:>12.0f}  {:>12.0f}  {:>4.2f} us\n",
+               row.threads, ceilings.read_bytes_per_second * 1e-9,
+               ceilings.int8_ops_per_second * 1e-9, ceilings.int4_ops_per_second * 1e-9,
                ceilings.bf16_flops_per_second * 1e-9, ceilings.f32_flops_per_second * 1e-9,
                row.barrier_us);
   }

@@ -90,6 +90,7 @@ int doctor(bool as_json) {
                            {"available_bytes", machine.available_bytes},
                            {"read_bytes_per_second", ceilings.read_bytes_per_second},
                            {"int8_ops_per_second", ceilings.int8_ops_per_second},
+                           {"int4_ops_per_second", ceilings.int4_ops_per_second},
                            {"bf16_flops_per_second", ceilings.bf16_flops_per_second},
                            {"f32_flops_per_second", ceilings.f32_flops_per_second},
                            {"models", std::move(models)}}));
@@ -102,10 +103,11 @@ int doctor(bool as_json) {
   fmt::print("memory      {}, {} available\n", size_text(machine.memory_bytes),
              size_text(machine.available_bytes));
   fmt::print(
-      "measured    read {:.1f} GB/s, int8 {:.0f} Gop/s, bf16 {:.0f} Gflop/s, f32 {:.0f} "
-      "Gflop/s\n\n",
+      "measured    read {:.1f} GB/s, int8 {:.0f} Gop/s, int4 {:.0f} Gop/s, bf16 {:.0f} "
+      "Gflop/s, f32 {:.0f} Gflop/s\n\n",
       ceilings.read_bytes_per_second * 1e-9, ceilings.int8_ops_per_second * 1e-9,
-      ceilings.bf16_flops_per_second * 1e-9, ceilings.f32_flops_per_second * 1e-9);
+      ceilings.int4_ops_per_second * 1e-9, ceilings.bf16_flops_per_second * 1e-9,
+      ceilings.f32_flops_per_second * 1e-9);
   fmt::print("With {} tokens of context; tokens/s is the limit of the memory for one user:\n",
              kContext);
   for (const Forecast& f : forecasts) {

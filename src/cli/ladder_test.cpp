@@ -70,6 +70,7 @@ class Predictions : public ::testing::Test {
     setting_.model.max_batch = 32;
     setting_.ceilings = {.read_bytes_per_second = 1e9,
                          .int8_ops_per_second = 1e12,
+                         .int4_ops_per_second = 1e12,
                          .bf16_flops_per_second = 1e12,
                          .f32_flops_per_second = 1e12};
     shape_.prompt = 40;

@@ -112,6 +112,7 @@ void visit_fields(MachineModel& machine, Visit visit) {
   Ceilings& ceilings = machine.ceilings;
   visit("ceilings", "read_bytes_per_second", ceilings.read_bytes_per_second, kPeak);
   visit("ceilings", "int8_ops_per_second", ceilings.int8_ops_per_second, kPeak);
+  visit("ceilings", "int4_ops_per_second", ceilings.int4_ops_per_second, kPeak);
   visit("ceilings", "bf16_flops_per_second", ceilings.bf16_flops_per_second, Range{0, kPeak.most});
   visit("ceilings", "f32_flops_per_second", ceilings.f32_flops_per_second, kPeak);
   ModelInfo& model = machine.model;
@@ -154,6 +155,7 @@ MachineModel peak_machine(std::string_view machine, std::string_view shape_name,
     result.basis = fmt::format("{:.0f} % of published peaks", 100 * efficiency);
     result.ceilings = {.read_bytes_per_second = card->read_bytes_per_second,
                        .int8_ops_per_second = card->bf16_flops_per_second,
+                       .int4_ops_per_second = card->bf16_flops_per_second,
                        .bf16_flops_per_second = card->bf16_flops_per_second,
                        .f32_flops_per_second = card->bf16_flops_per_second};
     cache_bytes =

@@ -22,8 +22,8 @@ Limit limit_of(double tokens, double bytes, double ops, const ModelInfo& model,
 
 }  // namespace
 
-// Integer dot products for quantised types; for bf16 whichever of bf16 and f32 is faster, since one
-// is exact in the other.
+// Integer dot products for quantised types, of whose codes most have few bits; for bf16 whichever
+// of bf16 and f32 is faster, since one is exact in the other.
 double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings) {
   const std::string_view main_type =
       std::string_view(model.weight_types).substr(0, model.weight_types.find(' '));
@@ -31,7 +31,8 @@ double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings) {
     return std::max(ceilings.bf16_flops_per_second, ceilings.f32_flops_per_second);
   }
   if (main_type == "f16" || main_type == "f32") return ceilings.f32_flops_per_second;
-  return ceilings.int8_ops_per_second;
+  const bool eight_bits = main_type == "q8_0" || main_type.starts_with("iq4");
+  return eight_bits ? ceilings.int8_ops_per_second : ceilings.int4_ops_per_second;
 }
 
 Limit prefill_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t prompt) {

@@ -23,6 +23,7 @@ ModelInfo model_of(const char* types) {
 
 constexpr Ceilings kCeilings{.read_bytes_per_second = 1e6,
                              .int8_ops_per_second = 1e8,
+                             .int4_ops_per_second = 2e8,
                              .bf16_flops_per_second = 1e7,
                              .f32_flops_per_second = 1e6};
 
@@ -40,6 +41,16 @@ TEST(Roofline, FloatWeightsUseTheirOwnPeak) {
   const Limit limit = decode_limit(model_of("f32"), kCeilings, 1, 0);
   EXPECT_FALSE(limit.memory_bound);
   EXPECT_NEAR(limit.tokens_per_second, 250, 1e-6);
+}
+
+TEST(Roofline, CodesOfEightBitsHaveTheirOwnPeak) {
+  // 4000 operations each, so many users that memory does not count: 1e8 / 4000 and 2e8 / 4000.
+  for (const char* type : {"q8_0", "iq4_nl (90 %), q6_k (10 %)", "iq4_xs"}) {
+    EXPECT_NEAR(decode_limit(model_of(type), kCeilings, 1000, 0).tokens_per_second, 25'000, 1e-6);
+  }
+  for (const char* type : {"q4_0", "q6_k", "q2_k (60 %), q8_0 (40 %)"}) {
+    EXPECT_NEAR(decode_limit(model_of(type), kCeilings, 1000, 0).tokens_per_second, 50'000, 1e-6);
+  }
 }
 
 TEST(Roofline, PrefillUsesTheOutputMatrixOnce) {

@@ -62,7 +62,7 @@ CeilingMeter::CeilingMeter(int32_t threads)
 /// What a loop of one instruction reaches, over all threads; 0 without a kernel.
 double CeilingMeter::peak_rate(PeakKernel kernel, int64_t window_us) {
   if (kernel == nullptr) return 0;
-  constexpr int64_t kRounds = 500'000;  // of 12 instructions: one or two milliseconds
+  constexpr int64_t kRounds = 500'000;  // of some instructions: one or two milliseconds
   std::vector<int64_t> operations(static_cast<size_t>(workers_.num_threads()));
   return best_rate(window_us, [&] {
     workers_.run([&](int32_t thread, int32_t) {
@@ -91,8 +91,10 @@ double CeilingMeter::read_rate(int64_t window_us) {
 }
 
 Ceilings CeilingMeter::measure(int64_t window_us) {
+  const double int8_ops_per_s = peak_rate(kernels_.peak_int8, window_us);
   return {.read_bytes_per_s = read_rate(window_us),
-          .int8_ops_per_s = peak_rate(kernels_.peak_int8, window_us),
+          .int8_ops_per_s = int8_ops_per_s,
+          .int4_ops_per_s = std::max(int8_ops_per_s, peak_rate(kernels_.peak_int4, window_us)),
           .bf16_flops_per_s = peak_rate(bf16_peak_kernel(), window_us),
           .f32_flops_per_s = peak_rate(kernels_.peak_f32, window_us)};
 }

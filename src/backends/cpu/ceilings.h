@@ -14,6 +14,7 @@ namespace hasten::cpu {
 struct Ceilings {
   double read_bytes_per_s = 0;  // streaming from memory, beyond the caches
   double int8_ops_per_s = 0;    // 4-way int8 dot products
+  double int4_ops_per_s = 0;    // of int8 with codes of a few bits: more only without such a unit
   double bf16_flops_per_s = 0;  // bf16 dot products; 0 where there is no unit for them
   double f32_flops_per_s = 0;   // fused multiply-adds
 };
