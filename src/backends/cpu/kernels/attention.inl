@@ -205,38 +205,40 @@ inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t firs
   const TileQueries& queries = task.queries;
   const float* q = queries.q + row * queries.head_dim;
   F32x16 sum[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = zero();
-  }
+  unroll_tile<kRows, kVectors>([&](auto r, auto v)
+                                   HASTEN_INLINE { sum[r.value][v.value] = zero(); });
   for (int64_t j = 0; j < num_key_row_runs<kKind>(queries.head_dim); ++j) {
     F32x16 scales[kVectors];
-    for (int v = 0; has_scales(kKind) && v < kVectors; ++v) {
+    unroll<0, has_scales(kKind) ? kVectors : 0>([&](auto v) HASTEN_INLINE {
       const int64_t at = j * task.scale_stride;
-      if (task.next != nullptr) prefetch(task.next->key_scales[first_vector + v] + at);
-      scales[v] = load_kv_scales(task.tile->key_scales[first_vector + v] + at);
-    }
+      if (task.next != nullptr) prefetch_far(task.next->key_scales[first_vector + v.value] + at);
+      scales[v.value] = load_kv_scales(task.tile->key_scales[first_vector + v.value] + at);
+    });
     for_key_rows<kKind>(queries.head_dim, j, [&](int64_t key_row, auto high) HASTEN_INLINE {
+      const int64_t at = key_row * task.key_stride;
       F32x16 keys[kVectors];
-      for (int v = 0; v < kVectors; ++v) {
-        const int64_t at = key_row * task.key_stride;
+      unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
+        constexpr int kVector = decltype(v)::value;
         if (task.next != nullptr && at % 64 == 0 && decltype(high)::value == 0) {
-          prefetch(task.next->keys[first_vector + v] + at);
+          prefetch_far(task.next->keys[first_vector + kVector] + at);
         }
-        keys[v] =
-            load_kv_codes<kKind, decltype(high)::value>(task.tile->keys[first_vector + v] + at);
-        if constexpr (has_scales(kKind)) keys[v] = mul(keys[v], scales[v]);
-      }
-      for (int r = 0; r < kRows; ++r) {
-        const F32x16 factor = set1(q[r * queries.head_dim]);
-        for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(factor, keys[v], sum[r][v]);
-      }
+        keys[kVector] = load_kv_codes<kKind, decltype(high)::value>(
+            task.tile->keys[first_vector + kVector] + at);
+        if constexpr (has_scales(kKind)) keys[kVector] = mul(keys[kVector], scales[kVector]);
+      });
+      unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+        const F32x16 factor = set1(q[r.value * queries.head_dim]);
+        unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
+          sum[r.value][v.value] = fma(factor, keys[v.value], sum[r.value][v.value]);
+        });
+      });
       ++q;  // the rows come in the order of the elements
     });
   }
-  for (int r = 0; r < kRows; ++r) {
-    float* scores = queries.scores + (row + r) * kTileKeys + 16 * first_vector;
-    for (int v = 0; v < kVectors; ++v) store(scores + 16 * v, sum[r][v]);
-  }
+  float* scores = queries.scores + row * kTileKeys + 16 * first_vector;
+  unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
+    store(scores + r.value * kTileKeys + 16 * v.value, sum[r.value][v.value]);
+  });
 }
 
 /// Adds kVectors * 16 elements of the values, weighted, to the outputs of kRows queries, in the
@@ -247,18 +249,18 @@ inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t firs
   float* out = queries.state.out + row * queries.padded_dim + first_element;
   const float* weights = queries.scores + row * kTileKeys;
   F32x16 sum[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = load(out + r * queries.padded_dim + 16 * v);
-  }
+  unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
+    sum[r.value][v.value] = load(out + r.value * queries.padded_dim + 16 * v.value);
+  });
   for (int32_t t = task.tile->begin; t < task.tile->end; ++t) {
     const uint8_t* codes = task.tile->values[t];
     const uint8_t* scales = has_scales(kKind) ? task.tile->value_scales[t] : nullptr;
     if (task.next != nullptr && t >= task.next->begin && t < task.next->end) {
       const uint8_t* next = task.next->values[t] + kv_code_bytes(kKind, first_element);
       for (int64_t line = 0; line < kv_code_bytes(kKind, kVectors * 16); line += 64) {
-        prefetch(next + line);
+        prefetch_far(next + line);
       }
-      if constexpr (has_scales(kKind)) prefetch(task.next->value_scales[t]);
+      if constexpr (has_scales(kKind)) prefetch_far(task.next->value_scales[t]);
     }
     F32x16 elements[kVectors];
     unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
@@ -266,28 +268,31 @@ inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t firs
       const int64_t d = first_element + 16 * kVector;
       // Where groups of vectors begin at even multiples of 16, the compiler knows the nibble.
       const bool high =
-          kKind == KvKind::q4_0 && (kFloatGroups % 2 == 0 ? kVector % 2 != 0 : d % 32 != 0);
+          kKind == KvKind::q4_0 && (kVectors % 2 == 0 ? kVector % 2 != 0 : d % 32 != 0);
       elements[kVector] = high ? load_value_elements<kKind, true>(codes, scales, d, 16)
                                : load_value_elements<kKind, false>(codes, scales, d, 16);
     });
-    for (int r = 0; r < kRows; ++r) {
-      const F32x16 factor = set1(weights[r * kTileKeys + t]);
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(factor, elements[v], sum[r][v]);
-    }
+    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+      const F32x16 factor = set1(weights[r.value * kTileKeys + t]);
+      unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
+        sum[r.value][v.value] = fma(factor, elements[v.value], sum[r.value][v.value]);
+      });
+    });
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) store(out + r * queries.padded_dim + 16 * v, sum[r][v]);
-  }
+  unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
+    store(out + r.value * queries.padded_dim + 16 * v.value, sum[r.value][v.value]);
+  });
 }
 
 template <KvKind kKind>
 inline void score_all_cached(const AttendCachedTask& task) {
   constexpr int kKeyVectors = kTileKeys / 16;
-  static_assert(kKeyVectors % kFloatGroups == 0);
-  for (int64_t row = 0; row < task.queries.rows; row += kFloatRows) {
-    with_constant<kFloatRows>(task.queries.rows - row, [&](auto rows) {
-      for (int64_t v = 0; v < kKeyVectors; v += kFloatGroups) {
-        score_cached<kKind, kFloatGroups, decltype(rows)::value>(task, row, v);
+  for (int64_t row = 0; row < task.queries.rows; row += kCachedTileRows) {
+    with_constant<kCachedTileRows>(task.queries.rows - row, [&](auto rows) {
+      constexpr int kVectors = cached_vectors(decltype(rows)::value);
+      static_assert(kKeyVectors % kVectors == 0);
+      for (int64_t v = 0; v < kKeyVectors; v += kVectors) {
+        score_cached<kKind, kVectors, decltype(rows)::value>(task, row, v);
       }
     });
   }
@@ -296,10 +301,11 @@ inline void score_all_cached(const AttendCachedTask& task) {
 template <KvKind kKind>
 inline void weigh_all_cached(const AttendCachedTask& task) {
   const TileQueries& queries = task.queries;
-  for (int64_t row = 0; row < queries.rows; row += kFloatRows) {
-    with_constant<kFloatRows>(queries.rows - row, [&](auto rows) {
-      for (int64_t d = 0; d < queries.head_dim; d += 16 * kFloatGroups) {
-        with_constant<kFloatGroups>((queries.head_dim - d) / 16, [&](auto vectors) {
+  for (int64_t row = 0; row < queries.rows; row += kCachedTileRows) {
+    with_constant<kCachedTileRows>(queries.rows - row, [&](auto rows) {
+      constexpr int kMostVectors = cached_vectors(decltype(rows)::value);
+      for (int64_t d = 0; d < queries.head_dim; d += 16 * kMostVectors) {
+        with_constant<kMostVectors>((queries.head_dim - d) / 16, [&](auto vectors) {
           weigh_cached<kKind, decltype(vectors)::value, decltype(rows)::value>(task, row, d);
         });
       }

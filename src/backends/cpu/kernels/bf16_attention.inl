@@ -151,7 +151,7 @@ inline void bf16_score_cached(const AttendCachedTask& task, int64_t row) {
     const int64_t at = d * task.key_stride;
     I32x16 keys[kVectors];
     for (int v = 0; v < kVectors; ++v) {
-      if (task.next != nullptr) prefetch(task.next->keys[v] + at);
+      if (task.next != nullptr) prefetch_far(task.next->keys[v] + at);
       const uint8_t* codes = task.tile->keys[v] + at;
       keys[v] = pair_up(load_halves(codes), load_halves(codes + task.key_stride));
     }
@@ -187,7 +187,7 @@ inline void bf16_weigh_cached(const AttendCachedTask& task, int64_t row, int64_t
     for (int32_t later = t; task.next != nullptr && later < t + 2; ++later) {
       if (later < task.next->begin || later >= task.next->end) continue;
       for (int64_t line = 0; line < kv_code_bytes(KvKind::bf16, kVectors * 16); line += 64) {
-        prefetch(task.next->values[later] + first_byte + line);
+        prefetch_far(task.next->values[later] + first_byte + line);
       }
     }
     I32x16 elements[kVectors];

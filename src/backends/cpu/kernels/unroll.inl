@@ -23,6 +23,14 @@ HASTEN_INLINE inline void unroll(F&& f) {
   }
 }
 
+/// f(r, v), both Constants, for r < kRows and v < kVectors: what an array element is used in keeps
+/// it in a register.
+template <int kRows, int kVectors, class F>
+HASTEN_INLINE inline void unroll_tile(F&& f) {
+  unroll<0, kRows>(
+      [&](auto r) HASTEN_INLINE { unroll<0, kVectors>([&](auto v) HASTEN_INLINE { f(r, v); }); });
+}
+
 /// f(Constant<n>) for n in [1, kMax].
 template <int kMax, class F>
 inline void with_constant(int64_t n, F&& f) {

@@ -26,6 +26,9 @@ constexpr int kQuantDirectRows = 6;  // rows that read packed weights without a 
 constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
+constexpr int kCachedTileRows = 6;  // queries with keys where they lie
+/// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
+constexpr int cached_vectors(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 constexpr int kPeakChains = 6;  // see peak.inl: they hide a latency and stay in the registers
 constexpr bool kFmaRoundsOnce = true;
 constexpr bool kSplitsWideCodes = true;
@@ -323,6 +326,10 @@ inline void store_split_i16(uint8_t* p, I32x16 v) {
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+/// Likewise, into the second-level cache: more lines can be on their way at a time.
+__attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a 
 constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
+constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
+/// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
+constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }
 constexpr int kPeakChains = 12;  // see peak.inl: they hide a latency and stay in the registers
 constexpr bool kFmaRoundsOnce = false;
 constexpr bool kSplitsWideCodes = false;  // see dot2
@@ -230,6 +233,10 @@ inline I32x16 end_dot(I32x16 /*sum*/, DotSum dot) { return dot; }
 
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
+/// Likewise, into the second-level cache: more lines can be on their way at a time.
+__attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
+  __builtin_prefetch(p, 0, 2);
+}
 
 }  // namespace
 }  // namespace hasten::cpu
