@@ -71,20 +71,25 @@ HASTEN_INLINE inline void accumulate_floats(const uint8_t* groups, int64_t group
 template <FloatKind kKind, int kGroups>
 inline void float_matmul_direct(const FloatMatmulTask& task, int64_t tile, int64_t row,
                                 int64_t num_rows) {
-  for (int64_t r = 0; r < num_rows; r += kFloatRows) {
-    with_constant<kFloatRows>(num_rows - r, [&](auto rows) {
+  for (int64_t r = 0; r < num_rows; r += kFloatDirectTileRows) {
+    with_constant<kFloatDirectTileRows>(num_rows - r, [&](auto rows) {
       constexpr int kRows = decltype(rows)::value;
-      F32x16 total[kGroups][kRows];
-      for (int g = 0; g < kGroups; ++g) {
-        for (int i = 0; i < kRows; ++i) total[g][i] = zero();
-      }
-      accumulate_floats<kKind, kGroups, kRows>(task.groups + tile * task.group_bytes,
+      constexpr int kMost = float_direct_groups(kRows);
+      constexpr int kTile = kGroups < kMost ? kGroups : kMost;
+      static_assert(kGroups % kTile == 0);
+      for (int64_t first = tile; first < tile + kGroups; first += kTile) {
+        F32x16 total[kTile][kRows];
+        for (int g = 0; g < kTile; ++g) {
+          for (int i = 0; i < kRows; ++i) total[g][i] = zero();
+        }
+        accumulate_floats<kKind, kTile, kRows>(task.groups + first * task.group_bytes,
                                                task.group_bytes, task.x + (row + r) * task.columns,
                                                task.columns, task.columns, total);
-      for (int i = 0; i < kRows; ++i) {
-        for (int g = 0; g < kGroups; ++g) {
-          store_output(total[g][i], task.bias, task.out + (row + r + i) * task.out_features,
-                       (task.first_group + tile + g) * kGroupRows, task.out_features);
+        for (int i = 0; i < kRows; ++i) {
+          for (int g = 0; g < kTile; ++g) {
+            store_output(total[g][i], task.bias, task.out + (row + r + i) * task.out_features,
+                         (task.first_group + first + g) * kGroupRows, task.out_features);
+          }
         }
       }
     });

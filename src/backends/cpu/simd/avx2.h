@@ -26,6 +26,9 @@ constexpr int kQuantDirectRows = 6;  // rows that read packed weights without a 
 constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
+constexpr int kFloatDirectTileRows = 6;  // with weights where they lie
+/// Groups that so many rows are multiplied with at a time.
+constexpr int float_direct_groups(int rows) { return rows <= 3 ? 2 : 1; }
 constexpr int kCachedTileRows = 6;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }

@@ -21,6 +21,9 @@ constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a
 constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;
+constexpr int kFloatDirectTileRows = kFloatRows;  // with weights where they lie
+/// Groups that so many rows are multiplied with at a time.
+constexpr int float_direct_groups(int /*rows*/) { return kFloatGroups; }
 constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }

@@ -20,6 +20,9 @@ constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a 
 constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
+constexpr int kFloatDirectTileRows = kFloatRows;  // with weights where they lie
+/// Groups that so many rows are multiplied with at a time.
+constexpr int float_direct_groups(int /*rows*/) { return kFloatGroups; }
 constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }
