@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products per weight format and number of rows, with weights streamed from memory.
+// Matrix products per weight format and number of rows, with weights streamed from memory, and
+// bringing weights into the form that the products take.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -119,6 +120,23 @@ void matmul(benchmark::State& state, const Machine& machine, DType dtype,
   });
 }
 
+/// What loading a model does to each weight: reads it and writes as much to new memory.
+void pack(benchmark::State& state, const Machine& machine, DType dtype, const MatrixShape& shape) {
+  constexpr int64_t kSourceBytes = kStreamBytes / 4;
+  std::vector<OwnedTensor> sources;
+  sources.push_back(make_matrix(dtype, shape));
+  const Tensor& first = sources.front().view;
+  for (int64_t bytes = first.num_bytes(); bytes < kSourceBytes; bytes += first.num_bytes()) {
+    sources.emplace_back(dtype, first.shape());
+    std::memcpy(sources.back().view.data(), first.data(), static_cast<size_t>(first.num_bytes()));
+  }
+  size_t next = 0;
+  time_calls(state, machine, {.bytes = 2.0 * static_cast<double>(first.num_bytes())}, [&] {
+    benchmark::DoNotOptimize(machine.backend.prepare_weight(sources[next].view));
+    next = (next + 1) % sources.size();
+  });
+}
+
 }  // namespace
 
 void register_matmul(const Machine& machine) {
@@ -151,6 +169,13 @@ void register_matmul(const Machine& machine) {
           ->UseRealTime()
           ->Unit(benchmark::kMicrosecond);
     }
+    const MatrixShape& shape = machine.model.matrices.front();
+    if (shape.in_features % info(dtype).block_size != 0) continue;
+    benchmark::RegisterBenchmark(
+        fmt::format("pack/{}", info(dtype).name).c_str(),
+        [&machine, dtype, shape](benchmark::State& state) { pack(state, machine, dtype, shape); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
   }
 }
 

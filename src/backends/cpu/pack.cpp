@@ -2,7 +2,10 @@
 // Packing of weights: each format's codes and scales, exactly as they are, in the order of lanes.
 #include "backends/cpu/pack.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -40,10 +43,37 @@ void split_nibbles(const uint8_t* quants, uint8_t* codes) {
   }
 }
 
+/// codes[i] |= bit i of high_bits, as the fifth: a byte's bits become the tops of eight bytes.
 void add_fifth_bits(const uint8_t* high_bits, uint8_t* codes) {
-  for (int i = 0; i < 32; ++i) {
-    codes[i] |= static_cast<uint8_t>((high_bits[i / 8] >> (i % 8) & 1) << 4);
+  static_assert(std::endian::native == std::endian::little);
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t spread = high_bits[i] * 0x0101010101010101U & 0x8040201008040201U;
+    const uint64_t tops = (spread + 0x7f7f7f7f7f7f7f7fU) & 0x8080808080808080U;
+    uint64_t word = 0;
+    std::memcpy(&word, codes + 8 * i, sizeof word);
+    word |= tops >> 3;
+    std::memcpy(codes + 8 * i, &word, sizeof word);
   }
+}
+
+/// codes[i] |= bits [kFrom, kFrom + kCount) of from[i], as bits from kTo on, for 32 codes. What is
+/// shifted by constants the compiler does for many at a time.
+template <int kFrom, int kCount, int kTo>
+void add_bits(const uint8_t* from, uint8_t* codes) {
+  constexpr int kMask = (1 << kCount) - 1;
+  for (int i = 0; i < 32; ++i) {
+    codes[i] = static_cast<uint8_t>(codes[i] | (from[i] >> kFrom & kMask) << kTo);
+  }
+}
+
+/// The same of 8 / kCount runs of 32 codes, which lie in the bits of 32 bytes from the lowest on.
+template <int kCount, int kTo, size_t... kRuns>
+void add_planes(const uint8_t* from, uint8_t* codes, std::index_sequence<kRuns...> /*runs*/) {
+  (add_bits<kCount* static_cast<int>(kRuns), kCount, kTo>(from, codes + 32 * kRuns), ...);
+}
+template <int kCount, int kTo>
+void add_planes(const uint8_t* from, uint8_t* codes) {
+  add_planes<kCount, kTo>(from, codes, std::make_index_sequence<8 / kCount>());
 }
 
 void take_apart(const quant::BlockQ4_0& block, BlockParts& parts) {
@@ -84,9 +114,9 @@ void take_apart(const quant::BlockQ2K& block, BlockParts& parts) {
   parts.scale = block.super_scale;
   parts.offset = negated(block.super_offset);
   std::memcpy(parts.inner_scales, block.scales, 16);
-  for (int i = 0; i < 256; ++i) {
-    const int q = block.quants[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-    parts.codes[i] = static_cast<uint8_t>(q);
+  std::memset(parts.codes, 0, sizeof parts.codes);
+  for (int half = 0; half < 2; ++half) {
+    add_planes<2, 0>(block.quants + 32 * half, parts.codes + 128 * half);
   }
 }
 
@@ -95,11 +125,11 @@ void take_apart(const quant::BlockQ3K& block, BlockParts& parts) {
   for (int g = 0; g < 16; ++g) {
     parts.inner_scales[g] = static_cast<uint8_t>(quant::group_scale(block, g));
   }
-  for (int i = 0; i < 256; ++i) {
-    const int low = block.quants[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-    const int high = block.high_bits[i % 32] >> (i / 32) & 1;
-    parts.codes[i] = static_cast<uint8_t>(low | high << 2);
+  std::memset(parts.codes, 0, sizeof parts.codes);
+  for (int half = 0; half < 2; ++half) {
+    add_planes<2, 0>(block.quants + 32 * half, parts.codes + 128 * half);
   }
+  add_planes<1, 2>(block.high_bits, parts.codes);
 }
 
 template <class Block>
@@ -110,9 +140,10 @@ void take_k_scales_apart(const Block& block, BlockParts& parts) {
     const quant::KScale inner = quant::unpack(block.scales, g);
     parts.inner_scales[g] = static_cast<uint8_t>(inner.scale);
     parts.inner_offsets[g] = static_cast<uint8_t>(inner.offset);
-    for (int j = 0; j < 32; ++j) {
-      parts.codes[32 * g + j] = block.quants[g / 2 * 32 + j] >> (g % 2 * 4) & 15;
-    }
+  }
+  std::memset(parts.codes, 0, sizeof parts.codes);
+  for (int pair = 0; pair < 4; ++pair) {
+    add_planes<4, 0>(block.quants + 32 * pair, parts.codes + 64 * pair);
   }
 }
 
@@ -122,20 +153,21 @@ void take_apart(const quant::BlockQ4K& block, BlockParts& parts) {
 
 void take_apart(const quant::BlockQ5K& block, BlockParts& parts) {
   take_k_scales_apart(block, parts);
-  for (int i = 0; i < 256; ++i) {
-    parts.codes[i] |= static_cast<uint8_t>((block.high_bits[i % 32] >> (i / 32) & 1) << 4);
-  }
+  add_planes<1, 4>(block.high_bits, parts.codes);
 }
 
 void take_apart(const quant::BlockQ6K& block, BlockParts& parts) {
   parts.scale = block.super_scale;
   std::memcpy(parts.inner_scales, block.scales, 16);
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128;
-    const int r = i % 128;
-    const int low = block.quants[64 * half + r % 64] >> (r / 64 * 4) & 15;
-    const int high = block.high_bits[32 * half + r % 32] >> (r / 32 * 2) & 3;
-    parts.codes[i] = static_cast<uint8_t>(low | high << 4);
+  std::memset(parts.codes, 0, sizeof parts.codes);
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t* quants = block.quants + 64 * half;
+    uint8_t* codes = parts.codes + 128 * half;
+    add_bits<0, 4, 0>(quants, codes);
+    add_bits<0, 4, 0>(quants + 32, codes + 32);
+    add_bits<4, 4, 0>(quants, codes + 64);
+    add_bits<4, 4, 0>(quants + 32, codes + 96);
+    add_planes<2, 4>(block.high_bits + 32 * half, codes);
   }
 }
 
@@ -148,33 +180,29 @@ void take_apart(const quant::BlockIq4Xs& block, BlockParts& parts) {
 }
 
 /// Puts 32 codes of one row into the eight vectors of a block (see CodeBits), four codes at a time:
-/// no shift moves a bit out of its byte. `block` starts as zeros.
+/// no shift moves a bit out of its byte.
 template <CodeBits kBits>
 void put_codes(const uint8_t* codes, int row, uint8_t* block) {
-  const auto put = [&](int vector, uint32_t bits) {
-    uint8_t* at = block + 64 * vector + 4 * row;
-    uint32_t word = 0;
-    std::memcpy(&word, at, sizeof word);
-    word |= bits;
-    std::memcpy(at, &word, sizeof word);
-  };
+  constexpr int kVectors = code_bytes(kBits) / 64;
+  uint32_t words[kVectors] = {};
   for (int j = 0; j < 8; ++j) {
     uint32_t word = 0;
     std::memcpy(&word, codes + 4 * j, sizeof word);
     const int pair_shift = 2 * (j % 4);
     if constexpr (kBits == CodeBits::bytes) {
-      put(j, word);
+      words[j] = word;
     } else if constexpr (kBits == CodeBits::bits2 || kBits == CodeBits::bits2_1) {
-      put(j / 4, (word & 0x03030303U) << pair_shift);
-      if constexpr (kBits == CodeBits::bits2_1) put(2, (word >> 2 & 0x01010101U) << j);
+      words[j / 4] |= (word & 0x03030303U) << pair_shift;
+      if constexpr (kBits == CodeBits::bits2_1) words[2] |= (word >> 2 & 0x01010101U) << j;
     } else {
-      put(j / 2, (word & 0x0f0f0f0fU) << (4 * (j % 2)));
-      if constexpr (kBits == CodeBits::nibbles_1) put(4, (word >> 4 & 0x01010101U) << j);
+      words[j / 2] |= (word & 0x0f0f0f0fU) << (4 * (j % 2));
+      if constexpr (kBits == CodeBits::nibbles_1) words[4] |= (word >> 4 & 0x01010101U) << j;
       if constexpr (kBits == CodeBits::nibbles_2) {
-        put(4 + j / 4, (word >> 4 & 0x03030303U) << pair_shift);
+        words[4 + j / 4] |= (word >> 4 & 0x03030303U) << pair_shift;
       }
     }
   }
+  for (int i = 0; i < kVectors; ++i) std::memcpy(block + 64 * i + 4 * row, &words[i], 4);
 }
 
 /// Puts the scales and offsets of one file block into its unit, of which it is the `index`-th.
@@ -217,26 +245,37 @@ void pack_rows(const Tensor& source, int64_t index, uint8_t* out) {
   }
 }
 
+/// [columns][16] elements: `Element` is of their size. Some columns after others, so that what all
+/// rows write stays in the first-level cache.
+template <class Element>
+void pack_elements(const Tensor& source, int64_t index, int64_t columns, uint8_t* out) {
+  constexpr int64_t kColumns = 128;
+  const int64_t first_row = index * kGroupRows;
+  const int64_t num_rows = std::min<int64_t>(kGroupRows, source.dim(0) - first_row);
+  for (int64_t first = 0; first < columns; first += kColumns) {
+    const int64_t end = std::min(first + kColumns, columns);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const std::byte* from = source.row(first_row + row);
+      for (int64_t c = first; c < end; ++c) {
+        std::memcpy(out + (c * kGroupRows + row) * static_cast<int64_t>(sizeof(Element)),
+                    from + c * static_cast<int64_t>(sizeof(Element)), sizeof(Element));
+      }
+    }
+  }
+}
+
 /// [columns][16] elements, or [columns / 2][16][2] for bf16.
 void pack_float_rows(const WeightLayout& layout, const Tensor& source, int64_t index,
                      uint8_t* out) {
   const int64_t columns = source.dim(1);
+  if (layout.floats == FloatKind::f32) return pack_elements<uint32_t>(source, index, columns, out);
+  if (layout.floats == FloatKind::f16) return pack_elements<uint16_t>(source, index, columns, out);
+  pack_elements<uint32_t>(source, index, columns / 2, out);
+  if (columns % 2 == 0) return;
   const int64_t first_row = index * kGroupRows;
   for (int64_t row = 0; row < kGroupRows && first_row + row < source.dim(0); ++row) {
-    const std::byte* from = source.row(first_row + row);
-    for (int64_t c = 0; c < columns; ++c) {
-      switch (layout.floats) {
-        case FloatKind::f32:
-          std::memcpy(out + (c * kGroupRows + row) * 4, from + 4 * c, 4);
-          break;
-        case FloatKind::f16:
-          std::memcpy(out + (c * kGroupRows + row) * 2, from + 2 * c, 2);
-          break;
-        case FloatKind::bf16:
-          std::memcpy(out + ((c / 2 * kGroupRows + row) * 2 + c % 2) * 2, from + 2 * c, 2);
-          break;
-      }
-    }
+    std::memcpy(out + (columns / 2 * kGroupRows + row) * 4,
+                source.row(first_row + row) + 2 * (columns - 1), 2);
   }
 }
 
