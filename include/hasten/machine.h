@@ -26,8 +26,9 @@ Machine describe_machine();
 struct Ceilings {
   double read_bytes_per_second = 0;  // of main memory
   double int8_ops_per_second = 0;    // multiplications and additions of 8-bit integers
-  double int4_ops_per_second = 0;    // of such with codes of a few bits; without a dot product
-                                     // instruction, more
+  // Of products of such with codes of four bits: at least int8, more where the processor has no dot
+  // product instruction. A bound for all codes of fewer than eight bits.
+  double int4_ops_per_second = 0;
   double bf16_flops_per_second = 0;
   double f32_flops_per_second = 0;
 };

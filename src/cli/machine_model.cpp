@@ -232,7 +232,10 @@ MachineModel read_calibration(const std::filesystem::path& path) {
   MachineModel machine;
   visit_fields(machine, [&](std::string_view part, std::string_view field, auto& result,
                             const Range& range) {
-    const json::Value& number = find(part, field);
+    // Calibrations of before it was measured on its own have one for both.
+    const bool has_one =
+        field == "int4_ops_per_second" && !value.get_object().at(part).get_object().contains(field);
+    const json::Value& number = find(part, has_one ? "int8_ops_per_second" : field);
     if (!number.is_number())
       fail(ErrorCode::invalid_data, "{} is no calibration: {}.{} is no number", name, part, field);
     const auto read = number.to_number<double>();

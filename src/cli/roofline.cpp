@@ -22,8 +22,9 @@ Limit limit_of(double tokens, double bytes, double ops, const ModelInfo& model,
 
 }  // namespace
 
-// Integer dot products for quantised types, of whose codes most have few bits; for bf16 whichever
-// of bf16 and f32 is faster, since one is exact in the other.
+// Integer products for quantised types, most of whose codes are multiplied as fewer than eight bits
+// (those of iq4 as levels of eight); for bf16 whichever of bf16 and f32 is faster, since one is
+// exact in the other.
 double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings) {
   const std::string_view main_type =
       std::string_view(model.weight_types).substr(0, model.weight_types.find(' '));

@@ -530,6 +530,12 @@ class Measure(unittest.TestCase):
                 broken = hasten("simulate", "--machine", costs, "--kv-cache", "1G")
                 self.assertEqual((broken.returncode, broken.stdout), (1, ""), broken.stderr)
                 self.assertIn(said, broken.stderr)
+            # One of before int4 was measured is still good.
+            older = json.loads(whole)
+            del older["ceilings"]["int4_ops_per_second"]
+            costs.write_text(json.dumps(older))
+            known = hasten("simulate", "--machine", costs, "--kv-cache", "1G", "--requests", "4")
+            self.assertEqual(known.returncode, 0, known.stderr)
             costs.write_text(whole)
             none = hasten("simulate", "--machine", costs, "--prompt", 1 << 24, "--requests", "1000")
             self.assertEqual(none.returncode, 1, none.stderr)
@@ -677,6 +683,7 @@ class Measure(unittest.TestCase):
     def test_bench_machine(self):
         ceilings = json.loads(hasten("bench", "machine", "--threads", "3", "--json").stdout)
         self.assertGreater(ceilings["int8_ops_per_second"], 1e8)
+        self.assertGreaterEqual(ceilings["int4_ops_per_second"], ceilings["int8_ops_per_second"])
         self.assertEqual([row["threads"] for row in ceilings["by_threads"]], [1, 2, 3])
         self.assertGreater(ceilings["barrier_us"], 0)
         self.assertRegex(hasten("bench", "machine", "--threads", "1").stdout, r"threads .* barrier\n +1 ")

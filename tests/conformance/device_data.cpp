@@ -110,9 +110,9 @@ HostMatrix largest_codes(DType dtype, int64_t num_rows, int64_t num_columns) {
   const auto* halves = std::ranges::find(kHalves, dtype, &Halves::dtype);
   HASTEN_CHECK(halves != std::end(kHalves));
   const auto block_bytes = static_cast<size_t>(info(dtype).block_bytes);
-  // The largest code has all bits set; of int8, its largest magnitude has one.
+  // The largest code has all bits set; of int8, all but the sign, which is 255 above the least.
   std::vector<std::byte> block(block_bytes,
-                               dtype == DType::q8_0 ? std::byte{0x80} : std::byte{0xff});
+                               dtype == DType::q8_0 ? std::byte{0x7f} : std::byte{0xff});
   constexpr uint16_t kScale = 0x2000;  // 2^-7
   std::memcpy(block.data() + halves->scale, &kScale, 2);
   if (halves->offset != 0) std::memset(block.data() + halves->offset, 0, 2);

@@ -47,7 +47,7 @@ struct HostMatrix {
 /// Random rows of many magnitudes and means, so that scales, sub-scales and minima all take part.
 HostMatrix random_matrix(DType dtype, int64_t num_rows, int64_t num_columns, Random& random);
 
-/// Rows of a quantised format whose codes all are the largest in magnitude.
+/// Rows of a quantised format whose codes all are the largest.
 HostMatrix largest_codes(DType dtype, int64_t num_rows, int64_t num_columns);
 
 /// The formats that every backend multiplies with: three float and twelve block formats.

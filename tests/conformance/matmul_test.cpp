@@ -141,7 +141,7 @@ TEST_P(MatmulTest, LargestCodesAndActivations) {
   if (!info(dtype()).quantized) GTEST_SKIP() << "floats have no codes";
   const int64_t k = 2 * std::max<int64_t>(64, info(dtype()).block_size);
   const HostMatrix weight = largest_codes(dtype(), 37, k);
-  for (const int64_t m : {1, 2, 3, 6, 7, 20}) {
+  for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 20}) {
     Product product{.weight = weight,
                     .x = std::vector<float>(static_cast<size_t>(m * k), 1.0F),
                     .num_x_rows = m};
@@ -227,6 +227,36 @@ TEST_P(MatmulTest, GroupEqualsItsMembers) {
     for (size_t i = 0; i < matrices.size(); ++i) {
       const auto alone = multiply(*backend, {.weight = matrices[i], .x = values, .num_x_rows = m});
       EXPECT_EQ(bit_difference(outs[i]->take(), alone, widths[i]), std::nullopt)
+          << "member " << i << " of a group, " << m << " rows";
+    }
+  }
+}
+
+// Formats that want activations of different forms, in turn.
+TEST_P(MatmulTest, GroupOfSeveralFormatsEqualsItsMembers) {
+  Random random = make_random();
+  constexpr int64_t kLength = 512;
+  const std::vector<DType> formats = {dtype(),       DType::q4_0, dtype(),     DType::q8_0,
+                                      DType::iq4_nl, dtype(),     DType::q6_k, DType::bf16,
+                                      DType::iq4_xs, dtype()};
+  std::vector<HostMatrix> matrices;
+  for (const DType format : formats) matrices.push_back(random_matrix(format, 20, kLength, random));
+  for (const int64_t m : {1, 5, 13}) {
+    const auto backend = make(2);
+    const auto values = random.normals(m * kLength);
+    const auto x = to_device(*backend, values, {m, kLength});
+    std::vector<std::unique_ptr<ops::Weight>> weights;
+    std::vector<std::unique_ptr<GuardedOutput>> outs;
+    std::vector<ops::MatmulParams> group;
+    for (const HostMatrix& matrix : matrices) {
+      weights.push_back(backend->prepare_weight(matrix.tensor.view));
+      outs.push_back(std::make_unique<GuardedOutput>(*backend, Shape{m, 20}));
+      group.push_back({.weight = *weights.back(), .x = x.view, .out = outs.back()->view()});
+    }
+    backend->matmul_group(group);
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      const auto alone = multiply(*backend, {.weight = matrices[i], .x = values, .num_x_rows = m});
+      EXPECT_EQ(bit_difference(outs[i]->take(), alone, 20), std::nullopt)
           << "member " << i << " of a group, " << m << " rows";
     }
   }

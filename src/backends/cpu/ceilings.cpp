@@ -62,7 +62,7 @@ CeilingMeter::CeilingMeter(int32_t threads)
 /// What a loop of one instruction reaches, over all threads; 0 without a kernel.
 double CeilingMeter::peak_rate(PeakKernel kernel, int64_t window_us) {
   if (kernel == nullptr) return 0;
-  constexpr int64_t kRounds = 500'000;  // of some instructions: one or two milliseconds
+  constexpr int64_t kRounds = 500'000;  // of up to 12 products: one or two milliseconds
   std::vector<int64_t> operations(static_cast<size_t>(workers_.num_threads()));
   return best_rate(window_us, [&] {
     workers_.run([&](int32_t thread, int32_t) {

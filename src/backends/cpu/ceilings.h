@@ -13,8 +13,10 @@ namespace hasten::cpu {
 /// Of all threads together. A multiplication and an addition are two operations.
 struct Ceilings {
   double read_bytes_per_s = 0;  // streaming from memory, beyond the caches
-  double int8_ops_per_s = 0;    // 4-way int8 dot products
-  double int4_ops_per_s = 0;    // of int8 with codes of a few bits: more only without such a unit
+  double int8_ops_per_s = 0;    // sums of products of bytes
+  // Of products of bytes with codes of four bits. As int8, or more where there is no instruction
+  // for such sums; a bound for all codes of fewer than eight bits.
+  double int4_ops_per_s = 0;
   double bf16_flops_per_s = 0;  // bf16 dot products; 0 where there is no unit for them
   double f32_flops_per_s = 0;   // fused multiply-adds
 };

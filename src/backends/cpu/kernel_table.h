@@ -66,7 +66,7 @@ struct RowTiles {
 
 /// So few rows wait for nothing but memory. Where the processor likes that (prefers_one_stream),
 /// groups are then read one behind the other; more rows, bound by arithmetic, take several at a
-/// time.
+/// time, where registers last.
 inline constexpr int kOneStreamRows = 2;
 
 /// out[r, n] = weight rows first_group * 16 ... · x[r] (+ bias), for the groups of one thread.
@@ -292,7 +292,7 @@ struct KernelTable {
   // bytes for read_bytes), so that nothing is optimised away.
   int64_t (*read_bytes)(const uint8_t* data, int64_t num_bytes, bool one_stream);
   int64_t (*peak_int8)(int64_t rounds);
-  int64_t (*peak_int4)(int64_t rounds) = nullptr;  // where codes of few bits are faster
+  int64_t (*peak_int4)(int64_t rounds) = nullptr;  // null: as peak_int8
   int64_t (*peak_f32)(int64_t rounds);
 };
 

@@ -119,7 +119,7 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
   constexpr int64_t kTileRows = 3;
   constexpr int64_t kRow = 1;
   for (const int64_t part_columns : {16, 32}) {
-    for (const int64_t value_bytes : {int64_t{1}, kernels().wide_value_bytes}) {
+    for (int64_t value_bytes = 1; value_bytes <= kernels().wide_value_bytes; ++value_bytes) {
       for (const bool offsets : {false, true}) {
         const int64_t row_bytes = kBlockColumns * value_bytes;
         const int64_t block_bytes =

@@ -51,7 +51,7 @@ int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
 }
 
 int64_t value_bytes(const KernelTable& kernels, const PackedFormat& format) {
-  return most_level(format) == 255 ? kernels.wide_value_bytes : 1;
+  return is_wide(format) ? kernels.wide_value_bytes : 1;
 }
 
 int64_t quantized_row_bytes(int64_t columns, const KernelTable& kernels,

@@ -84,11 +84,13 @@ struct PackedFormat {
 constexpr int most_level(const PackedFormat& format) {
   return format.lookup ? 255 : most_code(format.bits);
 }
+/// Whether that takes all eight bits.
+constexpr bool is_wide(const PackedFormat& format) { return most_level(format) == 255; }
 
 /// Whether what was quantised for one serves the other.
 constexpr bool take_same_activations(const PackedFormat& a, const PackedFormat& b) {
   return a.activation_columns == b.activation_columns && a.offsets == b.offsets &&
-         a.zero_point == b.zero_point && (most_level(a) == 255) == (most_level(b) == 255);
+         a.zero_point == b.zero_point && is_wide(a) == is_wide(b);
 }
 
 inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32};

@@ -304,6 +304,7 @@ inline void weigh_all_cached(const AttendCachedTask& task) {
   for (int64_t row = 0; row < queries.rows; row += kCachedTileRows) {
     with_constant<kCachedTileRows>(queries.rows - row, [&](auto rows) {
       constexpr int kMostVectors = cached_vectors(decltype(rows)::value);
+      static_assert(kMostVectors == 1 || kMostVectors % 2 == 0);  // see `high` in weigh_cached
       for (int64_t d = 0; d < queries.head_dim; d += 16 * kMostVectors) {
         with_constant<kMostVectors>((queries.head_dim - d) / 16, [&](auto vectors) {
           weigh_cached<kKind, decltype(vectors)::value, decltype(rows)::value>(task, row, d);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/packed_weights.inl"
 #include "backends/cpu/kernels/unroll.inl"
 
 namespace hasten::cpu {

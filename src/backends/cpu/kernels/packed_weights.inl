@@ -9,6 +9,12 @@
 namespace hasten::cpu {
 namespace {
 
+/// Whether levels of all eight bits are multiplied as int16, the even ones of a quad apart from the
+/// odd ones.
+constexpr bool kSplitsWideCodes = most_run(255) == 0;
+
+constexpr int least(int a, int b) { return a < b ? a : b; }
+
 /// The levels of iq4_nl plus 128, so that they are unsigned.
 constexpr uint8_t kIq4Levels[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                     129, 141, 153, 166, 181, 197, 217, 241};
@@ -53,8 +59,9 @@ class PackedGroup {
   static constexpr int kScalesPerBlock = kFormat.scales_per_block;
   static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
   static constexpr bool kOffsets = kFormat.offsets;
-  static constexpr int kMostLevel = most_level(kFormat);
-  static constexpr bool kSplit = kSplitsWideCodes && kMostLevel == 255;
+  /// Quads of products to a ProductRun; 0: none fits, and codes are split.
+  static constexpr int kRun = least(most_run(most_level(kFormat)), 8 / kParts);
+  static constexpr bool kSplit = kRun == 0;
   static constexpr UnitLayout kUnit = unit_layout(kFormat);
 
   PackedGroup() = default;
@@ -66,7 +73,8 @@ class PackedGroup {
     if constexpr (kFormat.lookup) return lookup(kIq4Levels, packed);
     return packed;
   }
-  /// Likewise of the sixteen, where codes are split.
+  /// Vector kIndex of sixteen, where codes are split: of each quad the even ones, then the odd
+  /// ones, as int16.
   template <int kIndex>
   HASTEN_INLINE U8x64 split_codes(int64_t block) const {
     const auto quads = codes<kIndex / 2>(block);
@@ -130,18 +138,18 @@ class PackedGroup {
   const uint8_t* group_ = nullptr;
 };
 
-/// Some blocks of a group with codes as bytes and scales as floats: what unpack() makes of a
-/// PackedGroup for use with many activation rows. Block indices count from the panel's first.
-template <int kScales, int kNumParts, bool kHasOffsets, int kLevels>
+/// Some blocks of a group with codes as bytes, or split, and scales as floats: what unpack() makes
+/// of a PackedGroup for use with many activation rows. Block indices count from the panel's first.
+template <int kScales, int kNumParts, bool kHasOffsets, int kQuadsToRun>
 struct Panel {
   static constexpr int kScalesPerBlock = kScales;
   static constexpr int kParts = kNumParts;
   static constexpr bool kOffsets = kHasOffsets;
-  static constexpr int kMostLevel = kLevels;
-  static constexpr bool kSplit = kSplitsWideCodes && kMostLevel == 255;
+  static constexpr int kRun = kQuadsToRun;
+  static constexpr bool kSplit = kRun == 0;
   static constexpr int64_t kCodeBytes = kSplit ? 1024 : 512;  // of a block
 
-  uint8_t* code_bytes;  // [blocks][8][64], or [blocks][16][64] of int16
+  uint8_t* code_bytes;  // [blocks][8][64], or int16 [blocks][16][32]
   float* scales;        // [blocks * kScales][16]
   float* bases;         // [blocks * kScales][16]
   float* offsets;       // [blocks * kScales][16]
@@ -168,12 +176,13 @@ struct Panel {
 template <class Source, class Destination>
 inline void unpack(const Source& source, int64_t first_block, int64_t num_blocks,
                    const Destination& panel) {
+  static_assert(Source::kSplit == Destination::kSplit);
   for (int64_t b = 0; b < num_blocks; ++b) {
     unroll<0, 8>([&](auto index) HASTEN_INLINE {
       constexpr int kIndex = decltype(index)::value;
       uint8_t* to = panel.code_bytes + b * Destination::kCodeBytes;
       const auto codes = source.template codes<kIndex>(first_block + b);
-      if constexpr (Source::kSplit) {
+      if constexpr (Destination::kSplit) {
         store_codes(to + 2 * kIndex * 64, even_codes(codes));
         store_codes(to + (2 * kIndex + 1) * 64, odd_codes(codes));
       } else {

@@ -69,32 +69,30 @@ HASTEN_INLINE inline int64_t run_chains(int64_t rounds, int64_t operations, Step
   return rounds * kChains * operations;
 }
 
-inline int64_t peak_int8(int64_t rounds) {
-  const uint8_t ones[64] = {1, 1, 1, 1};
+/// Products of codes with bytes, kQuads to a run.
+template <int kQuads, int kChains>
+inline int64_t peak_products(int64_t rounds) {
+  uint8_t ones[64] = {1, 1, 1, 1};
+  // They change from round to round, so that no product can be moved out of the loop.
+  int32_t quads[16 + kQuads] = {1, 2, 3, 4, 5, 6, 7, 8};
   opaque(ones);
-  const U8x64 codes = load_codes(ones);
-  // Changes from round to round, so that no product can be moved out of the loop.
-  const int32_t quads[16] = {1, 2, 3, 4, 5, 6, 7, 8};
   opaque(quads);
-  return run_chains<I32x16, kPeakChains>(rounds, 128, [&](I32x16 sum, int64_t i) HASTEN_INLINE {
-    return dot4(sum, codes, quads[i % 16]);
-  });
+  const auto step = [&](I32x16 sum, int64_t i) HASTEN_INLINE {
+    if constexpr (!kHasDotInstruction) {  // or chains would share products
+      opaque(ones);
+      opaque(quads);
+    }
+    const U8x64 codes = load_codes(ones);
+    ProductRun run = begin_run(sum);
+    for (int j = 0; j < kQuads; ++j) run = add_products(run, codes, quads[i % 16 + j]);
+    return end_run(sum, run);
+  };
+  return run_chains<I32x16, kChains>(rounds / kQuads, kQuads * 128, step);
 }
 
-/// As peak_int8, for codes of no more than four bits, where that is faster.
+inline int64_t peak_int8(int64_t rounds) { return peak_products<1, kPeakChains>(rounds); }
 inline int64_t peak_int4(int64_t rounds) {
-  constexpr int kQuads = dot_run(15);
-  uint8_t ones[64] = {1, 1, 1, 1};
-  int32_t quads[2 * kQuads] = {1, 2, 3, 4, 5, 6, 7, 8};
-  const auto step = [&](I32x16 sum, int64_t i) HASTEN_INLINE {
-    opaque(ones);  // or chains would share products, and keep quads for each other
-    opaque(quads);
-    const U8x64 codes = load_codes(ones);
-    DotSum run = begin_dot(sum);
-    for (int j = 0; j < kQuads; ++j) run = dot(run, codes, quads[i % kQuads + j]);
-    return end_dot(sum, run);
-  };
-  return run_chains<I32x16, kPeakChains / 2>(rounds / kQuads, kQuads * 128, step);
+  return peak_products<most_run(15), kPeakChains / 2>(rounds);
 }
 
 inline int64_t peak_f32(int64_t rounds) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of quantised weights with int8 activations. Each output element is summed in one order,
-// part after part along the columns, however many rows there are:
+// Products of quantised weights with activations of eight bits. Each output element is summed in
+// one order, part after part along the columns, however many rows there are:
 //   dot     = -zero_point * sum(x) + sum(code * x), in integers, exact;
 //   partial = dot * scale (+ sum(x) * offset);
 //   total   = total + partial * activation scale.
@@ -16,7 +16,7 @@
 namespace hasten::cpu {
 namespace {
 
-constexpr int64_t kPanelBlocks = 16;  // whole units; 16 KiB of codes: a third of L1
+constexpr int64_t kPanelBlocks = 16;  // whole units; their codes are 8 to 16 KiB of L1
 
 /// dot[g][r] += part kPart of a block of source g times row r of the tile of activations at x.
 template <int kPart, int kGroups, int kRows, class Source>
@@ -31,18 +31,18 @@ HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, co
         const auto codes = sources[g].template split_codes<kIndex>(block);
         for (int r = 0; r < kRows; ++r) {
           const auto pair = load_scalar<int32_t>(x + 2 * r * kBlockColumns + 4 * kIndex);
-          dot[g][r] = dot2(dot[g][r], codes, pair);
+          dot[g][r] = add_pair_products(dot[g][r], codes, pair);
         }
       }
     });
   } else {
-    constexpr int kMostRun = dot_run(Source::kMostLevel);
-    constexpr int kRun = kMostRun < kQuads ? kMostRun : kQuads;
-    unroll<0, kQuads / kRun>([&](auto run) HASTEN_INLINE {
-      constexpr int kFirstOfRun = kFirst + kRun * decltype(run)::value;
-      DotSum sum[kGroups][kRows];
+    constexpr int kRun = Source::kRun;
+    static_assert(kQuads % kRun == 0);
+    unroll<0, kQuads / kRun>([&](auto index_of_run) HASTEN_INLINE {
+      constexpr int kFirstOfRun = kFirst + kRun * decltype(index_of_run)::value;
+      ProductRun run[kGroups][kRows];
       for (int g = 0; g < kGroups; ++g) {
-        for (int r = 0; r < kRows; ++r) sum[g][r] = begin_dot(dot[g][r]);
+        for (int r = 0; r < kRows; ++r) run[g][r] = begin_run(dot[g][r]);
       }
       unroll<kFirstOfRun, kFirstOfRun + kRun>([&](auto index) HASTEN_INLINE {
         constexpr int kIndex = decltype(index)::value;
@@ -50,11 +50,11 @@ HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, co
         for (int g = 0; g < kGroups; ++g) codes[g] = sources[g].template codes<kIndex>(block);
         for (int r = 0; r < kRows; ++r) {
           const auto quad = load_scalar<int32_t>(x + r * kBlockColumns + 4 * kIndex);
-          for (int g = 0; g < kGroups; ++g) sum[g][r] = hasten::cpu::dot(sum[g][r], codes[g], quad);
+          for (int g = 0; g < kGroups; ++g) run[g][r] = add_products(run[g][r], codes[g], quad);
         }
       });
       for (int g = 0; g < kGroups; ++g) {
-        for (int r = 0; r < kRows; ++r) dot[g][r] = end_dot(dot[g][r], sum[g][r]);
+        for (int r = 0; r < kRows; ++r) dot[g][r] = end_run(dot[g][r], run[g][r]);
       }
     });
   }
@@ -256,9 +256,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
 template <const PackedFormat& kFormat>
 inline void quant_matmul(const QuantMatmulTask& task) {
   using Source = PackedGroup<kFormat>;
-  // Levels that the products do not tell apart share an instantiation.
-  using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kOffsets,
-                          kSplitsWideCodes ? Source::kMostLevel : 0>;
+  using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kOffsets, Source::kRun>;
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
   const int64_t most = task.pass_rows / kQuantRows;

@@ -23,8 +23,8 @@ HASTEN_INLINE inline void unroll(F&& f) {
   }
 }
 
-/// f(r, v), both Constants, for r < kRows and v < kVectors: what an array element is used in keeps
-/// it in a register.
+/// f(r, v), both Constants, for r < kRows and v < kVectors: indices that are constants let the
+/// compiler keep the elements of an array in registers.
 template <int kRows, int kVectors, class F>
 HASTEN_INLINE inline void unroll_tile(F&& f) {
   unroll<0, kRows>(

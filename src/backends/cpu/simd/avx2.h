@@ -22,7 +22,7 @@ struct U8x64 {
 constexpr int kQuantGroups = 1;
 constexpr int kQuantRows = 3;
 constexpr int kQuantDirectRows = 6;  // rows that read packed weights without a panel
-/// Groups at a time that they read: two streams of memory.
+/// Groups at a time that they read: two streams of memory, while registers last.
 constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
@@ -34,7 +34,6 @@ constexpr int kCachedTileRows = 6;  // queries with keys where they lie
 constexpr int cached_vectors(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 constexpr int kPeakChains = 6;  // see peak.inl: they hide a latency and stay in the registers
 constexpr bool kFmaRoundsOnce = true;
-constexpr bool kSplitsWideCodes = true;
 
 inline F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -263,47 +262,43 @@ inline U8x64 lookup(const uint8_t* table, U8x64 index) {
       _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   return {_mm256_shuffle_epi8(levels, index.low), _mm256_shuffle_epi8(levels, index.high)};
 }
-/// sum[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
-/// Codes below 128 only: a pair of products is at most 2 * 127 * 127, which int16 holds.
-inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
-  const __m256i x = _mm256_set1_epi32(quad);
-  const __m256i ones = _mm256_set1_epi16(1);
-  const __m256i low = _mm256_madd_epi16(_mm256_maddubs_epi16(codes.low, x), ones);
-  const __m256i high = _mm256_madd_epi16(_mm256_maddubs_epi16(codes.high, x), ones);
-  return {_mm256_add_epi32(sum.low, low), _mm256_add_epi32(sum.high, high)};
-}
-
 /// Keeps additions where they stand: GCC puts them off until all products of a block are there,
 /// which do not fit in the registers.
 inline void keep_order(__m256i& low, __m256i& high) { __asm__("" : "+x"(low), "+x"(high)); }
 
-/// Sums of up to dot_run(largest code) quads of products, which int16 still holds: that takes one
-/// multiplication for each quad, and one to end.
-struct DotSum {
+/// Sums of products of quads, of up to most_run(largest level) of them, as int16: that takes one
+/// multiplication for each quad, and one more to end. The sum that a run adds to counts once: where
+/// it begins or, here, where it ends.
+struct ProductRun {
   __m256i low, high;  // [8][2] int16
 };
-constexpr int dot_run(int most_code) {
+constexpr bool kHasDotInstruction = false;
+/// 0: int16 does not hold the products of one quad.
+constexpr int most_run(int most_level) {
   int run = 8;
-  while (run > 1 && run * 2 * 127 * most_code > 32767) run /= 2;
+  while (run > 0 && run * 2 * 127 * most_level > 32767) run /= 2;
   return run;
 }
-inline DotSum begin_dot(I32x16 /*sum*/) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-inline DotSum dot(DotSum sum, U8x64 codes, int32_t quad) {
-  const __m256i x = _mm256_set1_epi32(quad);
-  sum = {_mm256_add_epi16(sum.low, _mm256_maddubs_epi16(codes.low, x)),
-         _mm256_add_epi16(sum.high, _mm256_maddubs_epi16(codes.high, x))};
-  keep_order(sum.low, sum.high);
-  return sum;
+inline ProductRun begin_run(I32x16 /*sum*/) {
+  return {_mm256_setzero_si256(), _mm256_setzero_si256()};
 }
-inline I32x16 end_dot(I32x16 sum, DotSum dot) {
+/// run[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
+inline ProductRun add_products(ProductRun run, U8x64 codes, int32_t quad) {
+  const __m256i x = _mm256_set1_epi32(quad);
+  run = {_mm256_add_epi16(run.low, _mm256_maddubs_epi16(codes.low, x)),
+         _mm256_add_epi16(run.high, _mm256_maddubs_epi16(codes.high, x))};
+  keep_order(run.low, run.high);
+  return run;
+}
+inline I32x16 end_run(I32x16 sum, ProductRun run) {
   const __m256i ones = _mm256_set1_epi16(1);
-  sum = {_mm256_add_epi32(sum.low, _mm256_madd_epi16(dot.low, ones)),
-         _mm256_add_epi32(sum.high, _mm256_madd_epi16(dot.high, ones))};
+  sum = {_mm256_add_epi32(sum.low, _mm256_madd_epi16(run.low, ones)),
+         _mm256_add_epi32(sum.high, _mm256_madd_epi16(run.high, ones))};
   keep_order(sum.low, sum.high);
   return sum;
 }
 
-/// Of each pair of codes as int16: the even (odd) ones of a quad, for dot2.
+/// The even (odd) codes of each quad as int16, for add_pair_products.
 inline U8x64 even_codes(U8x64 codes) {
   const __m256i bytes = _mm256_set1_epi16(0xff);
   return {_mm256_and_si256(codes.low, bytes), _mm256_and_si256(codes.high, bytes)};
@@ -311,8 +306,8 @@ inline U8x64 even_codes(U8x64 codes) {
 inline U8x64 odd_codes(U8x64 codes) {
   return {_mm256_srli_epi16(codes.low, 8), _mm256_srli_epi16(codes.high, 8)};
 }
-/// As dot4, for codes of all eight bits: two as int16 with the two int16 of `pair`.
-inline I32x16 dot2(I32x16 sum, U8x64 codes, int32_t pair) {
+/// sum[lane] += the two products of codes as int16 (lane) and the two int16 of `pair`.
+inline I32x16 add_pair_products(I32x16 sum, U8x64 codes, int32_t pair) {
   const __m256i x = _mm256_set1_epi32(pair);
   sum = {_mm256_add_epi32(sum.low, _mm256_madd_epi16(codes.low, x)),
          _mm256_add_epi32(sum.high, _mm256_madd_epi16(codes.high, x))};

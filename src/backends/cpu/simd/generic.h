@@ -28,7 +28,6 @@ constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
 constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }
 constexpr int kPeakChains = 12;  // see peak.inl: they hide a latency and stay in the registers
 constexpr bool kFmaRoundsOnce = false;
-constexpr bool kSplitsWideCodes = false;  // see dot2
 
 inline F32x16 set1(float x) { return x - F32x16{}; }
 inline F32x16 zero() { return F32x16{}; }
@@ -218,7 +217,7 @@ __attribute__((noinline)) inline U8x64 lookup(const uint8_t* table, U8x64 index)
 }
 /// sum[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
 /// Little-endian: byte t of a lane is its bits from 8 * t.
-inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
+inline I32x16 add_products(I32x16 sum, U8x64 codes, int32_t quad) {
   const U32x16 lanes = reinterpret_cast<U32x16>(codes);
   for (int t = 0; t < 4; ++t) {
     const int32_t x = static_cast<int8_t>(static_cast<uint32_t>(quad) >> (8 * t));
@@ -226,13 +225,12 @@ inline I32x16 dot4(I32x16 sum, U8x64 codes, int32_t quad) {
   }
   return sum;
 }
-
-/// Sums of up to dot_run(largest code) quads of products; start at `sum`, which end_dot has again.
-using DotSum = I32x16;
-constexpr int dot_run(int /*most_code*/) { return 8; }
-inline DotSum begin_dot(I32x16 sum) { return sum; }
-inline DotSum dot(DotSum sum, U8x64 codes, int32_t quad) { return dot4(sum, codes, quad); }
-inline I32x16 end_dot(I32x16 /*sum*/, DotSum dot) { return dot; }
+/// A run of such: see simd/avx2.h. Here it is the sum itself.
+using ProductRun = I32x16;
+constexpr bool kHasDotInstruction = false;
+constexpr int most_run(int /*most_level*/) { return 8; }
+inline ProductRun begin_run(I32x16 sum) { return sum; }
+inline I32x16 end_run(I32x16 /*sum*/, ProductRun run) { return run; }
 
 /// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
 __attribute__((always_inline)) inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
