@@ -79,6 +79,29 @@ class MatmulTest : public FormatConformanceTest {
                       expected_norms(product));
   }
 
+  /// That products of one call are those of a call each.
+  void check_group(const std::vector<HostMatrix>& matrices, const std::vector<float>& values,
+                   int64_t m) {
+    const auto backend = make(2);
+    const auto x = to_device(*backend, values, {m, std::ssize(values) / m});
+    std::vector<std::unique_ptr<ops::Weight>> weights;
+    std::vector<std::unique_ptr<GuardedOutput>> outs;
+    std::vector<ops::MatmulParams> group;
+    for (const HostMatrix& matrix : matrices) {
+      weights.push_back(backend->prepare_weight(matrix.tensor.view));
+      outs.push_back(
+          std::make_unique<GuardedOutput>(*backend, Shape{m, matrix.tensor.view.dim(0)}));
+      group.push_back({.weight = *weights.back(), .x = x.view, .out = outs.back()->view()});
+    }
+    backend->matmul_group(group);
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      const auto alone = multiply(*backend, {.weight = matrices[i], .x = values, .num_x_rows = m});
+      EXPECT_EQ(bit_difference(outs[i]->take(), alone, matrices[i].tensor.view.dim(0)),
+                std::nullopt)
+          << "member " << i << " of a group, " << m << " rows";
+    }
+  }
+
   /// A row length that the format allows and kernels do not like.
   int64_t odd_length(Random& random) const {
     const int64_t block = info(dtype()).block_size;
@@ -207,59 +230,21 @@ TEST_P(MatmulTest, NanStaysInItsRowAndShows) {
 TEST_P(MatmulTest, GroupEqualsItsMembers) {
   Random random = make_random();
   const int64_t k = odd_length(random);
-  const std::vector<int64_t> widths = {random.between(1, 40), random.between(1, 40), 16};
   std::vector<HostMatrix> matrices;
-  for (const int64_t n : widths) matrices.push_back(random_matrix(dtype(), n, k, random));
-  for (const int64_t m : {1, 5, 34}) {
-    const auto backend = make(2);
-    const auto values = random.normals(m * k);
-    const auto x = to_device(*backend, values, {m, k});
-    std::vector<std::unique_ptr<ops::Weight>> weights;
-    std::vector<std::unique_ptr<GuardedOutput>> outs;
-    std::vector<ops::MatmulParams> group;
-    for (const HostMatrix& matrix : matrices) {
-      weights.push_back(backend->prepare_weight(matrix.tensor.view));
-      outs.push_back(
-          std::make_unique<GuardedOutput>(*backend, Shape{m, matrix.tensor.view.dim(0)}));
-      group.push_back({.weight = *weights.back(), .x = x.view, .out = outs.back()->view()});
-    }
-    backend->matmul_group(group);
-    for (size_t i = 0; i < matrices.size(); ++i) {
-      const auto alone = multiply(*backend, {.weight = matrices[i], .x = values, .num_x_rows = m});
-      EXPECT_EQ(bit_difference(outs[i]->take(), alone, widths[i]), std::nullopt)
-          << "member " << i << " of a group, " << m << " rows";
-    }
-  }
+  for (const int64_t n : {random.between(1, 40), random.between(1, 40), int64_t{16}})
+    matrices.push_back(random_matrix(dtype(), n, k, random));
+  for (const int64_t m : {1, 5, 34}) check_group(matrices, random.normals(m * k), m);
 }
 
 // Formats that want activations of different forms, in turn.
 TEST_P(MatmulTest, GroupOfSeveralFormatsEqualsItsMembers) {
   Random random = make_random();
   constexpr int64_t kLength = 512;
-  const std::vector<DType> formats = {dtype(),       DType::q4_0, dtype(),     DType::q8_0,
-                                      DType::iq4_nl, dtype(),     DType::q6_k, DType::bf16,
-                                      DType::iq4_xs, dtype()};
   std::vector<HostMatrix> matrices;
-  for (const DType format : formats) matrices.push_back(random_matrix(format, 20, kLength, random));
-  for (const int64_t m : {1, 5, 13}) {
-    const auto backend = make(2);
-    const auto values = random.normals(m * kLength);
-    const auto x = to_device(*backend, values, {m, kLength});
-    std::vector<std::unique_ptr<ops::Weight>> weights;
-    std::vector<std::unique_ptr<GuardedOutput>> outs;
-    std::vector<ops::MatmulParams> group;
-    for (const HostMatrix& matrix : matrices) {
-      weights.push_back(backend->prepare_weight(matrix.tensor.view));
-      outs.push_back(std::make_unique<GuardedOutput>(*backend, Shape{m, 20}));
-      group.push_back({.weight = *weights.back(), .x = x.view, .out = outs.back()->view()});
-    }
-    backend->matmul_group(group);
-    for (size_t i = 0; i < matrices.size(); ++i) {
-      const auto alone = multiply(*backend, {.weight = matrices[i], .x = values, .num_x_rows = m});
-      EXPECT_EQ(bit_difference(outs[i]->take(), alone, 20), std::nullopt)
-          << "member " << i << " of a group, " << m << " rows";
-    }
-  }
+  for (const DType format : {dtype(), DType::q4_0, dtype(), DType::q8_0, DType::iq4_nl, dtype(),
+                             DType::q6_k, DType::bf16, DType::iq4_xs, dtype()})
+    matrices.push_back(random_matrix(format, 20, kLength, random));
+  for (const int64_t m : {1, 5, 13}) check_group(matrices, random.normals(m * kLength), m);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatmulTest,
