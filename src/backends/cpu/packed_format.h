@@ -26,25 +26,6 @@ enum class CodeBits : uint8_t {
   bytes,      // eight vectors as they are
 };
 
-/// The largest code.
-constexpr int most_code(CodeBits bits) {
-  switch (bits) {
-    case CodeBits::bits2:
-      return 3;
-    case CodeBits::bits2_1:
-      return 7;
-    case CodeBits::nibbles:
-      return 15;
-    case CodeBits::nibbles_1:
-      return 31;
-    case CodeBits::nibbles_2:
-      return 63;
-    case CodeBits::bytes:
-      return 255;
-  }
-  return 0;
-}
-
 /// Bytes of the codes of one group's block.
 constexpr int64_t code_bytes(CodeBits bits) {
   switch (bits) {
@@ -63,6 +44,9 @@ constexpr int64_t code_bytes(CodeBits bits) {
   }
   return 0;
 }
+
+/// The largest code: 64 bytes of a group's block are one bit of each of its codes.
+constexpr int most_code(CodeBits bits) { return (1 << code_bytes(bits) / 64) - 1; }
 
 /// One way to keep a matrix: element = scale * (code - zero_point) + offset, exactly what the file
 /// says. The scale is a binary16, or the product of a binary16 per 256 columns and a small integer.

@@ -266,6 +266,15 @@ inline U8x64 lookup(const uint8_t* table, U8x64 index) {
 /// which do not fit in the registers.
 inline void keep_order(__m256i& low, __m256i& high) { __asm__("" : "+x"(low), "+x"(high)); }
 
+/// sum[lane] += the two products of codes as int16 (lane) and the two int16 of `pair`.
+inline I32x16 add_pair_products(I32x16 sum, U8x64 codes, int32_t pair) {
+  const __m256i x = _mm256_set1_epi32(pair);
+  sum = {_mm256_add_epi32(sum.low, _mm256_madd_epi16(codes.low, x)),
+         _mm256_add_epi32(sum.high, _mm256_madd_epi16(codes.high, x))};
+  keep_order(sum.low, sum.high);
+  return sum;
+}
+
 /// Sums of products of quads, of up to most_run(largest level) of them, as int16: that takes one
 /// multiplication for each quad, and one more to end. The sum that a run adds to counts once: where
 /// it begins or, here, where it ends.
@@ -291,11 +300,7 @@ inline ProductRun add_products(ProductRun run, U8x64 codes, int32_t quad) {
   return run;
 }
 inline I32x16 end_run(I32x16 sum, ProductRun run) {
-  const __m256i ones = _mm256_set1_epi16(1);
-  sum = {_mm256_add_epi32(sum.low, _mm256_madd_epi16(run.low, ones)),
-         _mm256_add_epi32(sum.high, _mm256_madd_epi16(run.high, ones))};
-  keep_order(sum.low, sum.high);
-  return sum;
+  return add_pair_products(sum, {run.low, run.high}, 0x00010001);
 }
 
 /// The even (odd) codes of each quad as int16, for add_pair_products.
@@ -305,14 +310,6 @@ inline U8x64 even_codes(U8x64 codes) {
 }
 inline U8x64 odd_codes(U8x64 codes) {
   return {_mm256_srli_epi16(codes.low, 8), _mm256_srli_epi16(codes.high, 8)};
-}
-/// sum[lane] += the two products of codes as int16 (lane) and the two int16 of `pair`.
-inline I32x16 add_pair_products(I32x16 sum, U8x64 codes, int32_t pair) {
-  const __m256i x = _mm256_set1_epi32(pair);
-  sum = {_mm256_add_epi32(sum.low, _mm256_madd_epi16(codes.low, x)),
-         _mm256_add_epi32(sum.high, _mm256_madd_epi16(codes.high, x))};
-  keep_order(sum.low, sum.high);
-  return sum;
 }
 /// Of each four lanes the first and third, then the others, as int16.
 inline void store_split_i16(uint8_t* p, I32x16 v) {
