@@ -62,7 +62,9 @@ HASTEN_INLINE inline int64_t run_chains(int64_t rounds, int64_t operations, Step
   });
   for (int64_t i = 0; i < rounds; ++i) {
     unroll<0, kChains>([&](auto index) HASTEN_INLINE {
-      chain[decltype(index)::value] = step(chain[decltype(index)::value], i);
+      constexpr int kIndex = decltype(index)::value;
+      chain[kIndex] = step(chain[kIndex], i);
+      keep_order(chain[kIndex]);
     });
   }
   unroll<0, kChains>([&](auto index) HASTEN_INLINE { keep(chain[decltype(index)::value]); });

@@ -265,6 +265,8 @@ inline U8x64 lookup(const uint8_t* table, U8x64 index) {
 /// Keeps additions where they stand: GCC puts them off until all products of a block are there,
 /// which do not fit in the registers.
 inline void keep_order(__m256i& low, __m256i& high) { __asm__("" : "+x"(low), "+x"(high)); }
+inline void keep_order(I32x16& v) { keep_order(v.low, v.high); }
+inline void keep_order(F32x16& v) { __asm__("" : "+x"(v.low), "+x"(v.high)); }
 
 /// sum[lane] += the two products of codes as int16 (lane) and the two int16 of `pair`.
 inline I32x16 add_pair_products(I32x16 sum, U8x64 codes, int32_t pair) {

@@ -27,7 +27,7 @@ constexpr int float_direct_groups(int /*rows*/) { return kFloatGroups; }
 constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }
-constexpr int kPeakChains = 12;  // see peak.inl: they hide a latency and stay in the registers
+constexpr int kPeakChains = 20;  // see peak.inl: they hide a latency and stay in the registers
 constexpr bool kFmaRoundsOnce = true;
 
 inline F32x16 zero() { return _mm512_setzero_ps(); }
@@ -145,6 +145,10 @@ inline F32x16 load_bf16_odd(const uint8_t* p) {
   return _mm512_castsi512_ps(
       _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
 }
+
+/// Keeps a value in its register: GCC 12 copies what a loop carries, and spills the copies.
+inline void keep_order(I32x16& v) { __asm__("" : "+v"(v)); }
+inline void keep_order(F32x16& v) { __asm__("" : "+v"(v)); }
 
 inline U8x64 load_codes(const uint8_t* p) { return _mm512_loadu_si512(p); }
 inline void store_codes(uint8_t* p, U8x64 v) { _mm512_storeu_si512(p, v); }

@@ -225,6 +225,9 @@ inline I32x16 add_products(I32x16 sum, U8x64 codes, int32_t quad) {
   }
   return sum;
 }
+/// See simd/avx512.h; where a vector is several registers, the compiler does as it likes.
+inline void keep_order(I32x16& /*v*/) {}
+inline void keep_order(F32x16& /*v*/) {}
 /// A run of such: see simd/avx2.h. Here it is the sum itself.
 using ProductRun = I32x16;
 constexpr bool kHasDotInstruction = false;
