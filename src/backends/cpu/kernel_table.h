@@ -76,7 +76,6 @@ struct QuantMatmulTask {
   int64_t first_group;
   int64_t num_groups;
   QuantizedRows x;
-  int64_t pass_rows;  // of x that a panel is multiplied with before the next, about; <= kPassRows
   bool one_stream;    // see kOneStreamRows
   const float* bias;  // [out_features] or null
   float* out;         // [x.num_rows, out_features]
@@ -130,7 +129,7 @@ struct RoundBf16Task {
 };
 
 /// Rows of a step that share one pass over an unpacked weight panel, at most: their sums stay in
-/// L2.
+/// L2. They themselves need not: a tile takes longer than fetching it from the cache behind that.
 inline constexpr int64_t kPassRows = 512;
 /// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
 inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;

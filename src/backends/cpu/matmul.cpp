@@ -20,8 +20,7 @@ namespace {
 constexpr int64_t kTileGroups = 4;
 // Likewise, where many rows of activations leave fewer groups in the register tiles.
 constexpr int64_t kManyRowsTileGroups = 2;
-// Rows of a pass, at least: unpacking a panel costs as much as multiplying it with about two rows,
-// and weights that need no panel come from memory once in each pass.
+// Rows of a pass of products of bf16, at least: weights come from memory once in each pass.
 constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
 constexpr int64_t kUsualL2Bytes = 1 << 20;
@@ -215,15 +214,12 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
                                                             .scratch = scratch});
     return;
   }
-  const PackedFormat& format = kPackedFormats[static_cast<int>(*layout.packed)];
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
       {.groups = groups,
        .group_bytes = layout.group_bytes,
        .first_group = first,
        .num_groups = count,
        .x = {.tiles = quantized_.get(0), .num_rows = rows.count, .columns = rows.columns},
-       .pass_rows =
-           pass_rows(quantized_row_bytes(rows.columns, kernels_, format), workers_.l2_bytes()),
        .one_stream = one_stream_,
        .bias = bias,
        .out = params.out.f32(),

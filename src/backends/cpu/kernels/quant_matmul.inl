@@ -259,8 +259,8 @@ inline void quant_matmul(const QuantMatmulTask& task) {
   using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kOffsets, Source::kRun>;
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
-  const int64_t most = task.pass_rows / kQuantRows;
-  const int64_t passes = (tiles.count + most - 1) / most;
+  constexpr int64_t kMost = kPassRows / kQuantRows;
+  const int64_t passes = (tiles.count + kMost - 1) / kMost;
   for (int64_t pass = 0; pass < passes; ++pass) {
     const int64_t first = pass * tiles.count / passes;
     const int64_t end = (pass + 1) * tiles.count / passes;
