@@ -129,7 +129,7 @@ struct RoundBf16Task {
 };
 
 /// Rows of a step that share one pass over an unpacked weight panel, at most: their sums stay in
-/// L2. They themselves need not: a tile takes longer than fetching it from the cache behind that.
+/// L2. They themselves need not: even a core of Zen 5 needs but 4 bytes of them a cycle.
 inline constexpr int64_t kPassRows = 512;
 /// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
 inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;

@@ -43,7 +43,7 @@ int64_t piece_groups(const WeightLayout& layout, int64_t rows, int64_t tile_grou
   return std::max(tile_groups, std::min(by_bytes, by_threads) / tile_groups * tile_groups);
 }
 
-/// Rows of activations that stay in half the second-level cache while all groups of a piece pass.
+/// Rows of bf16 that stay in half the second-level cache while all groups of a piece pass.
 int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
   const int64_t bytes = (l2_bytes > 0 ? l2_bytes : kUsualL2Bytes) / 2;
   return std::clamp(bytes / row_bytes, kLeastPassRows, kPassRows);
