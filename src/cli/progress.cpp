@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kWidth = 30;               // characters of the bar
 constexpr int64_t kPatienceUs = 700000;  // shorter work needs no bar
-constexpr int64_t kRedrawUs = 100000;
+constexpr int64_t kRedrawBarUs = 100000;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void ProgressBar::show(std::string_view stage, double fraction) {
     erase();
     return;
   }
-  if (now - start_us_ < kPatienceUs || now - drawn_us_ < kRedrawUs) return;
+  if (now - start_us_ < kPatienceUs || now - drawn_us_ < kRedrawBarUs) return;
   drawn_us_ = now;
   const int filled = std::clamp(static_cast<int>(fraction * kWidth), 0, kWidth);
   fmt::print(stderr, "\r\x1b[K{}  [{:#<{}}{: <{}}] {:3.0f} %", stage, "", filled, "",

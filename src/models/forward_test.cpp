@@ -18,17 +18,17 @@
 namespace hasten::models {
 namespace {
 
-constexpr const char* kLlama = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 61,
+constexpr const char* kLlamaConfig = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 61,
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
     "rope_theta": 10000.0, "tie_word_embeddings": false})";
-constexpr const char* kGemma3 = R"({"architectures": ["Gemma3ForCausalLM"], "vocab_size": 61,
+constexpr const char* kGemma3Config = R"({"architectures": ["Gemma3ForCausalLM"], "vocab_size": 61,
     "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 7, "num_attention_heads": 2,
     "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 128,
     "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 16, "sliding_window": 6,
     "final_logit_softcapping": 3.0)";
 
-std::string gemma3(const std::string& special = "") { return kGemma3 + special + "}"; }
+std::string gemma3(const std::string& special = "") { return kGemma3Config + special + "}"; }
 
 /// The reference backend posing as a device whose memory the host cannot see; when muted it does
 /// nothing, so that only the model's own work remains.
@@ -145,7 +145,7 @@ TEST_F(ForwardTest, DeviceMemoryIsStagedInPieces) {
 }
 
 TEST_F(ForwardTest, TokensOutsideTheVocabularyAreTheCallersFault) {
-  ModelSession session(open(kLlama));
+  ModelSession session(open(kLlamaConfig));
   for (const int32_t id : {-1, 61, 2147483647}) {
     const std::vector<int32_t> ids = {1, id};
     session.reset();
@@ -154,7 +154,7 @@ TEST_F(ForwardTest, TokensOutsideTheVocabularyAreTheCallersFault) {
 }
 
 TEST_F(ForwardTest, InputBeyondTheReservedLimitsIsABug) {
-  ModelSession session(open(kLlama));
+  ModelSession session(open(kLlamaConfig));
   EXPECT_EQ(error_of([&] { session.feed(prompt(ModelSession::kMaxTokens + 1), {}); }),
             ErrorCode::internal);
   const std::vector<int32_t> outside = {2}, unordered = {1, 0};
@@ -232,7 +232,7 @@ TEST_F(ForwardTest, InfoIsArithmetic) {
   const LoadOptions options{
       .progress = [&](int64_t done, int64_t total) { progress.emplace_back(done, total); }};
   const auto backend = ops::make_reference_backend();
-  const auto model = load_model(open(kLlama), *backend, options);
+  const auto model = load_model(open(kLlamaConfig), *backend, options);
   const ModelInfo& info = model->info();
   // Per layer: Q and O 32x32, K and V 16x32, three matrices of the MLP 48x32.
   const int64_t layers = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32);
@@ -262,14 +262,14 @@ TEST_F(ForwardTest, WindowsBecomeCacheGroups) {
   };
   using Groups = std::vector<std::pair<int64_t, int64_t>>;
   EXPECT_EQ(groups(gemma3()), (Groups{{6, 6}, {0, 1}}));
-  EXPECT_EQ(groups(kLlama), (Groups{{0, 2}}));
+  EXPECT_EQ(groups(kLlamaConfig), (Groups{{0, 2}}));
   // A window that nothing outgrows is none.
   std::string wide = gemma3();
   wide.replace(wide.find("\"sliding_window\": 6"), 19, "\"sliding_window\": 128");
   EXPECT_EQ(groups(wide), (Groups{{0, 7}}));
   EXPECT_EQ(groups(wide, 256), (Groups{{128, 6}, {0, 1}}));
   // Mistral's is 4096 where the file does not say.
-  std::string mistral = kLlama;
+  std::string mistral = kLlamaConfig;
   mistral.replace(mistral.find("Llama"), 5, "Mistral");
   EXPECT_EQ(groups(mistral, 8192), (Groups{{4096, 2}}));
   mistral.replace(mistral.rfind('}'), 1, R"(, "sliding_window": null})");
@@ -278,7 +278,7 @@ TEST_F(ForwardTest, WindowsBecomeCacheGroups) {
 
 // The engine may serve less than it was asked for, when memory is short.
 TEST_F(ForwardTest, RopeScalingIsFixedByTheServedContext) {
-  std::string longrope = kLlama;
+  std::string longrope = kLlamaConfig;
   longrope.replace(longrope.rfind('}'), 1, R"(, "rope_scaling": {"rope_type": "longrope",
       "original_max_position_embeddings": 32, "short_factor": [1.0, 1.1, 1.2, 1.3],
       "long_factor": [1.5, 2.0, 3.0, 4.5]}})");

@@ -7,11 +7,11 @@
 namespace hasten::models {
 namespace {
 
-constexpr int64_t kLayersOf27B = 46;
+constexpr int64_t kLayersOfGemma2At27B = 46;
 
-std::unique_ptr<Model> build(const BuildInput& input) {
+std::unique_ptr<Model> build_gemma2(const BuildInput& input) {
   BuildInput gemma = input;
-  gemma.hyperparameters = with_gemma_query_scalar(input, kLayersOf27B);
+  gemma.hyperparameters = with_gemma_query_scalar(input, kLayersOfGemma2At27B);
   return make_decoder(gemma, gemma_style(input));
 }
 
@@ -36,7 +36,7 @@ Family gemma2() {
           .gguf_architectures = {"gemma2"},
           .hf_architectures = {"Gemma2ForCausalLM"},
           .defaults = defaults,
-          .build = build};
+          .build = build_gemma2};
 }
 
 }  // namespace hasten::models

@@ -8,11 +8,11 @@
 namespace hasten::models {
 namespace {
 
-constexpr int64_t kLayersOf27B = 62;
+constexpr int64_t kLayersOfGemma3At27B = 62;
 
-std::unique_ptr<Model> build(const BuildInput& input) {
+std::unique_ptr<Model> build_gemma3(const BuildInput& input) {
   BuildInput gemma = input;
-  gemma.hyperparameters = with_gemma_query_scalar(input, kLayersOf27B);
+  gemma.hyperparameters = with_gemma_query_scalar(input, kLayersOfGemma3At27B);
   DecoderStyle style = gemma_style(input);
   style.attention.qk_norm = true;
   return make_decoder(gemma, style);
@@ -38,7 +38,7 @@ Family gemma3() {
           .gguf_architectures = {"gemma3"},
           .hf_architectures = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
           .defaults = defaults,
-          .build = build};
+          .build = build_gemma3};
 }
 
 }  // namespace hasten::models

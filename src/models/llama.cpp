@@ -5,7 +5,7 @@
 namespace hasten::models {
 namespace {
 
-std::unique_ptr<Model> build(const BuildInput& input) {
+std::unique_ptr<Model> build_llama(const BuildInput& input) {
   BuildInput llama = input;
   DecoderStyle style;
   style.attention.qkv_bias = input.hyperparameters.qkv_bias;
@@ -30,7 +30,7 @@ Family llama() {
           .gguf_architectures = {"llama"},
           .hf_architectures = {"LlamaForCausalLM"},
           .defaults = defaults,
-          .build = build};
+          .build = build_llama};
 }
 
 }  // namespace hasten::models

@@ -6,7 +6,7 @@
 namespace hasten::models {
 namespace {
 
-std::unique_ptr<Model> build(const BuildInput& input) {
+std::unique_ptr<Model> build_phi3(const BuildInput& input) {
   DecoderStyle style;
   style.attention.fused_qkv = true;
   style.fused_gate_up = true;
@@ -23,7 +23,7 @@ Family phi3() {
           .gguf_architectures = {"phi3"},
           .hf_architectures = {"Phi3ForCausalLM"},
           .defaults = defaults,
-          .build = build};
+          .build = build_phi3};
 }
 
 }  // namespace hasten::models

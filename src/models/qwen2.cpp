@@ -6,7 +6,7 @@
 namespace hasten::models {
 namespace {
 
-std::unique_ptr<Model> build(const BuildInput& input) {
+std::unique_ptr<Model> build_qwen2(const BuildInput& input) {
   DecoderStyle style;
   style.attention.qkv_bias = true;
   return make_decoder(input, style);
@@ -24,7 +24,7 @@ Family qwen2() {
           .gguf_architectures = {"qwen2"},
           .hf_architectures = {"Qwen2ForCausalLM"},
           .defaults = defaults,
-          .build = build};
+          .build = build_qwen2};
 }
 
 }  // namespace hasten::models

@@ -6,7 +6,7 @@
 namespace hasten::models {
 namespace {
 
-std::unique_ptr<Model> build(const BuildInput& input) {
+std::unique_ptr<Model> build_qwen3(const BuildInput& input) {
   DecoderStyle style;
   style.attention.qk_norm = true;
   style.attention.qkv_bias = input.hyperparameters.qkv_bias;
@@ -26,7 +26,7 @@ Family qwen3() {
           .gguf_architectures = {"qwen3"},
           .hf_architectures = {"Qwen3ForCausalLM"},
           .defaults = defaults,
-          .build = build};
+          .build = build_qwen3};
 }
 
 }  // namespace hasten::models

@@ -17,7 +17,7 @@ namespace hasten::server {
 namespace {
 
 /// One of the n answers.
-struct Choice {
+struct ChatChoice {
   std::unique_ptr<ChatParser> parser;
   bool begun = false;  // its role was sent
   bool has_tool_calls = false;
@@ -35,12 +35,12 @@ class ChatWriter : public AnswerWriter {
              AnswerHeader header)
       : engine_(engine), request_(request.common), header_(std::move(header)) {
     choices_.resize(static_cast<std::size_t>(request_.request.n));
-    for (Choice& choice : choices_) choice.parser = engine.chat_parser(prompt);
+    for (ChatChoice& choice : choices_) choice.parser = engine.chat_parser(prompt);
   }
 
   std::string add(const Arrival& arrival) override {
     const Chunk& chunk = arrival.chunk;
-    Choice& choice = choices_.at(static_cast<std::size_t>(chunk.choice));
+    ChatChoice& choice = choices_.at(static_cast<std::size_t>(chunk.choice));
     if (request_.request.logprobs >= 0) add_logprobs(chunk, choice.logprobs);
     std::vector<ChatEvent> events = choice.parser->push(chunk.text, chunk.special);
     if (chunk.finish != Finish::none) {
@@ -107,12 +107,12 @@ class ChatWriter : public AnswerWriter {
   }
 
   /// {"content": […]} of the tokens whose text is being sent, or null.
-  json::Value take_logprobs(Choice& choice) const {
+  json::Value take_logprobs(ChatChoice& choice) const {
     if (choice.logprobs.empty()) return nullptr;
     return json::Object{{"content", std::exchange(choice.logprobs, {})}, {"refusal", nullptr}};
   }
 
-  static json::Value finish_reason(const Choice& choice) {
+  static json::Value finish_reason(const ChatChoice& choice) {
     if (choice.has_tool_calls && choice.finish == Finish::stop) return "tool_calls";
     return finish_reason_json(choice.finish);
   }
@@ -153,7 +153,7 @@ class ChatWriter : public AnswerWriter {
     return sse_event(json::serialize(chunk));
   }
 
-  static void collect(const ChatEvent& event, Choice& choice) {
+  static void collect(const ChatEvent& event, ChatChoice& choice) {
     switch (event.kind) {
       case ChatEvent::Kind::content:
         choice.content += event.text;
@@ -176,7 +176,7 @@ class ChatWriter : public AnswerWriter {
     }
   }
 
-  json::Object whole(std::size_t index, Choice& choice) const {
+  json::Object whole(std::size_t index, ChatChoice& choice) const {
     json::Object message = {
         {"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
     if (!choice.reasoning.empty()) {
@@ -196,7 +196,7 @@ class ChatWriter : public AnswerWriter {
   const Engine& engine_;
   const GenerationFields& request_;
   AnswerHeader header_;
-  std::vector<Choice> choices_;
+  std::vector<ChatChoice> choices_;
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ struct Scored {
 };
 
 /// One answer: choice c of prompt p has the index p * n + c.
-struct Choice {
+struct CompletionChoice {
   bool begun = false;
   Finish finish = Finish::none;
   Scored scored;
@@ -62,7 +62,7 @@ class CompletionWriter : public AnswerWriter {
     const Chunk& chunk = arrival.chunk;
     const auto prompt = static_cast<std::size_t>(arrival.request);
     const std::size_t index = prompt * num_choices() + static_cast<std::size_t>(chunk.choice);
-    Choice& choice = choices_.at(index);
+    CompletionChoice& choice = choices_.at(index);
     std::string text;
     if (!std::exchange(choice.begun, true) && request_.echo) {
       text = echoes_[prompt];
@@ -152,7 +152,7 @@ class CompletionWriter : public AnswerWriter {
     for (const TokenLogprob& logprob : chunk.prompt_logprobs) add_token_logprob(scored, logprob);
   }
 
-  json::Object choice_json(std::size_t index, Choice& choice, std::string text) const {
+  json::Object choice_json(std::size_t index, CompletionChoice& choice, std::string text) const {
     json::Value logprobs = nullptr;
     Logprobs& list = choice.scored.logprobs;
     if (!list.empty()) logprobs = list.take();
@@ -168,7 +168,7 @@ class CompletionWriter : public AnswerWriter {
   std::vector<std::string> echoes_;
   std::vector<Scored> scored_prompts_;  // that echoes begin with
   AnswerHeader header_;
-  std::vector<Choice> choices_;
+  std::vector<CompletionChoice> choices_;
 };
 
 std::vector<int32_t> prompt_tokens(const Engine& engine, const Prompt& prompt,

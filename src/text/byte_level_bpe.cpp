@@ -39,7 +39,7 @@ bool has_pieces_to_merge(const Vocabulary& vocabulary) {
   return num_longer > num_single;
 }
 
-MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+MergeTable byte_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   if (spec.merges_by_rank) {
     check_ranks(vocabulary);
     std::vector<int32_t> ids(static_cast<size_t>(vocabulary.size()));
@@ -94,7 +94,7 @@ class ByteLevelBpe final : public SegmentEncoder {
         scanner_(words_.scanner()),
         ignore_merges_(ignores_merges(spec)),
         unk_(spec.unk),
-        merges_(make_merges(spec, vocabulary)),
+        merges_(byte_merges(spec, vocabulary)),
         joints_(make_joints(vocabulary)),
         id_(next_encoder_id()) {
     for (size_t byte = 0; byte < byte_words_.size(); ++byte) {

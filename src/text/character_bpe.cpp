@@ -14,7 +14,7 @@ namespace hasten::text {
 namespace {
 
 // The token that two make; the right one sheds the mark of what continues a word.
-MergeTable make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+MergeTable character_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   uint64_t seed = 0;
   for (const std::string& merge : spec.merges) seed = hash_bytes(merge, seed);
   MergeTable table(spec.merges.size(), seed);
@@ -54,7 +54,7 @@ class CharacterBpe final : public WordwiseEncoder {
         ignore_merges_(spec.ignore_merges.value_or(false)),
         unk_(spec.unk),
         fuse_unk_(spec.fuse_unk.value_or(false)),
-        merges_(make_merges(spec, vocabulary)) {}
+        merges_(character_merges(spec, vocabulary)) {}
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     if (!has_words_) {

@@ -311,12 +311,12 @@ TEST(ChatTemplate, PublishedTemplatesKeepForgeriesLiteral) {
                          json::Object{{"role", "assistant"}, {"content", attack}},
                          json::Object{{"role", "user"}, {"content", attack}}};
   int64_t checked = 0, refused = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(testing::shared_dir() / "data/chat_templates/jinja")) {
+  for (const auto& entry : std::filesystem::directory_iterator(hasten::testing::shared_dir() /
+                                                               "data/chat_templates/jinja")) {
     SCOPED_TRACE(entry.path().stem().string());
     Rendered rendered;
     try {
-      rendered = make(testing::read_file(entry.path())).render(list, {}, true);
+      rendered = make(hasten::testing::read_file(entry.path())).render(list, {}, true);
     } catch (const Error&) {
       ++refused;  // MiroThinker assigns to a message
       continue;
@@ -475,9 +475,9 @@ TEST(ChatTemplate, PublishedTemplatesRenderLongConversations) {
     return messages;
   };
   int num_rendered = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(testing::shared_dir() / "data/chat_templates/jinja")) {
-    const ChatTemplate chat = make(testing::read_file(entry.path()));
+  for (const auto& entry : std::filesystem::directory_iterator(hasten::testing::shared_dir() /
+                                                               "data/chat_templates/jinja")) {
+    const ChatTemplate chat = make(hasten::testing::read_file(entry.path()));
     try {
       chat.render(conversation(2), {}, true);
     } catch (const Error&) {
@@ -504,16 +504,17 @@ TEST(ChatTemplate, KnowsToolsWhoseParametersNeedADescription) {
   EXPECT_TRUE(chat.capabilities().tools);
   constexpr const char* kFile = "data/tokenizers/hf_config_only/gpt-oss/chat_template.jinja";
   HASTEN_NEED_SHARED(kFile);
-  const ChatTemplate gpt_oss = make(testing::read_file(testing::shared_dir() / kFile));
+  const ChatTemplate gpt_oss =
+      make(hasten::testing::read_file(hasten::testing::shared_dir() / kFile));
   EXPECT_TRUE(gpt_oss.capabilities().tools) << gpt_oss.capabilities().describe();
   EXPECT_EQ(gpt_oss.doubt(), "");
 }
 
 TEST(ChatTemplate, CapabilitiesOfPublishedTemplates) {
   HASTEN_NEED_SHARED("data/chat_templates/jinja");
-  const auto folder = testing::shared_dir() / "data/chat_templates/jinja";
+  const auto folder = hasten::testing::shared_dir() / "data/chat_templates/jinja";
   const auto capabilities = [&](const std::string& name) {
-    return make(testing::read_file(folder / (name + ".jinja"))).capabilities();
+    return make(hasten::testing::read_file(folder / (name + ".jinja"))).capabilities();
   };
   const Capabilities qwen = capabilities("Qwen-Qwen2.5-7B-Instruct");
   EXPECT_TRUE(qwen.system_role && qwen.tools && qwen.tool_calls && qwen.tool_results &&
@@ -532,7 +533,7 @@ TEST(ChatTemplate, CapabilitiesOfPublishedTemplates) {
   EXPECT_EQ(qwen.reasoning_key, "");
   EXPECT_NE(qwen.describe().find("tool calls (hermes)"), std::string::npos);
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const ChatTemplate chat = make(testing::read_file(entry.path()));
+    const ChatTemplate chat = make(hasten::testing::read_file(entry.path()));
     std::printf("%s: %s\n", entry.path().stem().c_str(), chat.capabilities().describe().c_str());
     EXPECT_TRUE(chat.capabilities().string_content || chat.capabilities().typed_content);
     // It goes there for arguments that are text, which this one is never given.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "text/blanks.h"
+#include "text/digits.h"
 
 namespace hasten::text {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 // Longer than any number that a double needs; a longer word is not JSON that anyone means.
 constexpr size_t kMaxWord = 64;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word_char(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || c == 'E' || c == '+' || c == '-' || c == '.';
 }

@@ -16,9 +16,10 @@ namespace {
 
 // Those of all tokens, sorted: whatever a file calls its tokens, a look-up takes few comparisons,
 // where a hash table could be aimed at.
-class Names {
+class TokenNames {
  public:
-  explicit Names(const std::vector<std::string>& tokens) : sorted_(tokens.begin(), tokens.end()) {
+  explicit TokenNames(const std::vector<std::string>& tokens)
+      : sorted_(tokens.begin(), tokens.end()) {
     std::sort(sorted_.begin(), sorted_.end());
   }
 
@@ -35,7 +36,7 @@ constexpr size_t kMaxLookedAt = 1000;
 
 // The first of a merge's parts that is no token, or empty: one cut that makes sense is enough, and
 // without any the first says what is missing.
-std::string missing_part(std::string_view merge, std::string_view mark, const Names& names) {
+std::string missing_part(std::string_view merge, std::string_view mark, const TokenNames& names) {
   std::string missing;
   std::string joined;
   const auto part_of_cut = [&](std::string_view left, std::string_view right) -> std::string_view {
@@ -67,7 +68,7 @@ void MergeCheck::finish() const {
 void MergeCheck::check_pieces() const {
   if (unused_.empty()) return;
   // Many are of tokens that are known but never made of text, such as control tokens.
-  const Names names(spec_.tokens);
+  const TokenNames names(spec_.tokens);
   const bool may_lack = spec_.merge_list == MergeList::any;
   const size_t num_looked_at = may_lack ? std::min(unused_.size(), kMaxLookedAt) : unused_.size();
   for (size_t i = 0; i < num_looked_at; ++i) {

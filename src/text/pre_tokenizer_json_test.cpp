@@ -10,6 +10,7 @@
 namespace hasten::text {
 namespace {
 
+using Ids = std::vector<int32_t>;
 using Kind = PreTokenizerStep::Kind;
 
 // A tokenizer of single bytes, with the pieces of two bytes that `text` could be cut into.
@@ -57,7 +58,6 @@ TEST(TokenizerJson, ReadsPreTokenizers) {
 }
 
 TEST(TokenizerJson, CutsByThem) {
-  using Ids = std::vector<int32_t>;
   EXPECT_EQ(encode(R"({"type": "ByteLevel"})", "ab a"), (Ids{2, 5, 6}));
   EXPECT_EQ(encode(R"({"type": "ByteLevel", "add_prefix_space": false})", "ab a"), (Ids{5, 6}));
   EXPECT_EQ(encode(before_byte_level(R"({"type": "Digits", "individual_digits": true})"), "11"),

@@ -9,15 +9,15 @@
 
 #include "base/json.h"
 #include "text/blanks.h"
+#include "text/digits.h"
 #include "text/utf8.h"
 
 namespace hasten::text {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxLiteralDepth = 64;
 constexpr size_t kMaxNumber = 64;  // longer than any that a double needs
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
@@ -47,7 +47,7 @@ class LiteralReader {
     skip_blanks();
     const char c = peek();
     if (c == '[' || c == '(' || c == '{') {
-      if (depth >= kMaxDepth) return std::nullopt;
+      if (depth >= kMaxLiteralDepth) return std::nullopt;
       rest_.remove_prefix(1);
       return c == '{' ? read_dict(depth + 1) : read_list(c == '[' ? ']' : ')', depth + 1);
     }

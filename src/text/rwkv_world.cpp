@@ -13,7 +13,7 @@
 namespace hasten::text {
 namespace {
 
-PieceTrie make_trie(const Vocabulary& vocabulary) {
+PieceTrie trie_of_used(const Vocabulary& vocabulary) {
   std::vector<PieceTrie::Entry> entries;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     // Converters fill a vocabulary up with unused tokens that have names.
@@ -26,7 +26,7 @@ PieceTrie make_trie(const Vocabulary& vocabulary) {
 class RwkvWorld final : public SegmentEncoder {
  public:
   RwkvWorld(const TokenizerSpec& spec, const Vocabulary& vocabulary)
-      : trie_(make_trie(vocabulary)), unk_(spec.unk) {}
+      : trie_(trie_of_used(vocabulary)), unk_(spec.unk) {}
 
   void encode(const Segment& segment, std::vector<int32_t>& out) const override {
     for (std::string_view rest = segment.text; !rest.empty();) {

@@ -13,7 +13,7 @@
 namespace hasten::text {
 namespace {
 
-constexpr std::string_view kName = "tokenizer.model";
+constexpr std::string_view kModelFile = "tokenizer.model";
 
 // Field numbers of sentencepiece_model.proto.
 enum ModelField : uint32_t { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3 };
@@ -40,13 +40,13 @@ void read_piece(std::string_view message, TokenizerSpec& spec) {
   std::string_view text;
   float score = 0;
   uint64_t type = static_cast<uint64_t>(TokenType::normal);
-  for (ProtobufReader piece(message, kName); piece.next();) {
+  for (ProtobufReader piece(message, kModelFile); piece.next();) {
     if (piece.field() == kPiece) text = piece.bytes();
     if (piece.field() == kScore) score = piece.float32();
     if (piece.field() == kType) type = piece.varint();
   }
   if (type < 1 || type > 6) {
-    fail(ErrorCode::invalid_data, "{}: piece {} has type {}; known are 1 to 6", kName,
+    fail(ErrorCode::invalid_data, "{}: piece {} has type {}; known are 1 to 6", kModelFile,
          spec.tokens.size(), type);
   }
   if (type == static_cast<uint64_t>(TokenType::user_defined) &&
@@ -69,7 +69,7 @@ void check_characters(const TokenizerSpec& spec) {
     if (type != TokenType::normal && type != TokenType::unused) continue;
     if (decode_utf8(spec.tokens[id]).length == spec.tokens[id].size()) continue;
     fail(ErrorCode::unsupported,
-         "{}: a model of characters (type 4) whose piece {} has several: {}", kName, id,
+         "{}: a model of characters (type 4) whose piece {} has several: {}", kModelFile, id,
          printable(spec.tokens[id]));
   }
 }
@@ -78,7 +78,7 @@ ControlNames read_trainer(std::string_view message, TokenizerSpec& spec) {
   ControlNames names;
   uint64_t model_type = kUnigram;  // the default of the format
   bool whitespace_suffix = false;
-  for (ProtobufReader trainer(message, kName); trainer.next();) {
+  for (ProtobufReader trainer(message, kModelFile); trainer.next();) {
     if (trainer.field() == kModelType) model_type = trainer.varint();
     if (trainer.field() == kWhitespaceSuffix) whitespace_suffix = trainer.varint() != 0;
     if (trainer.field() == kBosPiece) names.bos = trainer.bytes();
@@ -88,20 +88,20 @@ ControlNames read_trainer(std::string_view message, TokenizerSpec& spec) {
     fail(ErrorCode::unsupported,
          "{}: SentencePiece models of types Unigram (1), BPE (2) and characters (4) are supported, "
          "not type {}",
-         kName, model_type);
+         kModelFile, model_type);
   }
   if (model_type == kCharacters) check_characters(spec);
   // Where every piece is a character BPE merges nothing.
   spec.kind = model_type == kUnigram ? TokenizerKind::unigram : TokenizerKind::spm;
   if (whitespace_suffix) {
-    fail(ErrorCode::unsupported, "{}: spaces at the end of pieces are not supported", kName);
+    fail(ErrorCode::unsupported, "{}: spaces at the end of pieces are not supported", kModelFile);
   }
   return names;
 }
 
 void read_normalizer(std::string_view message, TokenizerSpec& spec) {
   bool escapes = true;
-  for (ProtobufReader normalizer(message, kName); normalizer.next();) {
+  for (ProtobufReader normalizer(message, kModelFile); normalizer.next();) {
     if (normalizer.field() == kCharsMap) spec.precompiled_charsmap = normalizer.bytes();
     if (normalizer.field() == kDummyPrefix && normalizer.varint() == 0) {
       spec.space_prefix = SpacePrefix::none;
@@ -112,7 +112,7 @@ void read_normalizer(std::string_view message, TokenizerSpec& spec) {
     if (normalizer.field() == kEscape) escapes = normalizer.varint() != 0;
   }
   if (!escapes) {
-    fail(ErrorCode::unsupported, "{}: pieces with bare spaces are not supported", kName);
+    fail(ErrorCode::unsupported, "{}: pieces with bare spaces are not supported", kModelFile);
   }
 }
 
@@ -121,13 +121,14 @@ void read_normalizer(std::string_view message, TokenizerSpec& spec) {
 void check_is_whole(size_t num_pieces, bool has_trainer, bool has_normalizer) {
   if (num_pieces == 0) {
     fail(ErrorCode::invalid_data,
-         "{} holds no pieces: it is no SentencePiece model, or damaged; fetch it again", kName);
+         "{} holds no pieces: it is no SentencePiece model, or damaged; fetch it again",
+         kModelFile);
   }
   if (has_trainer && has_normalizer) return;
   fail(ErrorCode::invalid_data,
        "{} looks cut: it ends after {} pieces without the {} that every SentencePiece model has "
        "behind them; fetch it again",
-       kName, num_pieces, has_trainer ? "normalizer_spec" : "trainer_spec");
+       kModelFile, num_pieces, has_trainer ? "normalizer_spec" : "trainer_spec");
 }
 
 int32_t find_token(const TokenizerSpec& spec, std::string_view text) {
@@ -143,7 +144,7 @@ TokenizerSpec parse_sentencepiece_model(std::string_view bytes) {
   spec.remove_extra_whitespaces = true;  // the default of the format
   std::optional<std::string_view> trainer;
   std::optional<std::string_view> normalizer;
-  for (ProtobufReader model(bytes, kName); model.next();) {
+  for (ProtobufReader model(bytes, kModelFile); model.next();) {
     if (model.field() == kPieces) read_piece(model.bytes(), spec);
     if (model.field() == kTrainerSpec) trainer = model.bytes();
     if (model.field() == kNormalizerSpec) normalizer = model.bytes();

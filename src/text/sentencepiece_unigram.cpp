@@ -28,7 +28,7 @@ void check_scores(const TokenizerSpec& spec) {
   }
 }
 
-PieceTrie make_trie(const Vocabulary& vocabulary) {
+PieceTrie trie_of_pieces(const Vocabulary& vocabulary) {
   std::vector<PieceTrie::Entry> entries;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     if (vocabulary.is_ordinary(id) && vocabulary.type(id) != TokenType::unused) {
@@ -47,7 +47,7 @@ class SentencePieceUnigram final : public WordwiseEncoder {
         has_words_(spec.pre_steps.has_value()),
         unk_(spec.unk),
         fuse_unk_(spec.fuse_unk.value_or(true)),
-        trie_(make_trie(vocabulary)) {
+        trie_(trie_of_pieces(vocabulary)) {
     check_scores(spec);
     double max_score = FLT_MIN;
     for (int32_t id = 0; id < vocabulary.size(); ++id) {

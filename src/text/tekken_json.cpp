@@ -18,7 +18,7 @@
 namespace hasten::text {
 namespace {
 
-constexpr const char* kName = "tekken.json";
+constexpr const char* kTekkenFile = "tekken.json";
 
 // Those of files that list none, in order.
 constexpr const char* kFirstSpecials[] = {"<unk>",
@@ -142,12 +142,12 @@ int32_t find_special(const TokenizerSpec& spec, std::string_view name) {
 }  // namespace
 
 TokenizerSpec parse_tekken_json(std::string_view tekken_json) {
-  const json::Value file = json::parse(tekken_json, kName, kTokenizerFileLimits);
+  const json::Value file = json::parse(tekken_json, kTekkenFile, kTokenizerFileLimits);
   TokenizerSpec spec;
   spec.kind = TokenizerKind::bpe;
   spec.merges_by_rank = true;
   spec.ignore_merges = true;  // a word that is a token is that token
-  in_file(kName, [&] {
+  in_file(kTekkenFile, [&] {
     const json::Object& root = as_file(file);
     const json::Object& config = as_object(field(root, "config"), "config");
     spec.pre_steps = steps_of(as_string(field(config, "pattern"), "pattern"));

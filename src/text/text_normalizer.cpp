@@ -19,7 +19,7 @@
 namespace hasten::text {
 namespace {
 
-using Kind = NormalizerStep::Kind;
+using NormalizerKind = NormalizerStep::Kind;
 
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
@@ -232,31 +232,31 @@ struct TextNormalizer::Step {
   // no more than three bytes of one, and a prefix.
   std::string apply(std::string_view text, size_t max_bytes) const {
     switch (rule.kind) {
-      case Kind::nfc:
+      case NormalizerKind::nfc:
         return normalize_form(text, NormalizationForm::nfc, max_bytes);
-      case Kind::nfd:
+      case NormalizerKind::nfd:
         return normalize_form(text, NormalizationForm::nfd, max_bytes);
-      case Kind::nfkc:
+      case NormalizerKind::nfkc:
         return normalize_form(text, NormalizationForm::nfkc, max_bytes);
-      case Kind::nfkd:
+      case NormalizerKind::nfkd:
         return normalize_form(text, NormalizationForm::nfkd, max_bytes);
-      case Kind::lowercase:
+      case NormalizerKind::lowercase:
         return lowercase(text);
-      case Kind::strip_accents:
+      case NormalizerKind::strip_accents:
         return filter(text, [](uint32_t c) { return !is_mark(char_properties(c).category); });
-      case Kind::strip:
+      case NormalizerKind::strip:
         return strip(text, rule);
-      case Kind::replace:
+      case NormalizerKind::replace:
         return replace(text, max_bytes);
-      case Kind::prepend:
+      case NormalizerKind::prepend:
         return text.empty() ? std::string() : rule.content + std::string(text);
-      case Kind::nmt:
+      case NormalizerKind::nmt:
         return nmt(text);
-      case Kind::bert:
+      case NormalizerKind::bert:
         return bert(text, rule, max_bytes);
-      case Kind::precompiled:
+      case NormalizerKind::precompiled:
         return map_precompiled(text, *map, max_bytes);
-      case Kind::byte_level:
+      case NormalizerKind::byte_level:
         return to_gpt2_alphabet(text);
     }
     return std::string(text);
@@ -271,9 +271,10 @@ TextNormalizer::TextNormalizer(const NormalizerSteps& steps) {
   }
   for (const NormalizerStep& rule : steps) {
     Step step{.rule = rule};
-    if (rule.kind == Kind::replace && rule.literal) check_literal(rule.pattern);
-    if (rule.kind == Kind::replace && !rule.literal) step.expression.emplace(rule.pattern);
-    if (rule.kind == Kind::precompiled) step.map.emplace(rule.content);
+    if (rule.kind == NormalizerKind::replace && rule.literal) check_literal(rule.pattern);
+    if (rule.kind == NormalizerKind::replace && !rule.literal)
+      step.expression.emplace(rule.pattern);
+    if (rule.kind == NormalizerKind::precompiled) step.map.emplace(rule.content);
     steps_.push_back(std::move(step));
   }
 }
@@ -284,7 +285,7 @@ TextNormalizer::~TextNormalizer() = default;
 
 bool TextNormalizer::leaves_alone(std::string_view text) const {
   return std::all_of(steps_.begin(), steps_.end(),
-                     [](const Step& step) { return step.rule.kind == Kind::nfc; }) &&
+                     [](const Step& step) { return step.rule.kind == NormalizerKind::nfc; }) &&
          (steps_.empty() || is_nfc_stable(text));
 }
 

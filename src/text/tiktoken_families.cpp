@@ -15,7 +15,7 @@
 namespace hasten::text {
 namespace {
 
-struct SpecialToken {
+struct FamilyToken {
   int32_t id;
   std::string text;
 };
@@ -42,7 +42,7 @@ constexpr std::array kFamilies = {
 };
 
 // The tokens behind the ranks of `family`, where the files beside them do not list them.
-std::vector<SpecialToken> special_tokens(const Family& family, int32_t num_ranks) {
+std::vector<FamilyToken> special_tokens(const Family& family, int32_t num_ranks) {
   if (family.name == "cl100k_base") {
     return {{100257, "<|endoftext|>"},
             {100258, "<|fim_prefix|>"},
@@ -52,7 +52,7 @@ std::vector<SpecialToken> special_tokens(const Family& family, int32_t num_ranks
   }
   if (family.name == "o200k_base") return {{199999, "<|endoftext|>"}, {200018, "<|endofprompt|>"}};
   if (family.name.ends_with("50k_base")) return {{50256, "<|endoftext|>"}};
-  std::vector<SpecialToken> tokens;
+  std::vector<FamilyToken> tokens;
   const auto add = [&](std::string text) {
     tokens.push_back({num_ranks + static_cast<int32_t>(tokens.size()), std::move(text)});
   };
@@ -166,7 +166,7 @@ bool add_special_tokens(std::string_view name, const Family& family, int32_t num
                         int32_t added, TokenizerSpec& spec) {
   const bool has_added = added < std::ssize(spec.tokens);
   bool has_any = false;
-  for (SpecialToken& token : special_tokens(family, num_ranks)) {
+  for (FamilyToken& token : special_tokens(family, num_ranks)) {
     if (has_added && token.id >= added) continue;
     const auto i = static_cast<size_t>(token.id);
     if (i >= spec.tokens.size()) {

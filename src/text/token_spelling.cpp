@@ -11,8 +11,6 @@
 namespace hasten::text {
 namespace {
 
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581, SentencePiece's space
-
 // GPT-2 writes each byte as a printable character: itself where it is one, and the characters from
 // U+0100 on, in order, for the 68 bytes that are not.
 constexpr bool is_printable_latin1(uint32_t byte) {

@@ -16,7 +16,9 @@ namespace hasten::text {
 [[nodiscard]] bool append_from_gpt2_alphabet(std::string_view piece, std::string& out);
 [[nodiscard]] std::string to_gpt2_alphabet(std::string_view bytes);
 
-/// `text` with SentencePiece's space symbol U+2581 as a space.
+inline constexpr std::string_view kSpaceSymbol = "\u2581";  // SentencePiece's space
+
+/// `text` with kSpaceSymbol as a space.
 [[nodiscard]] std::string replace_space_symbol(std::string_view text);
 
 /// The bytes of a Python literal between its quotes, and how RWKV's GGUF files write them. Nothing

@@ -12,7 +12,7 @@
 namespace hasten::text {
 namespace {
 
-using Kind = DecoderStep::Kind;
+using DecoderKind = DecoderStep::Kind;
 
 // Every `from` by `to`, in one pass.
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
@@ -47,27 +47,27 @@ std::string strip(std::string_view text, const DecoderStep& step) {
 
 std::string apply(const DecoderStep& step, std::string text) {
   switch (step.kind) {
-    case Kind::byte_level: {
+    case DecoderKind::byte_level: {
       std::optional<std::string> bytes = from_gpt2_alphabet(text);
       return bytes ? *std::move(bytes) : text;
     }
-    case Kind::metaspace:
+    case DecoderKind::metaspace:
       return replace_all(text, step.pattern, " ");
-    case Kind::word_piece:
+    case DecoderKind::word_piece:
       text = text.starts_with(step.pattern) ? text.substr(step.pattern.size()) : ' ' + text;
       return step.cleanup ? close_up(std::move(text)) : text;
-    case Kind::bpe:
+    case DecoderKind::bpe:
       return replace_all(text, step.pattern, " ");
-    case Kind::replace:
+    case DecoderKind::replace:
       return replace_all(text, step.pattern, step.content);
-    case Kind::strip:
+    case DecoderKind::strip:
       return strip(text, step);
-    case Kind::ctc:
+    case DecoderKind::ctc:
       if (text == step.content) return {};
       if (step.cleanup) text = close_up(std::move(text));
       return replace_all(text, step.pattern, " ");
-    case Kind::byte_fallback:
-    case Kind::fuse:
+    case DecoderKind::byte_fallback:
+    case DecoderKind::fuse:
       break;
   }
   return text;
@@ -82,7 +82,7 @@ void check_bounds(const DecoderSteps& steps) {
          kMaxSteps);
   }
   for (const DecoderStep& step : steps) {
-    if (step.kind == Kind::replace && step.content.size() > kMaxContentBytes) {
+    if (step.kind == DecoderKind::replace && step.content.size() > kMaxContentBytes) {
       fail(ErrorCode::unsupported,
            "the tokenizer's decoder replaces by {} bytes in one place; the limit is {}",
            step.content.size(), kMaxContentBytes);
@@ -92,8 +92,8 @@ void check_bounds(const DecoderSteps& steps) {
 
 // Whether a step behind `fuse` is one that token by token is the same.
 bool is_local(const DecoderStep& step) {
-  const bool one_byte = step.kind == Kind::replace && step.pattern.size() == 1;
-  return step.kind == Kind::fuse || one_byte;
+  const bool one_byte = step.kind == DecoderKind::replace && step.pattern.size() == 1;
+  return step.kind == DecoderKind::fuse || one_byte;
 }
 
 }  // namespace
@@ -101,11 +101,12 @@ bool is_local(const DecoderStep& step) {
 TokenTexts::TokenTexts(const DecoderSteps& steps, const TokenizerSpec& spec,
                        const Vocabulary& vocabulary) {
   check_bounds(steps);
-  const auto fuse = std::find_if(steps.begin(), steps.end(),
-                                 [](const DecoderStep& step) { return step.kind == Kind::fuse; });
+  const auto fuse = std::find_if(steps.begin(), steps.end(), [](const DecoderStep& step) {
+    return step.kind == DecoderKind::fuse;
+  });
   DecoderSteps local(steps.begin(), fuse);
   for (const DecoderStep& step : std::span(fuse, steps.end())) {
-    const bool strips_spaces = step.kind == Kind::strip && step.content == " ";
+    const bool strips_spaces = step.kind == DecoderKind::strip && step.content == " ";
     if (strips_spaces && step.start <= 1 && step.stop <= 1) {
       strips_first_space_ = strips_first_space_ || step.start == 1;
       strips_last_space_ = strips_last_space_ || step.stop == 1;
@@ -117,10 +118,10 @@ TokenTexts::TokenTexts(const DecoderSteps& steps, const TokenizerSpec& spec,
     }
   }
   for (const DecoderStep& step : local) {
-    if (step.kind == Kind::metaspace && step.prefixed) strips_first_space_ = true;
-    if (step.kind == Kind::word_piece) strips_first_space_ = true;
-    if (step.kind == Kind::bpe) strips_last_space_ = true;
-    if (step.kind == Kind::ctc) drops_repeats_ = true;
+    if (step.kind == DecoderKind::metaspace && step.prefixed) strips_first_space_ = true;
+    if (step.kind == DecoderKind::word_piece) strips_first_space_ = true;
+    if (step.kind == DecoderKind::bpe) strips_last_space_ = true;
+    if (step.kind == DecoderKind::ctc) drops_repeats_ = true;
   }
   offsets_.push_back(0);
   for (int32_t id = 0; id < vocabulary.size(); ++id) {

@@ -16,7 +16,7 @@
 namespace hasten::text {
 namespace {
 
-constexpr const char* kName = "tokenizer.json";
+constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kConfigName = "tokenizer_config.json";
 
 // "left right", or since 2024 ["left", "right"].
@@ -126,10 +126,10 @@ TokenizerKind kind_of(const json::Object& model) {
 }
 
 TokenizerSpec read_tokenizer(std::string_view tokenizer_json, const json::Object& config) {
-  const json::Value file = json::parse(tokenizer_json, kName, kTokenizerFileLimits);
+  const json::Value file = json::parse(tokenizer_json, kTokenizerFile, kTokenizerFileLimits);
   TokenizerSpec spec;
   VocabularyReader reader(spec, static_cast<int64_t>(tokenizer_json.size()));
-  in_file(kName, [&] {
+  in_file(kTokenizerFile, [&] {
     const json::Object& root = as_file(file);
     const json::Object& model = as_object(field(root, "model"), "model");
     spec.kind = kind_of(model);
@@ -138,7 +138,7 @@ TokenizerSpec read_tokenizer(std::string_view tokenizer_json, const json::Object
   });
   in_file(kConfigName,
           [&] { reader.read_added_tokens_decoder(field(config, "added_tokens_decoder")); });
-  in_file(kName, [&] {
+  in_file(kTokenizerFile, [&] {
     const json::Object& root = file.get_object();
     const json::Value& unk = field(field(root, "model").get_object(), "unk_token");
     read_segmentation(root, spec);

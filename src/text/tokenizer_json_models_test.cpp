@@ -298,23 +298,23 @@ TEST(PostProcessors, PutTokensAround) {
   EXPECT_EQ(several->encode("low", {.add_special = false}), (Ids{5}));
 }
 
-constexpr std::string_view kPlain =
+constexpr std::string_view kPieces =
     R"({"type": "BPE", "unk_token": "<unk>", "merges": [],
         "vocab": {"<unk>": 0, "_a": 1, "b|": 2, "<pad>": 3, " c": 4}})";
 
 TEST(Decoders, ReplaceStripAndFuse) {
-  const auto tokenizer = load(kPlain, R"("decoder": {"type": "Sequence", "decoders": [
+  const auto tokenizer = load(kPieces, R"("decoder": {"type": "Sequence", "decoders": [
       {"type": "Replace", "pattern": {"String": "_"}, "content": " "},
       {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})");
   EXPECT_EQ(tokenizer->decode(Ids{1, 1}), "a a");
   EXPECT_EQ(tokenizer->decode(Ids{4, 4}), "c c");
   const auto per_token =
-      load(kPlain, R"("decoder": {"type": "Strip", "content": " ", "start": 2, "stop": 0})");
+      load(kPieces, R"("decoder": {"type": "Strip", "content": " ", "start": 2, "stop": 0})");
   EXPECT_EQ(per_token->decode(Ids{4, 4}), "cc");
 }
 
 TEST(Decoders, CtcDropsRepeats) {
-  const auto tokenizer = load(kPlain, R"("decoder": {"type": "CTC", "pad_token": "<pad>",
+  const auto tokenizer = load(kPieces, R"("decoder": {"type": "CTC", "pad_token": "<pad>",
       "word_delimiter_token": "|", "cleanup": false})");
   const Ids ids{1, 1, 2, 2, 3, 2, 3, 3, 1};
   EXPECT_EQ(tokenizer->decode(ids), "_ab b _a");

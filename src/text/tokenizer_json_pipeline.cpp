@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "base/printable.h"
+#include "text/token_spelling.h"
 #include "text/tokenizer_json_fields.h"
 #include "text/tokenizer_json_steps.h"
 #include "text/utf8.h"
 
 namespace hasten::text {
 namespace {
-
-constexpr std::string_view kSpaceSymbol = "\u2581";
 
 [[noreturn]] void fail_unsupported(std::string_view what, std::string_view value) {
   constexpr size_t kLongest = 400;  // an expression whole

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "text/blanks.h"
+#include "text/digits.h"
 #include "text/python_literal.h"
 #include "text/tool_call_readers.h"
 #include "text/tool_values.h"
@@ -16,7 +17,6 @@ namespace {
 
 using Status = JsonScanner::Status;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_char(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||
          c == '-';

@@ -70,7 +70,7 @@ constexpr TagSyntax kMinimaxTags = {.name_open = "name=\"",
                                     .call_end = "</invoke>",
                                     .call_open = "<invoke"};
 
-constexpr CallSyntax kNone = {};
+constexpr CallSyntax kNoCalls = {};
 constexpr CallSyntax kHermes = {
     .marker = "<tool_call>", .reopens = kHermesOpen, .fillers = kHermesEnd};
 constexpr CallSyntax kLlama3 = {.marker = "<|python_tag|>",
@@ -199,7 +199,7 @@ const CallSyntax& call_syntax(ToolCallFormat format) {
   switch (format) {
     case ToolCallFormat::none:
     case ToolCallFormat::harmony:  // has a parser of its own
-      return kNone;
+      return kNoCalls;
     case ToolCallFormat::hermes:
       return kHermes;
     case ToolCallFormat::llama3:
@@ -239,7 +239,7 @@ const CallSyntax& call_syntax(ToolCallFormat format) {
     case ToolCallFormat::gigachat:
       return kGigachat;
   }
-  return kNone;
+  return kNoCalls;
 }
 
 std::unique_ptr<CallReader> make_call_reader(const CallSyntax& syntax, const ToolSchemas& tools,

@@ -255,17 +255,17 @@ TEST(AnswerParser, IdsWithinAnAnswerDiffer) {
   const auto call = [](const std::string& id) {
     return R"(<tool_call>{"id": ")" + id + R"(", "name": "f", "arguments": {}}</tool_call>)";
   };
-  using Ids = std::vector<std::string>;
+  using CallIds = std::vector<std::string>;
   const std::string made[] = {make_call_id(1, 0), make_call_id(1, 1), make_call_id(1, 2)};
-  EXPECT_EQ(ids(kHermes, call("a") + call("a") + call("b")), (Ids{"a", made[1], "b"}));
+  EXPECT_EQ(ids(kHermes, call("a") + call("a") + call("b")), (CallIds{"a", made[1], "b"}));
   // What the model writes may be what would be made.
-  EXPECT_EQ(ids(kHermes, call(made[1]) + call("")), (Ids{made[1], made[2]}));
+  EXPECT_EQ(ids(kHermes, call(made[1]) + call("")), (CallIds{made[1], made[2]}));
   EXPECT_EQ(ids(kHermes, call("") + call(made[0]) + call(made[1])),
-            (Ids{made[0], made[1], made[2]}));
+            (CallIds{made[0], made[1], made[2]}));
   const std::string kimi =
       "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>";
   EXPECT_EQ(ids(calls(ToolCallFormat::kimi), "<|tool_calls_section_begin|>" + kimi + kimi),
-            (Ids{"functions.f:0", made[1]}));
+            (CallIds{"functions.f:0", made[1]}));
 }
 
 TEST(AnswerParser, Minimax) {

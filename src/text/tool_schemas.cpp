@@ -11,8 +11,8 @@
 namespace hasten::text {
 namespace {
 
-constexpr ValueTypes kAny = {};
-constexpr ValueTypes kNone = {.bits = 0};
+constexpr ValueTypes kAnyType = {};
+constexpr ValueTypes kNoType = {.bits = 0};
 
 ValueTypes operator|(ValueTypes a, ValueTypes b) {
   return {.bits = static_cast<uint8_t>(a.bits | b.bits)};
@@ -42,7 +42,7 @@ ValueTypes named_type(const json::Value& name) {
        {"object", ValueTypes::object}}};
   for (const auto& [word, bits] : kNames)
     if (text_of(&name) == word) return {.bits = bits};
-  return kAny;
+  return kAnyType;
 }
 
 ValueTypes type_of_value(const json::Value& value) {
@@ -63,14 +63,14 @@ ValueTypes type_of_value(const json::Value& value) {
     case boost::json::kind::object:
       return {.bits = ValueTypes::object};
   }
-  return kAny;
+  return kAnyType;
 }
 
 // Real schemas nest a few levels. References can form cycles, or each name another twice, which
 // doubles the work with every level: for the tools of one request it ends after so many visits, ten
 // times what 512 tools of 20 arguments with a type each need. A schema, a type's name, a value of
 // an enum and some bytes of a pointer are a visit each.
-constexpr int kMaxDepth = 16;
+constexpr int kMaxSchemaDepth = 16;
 constexpr int64_t kMaxVisits = 200'000;
 constexpr int64_t kPointerBytes = 64;
 
@@ -83,22 +83,22 @@ class SchemaReader {
   /// Never empty.
   ValueTypes types(const json::Value& schema) const {
     const ValueTypes result = types(schema, 0);
-    return result == kNone ? kAny : result;
+    return result == kNoType ? kAnyType : result;
   }
 
  private:
   ValueTypes types(const json::Value& schema, int depth) const {
-    if (!visit() || !schema.is_object() || depth > kMaxDepth) return kAny;
-    ValueTypes result = kAny;
+    if (!visit() || !schema.is_object() || depth > kMaxSchemaDepth) return kAnyType;
+    ValueTypes result = kAnyType;
     if (const json::Value* type = member(&schema, "type"))
-      result =
-          any_of(*type, [&](const json::Value& name) { return visit() ? named_type(name) : kAny; });
+      result = any_of(
+          *type, [&](const json::Value& name) { return visit() ? named_type(name) : kAnyType; });
     if (const json::Value* value = member(&schema, "const"))
       result = result & type_of_value(*value);
     if (const json::Value* values = member(&schema, "enum");
         values != nullptr && values->is_array())
       result = result & any_of(*values, [&](const json::Value& choice) {
-                 return visit() ? type_of_value(choice) : kAny;
+                 return visit() ? type_of_value(choice) : kAnyType;
                });
     const auto nested = [&](const json::Value& inner) { return types(inner, depth + 1); };
     for (const char* key : {"anyOf", "oneOf"})
@@ -125,10 +125,10 @@ class SchemaReader {
   static ValueTypes any_of(const json::Value& value, TypesOf types_of) {
     const json::Array* choices = value.if_array();
     if (choices == nullptr) return types_of(value);
-    ValueTypes result = choices->empty() ? kAny : kNone;
+    ValueTypes result = choices->empty() ? kAnyType : kNoType;
     for (const json::Value& choice : *choices) {
       result = result | types_of(choice);
-      if (result == kAny) break;
+      if (result == kAnyType) break;
     }
     return result;
   }
@@ -176,7 +176,7 @@ ToolSchemas::ToolSchemas(const json::Value& tools) {
 
 ValueTypes ToolSchemas::types_of(std::string_view function, std::string_view argument) const {
   const auto known = functions_.find(function);
-  if (known == functions_.end()) return kAny;
+  if (known == functions_.end()) return kAnyType;
   const auto found = known->second.arguments.find(argument);
   return found == known->second.arguments.end() ? known->second.others : found->second;
 }

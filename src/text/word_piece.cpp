@@ -11,7 +11,7 @@ namespace hasten::text {
 namespace {
 
 // Pieces that begin a word begin with a space in the vocabulary, which is left out here.
-PieceTrie make_trie(const Vocabulary& vocabulary, bool begins_word) {
+PieceTrie trie_of_words(const Vocabulary& vocabulary, bool begins_word) {
   std::vector<PieceTrie::Entry> entries;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const std::string_view piece = vocabulary.bytes(id);
@@ -25,8 +25,8 @@ class WordPiece final : public WordwiseEncoder {
  public:
   WordPiece(const TokenizerSpec& spec, const Vocabulary& vocabulary)
       : WordwiseEncoder(spec.pre_steps.value_or(bert_steps())),
-        begins_(make_trie(vocabulary, true)),
-        continues_(make_trie(vocabulary, false)),
+        begins_(trie_of_words(vocabulary, true)),
+        continues_(trie_of_words(vocabulary, false)),
         unk_(spec.unk),
         max_characters_(spec.max_input_chars_per_word) {}
 

@@ -15,21 +15,12 @@
 #include "hasten_test/paths.h"
 #include "quant/codec.h"
 #include "weights/checkpoint.h"
+#include "weights/checkpoint_bytes_test.h"
 
 namespace hasten::weights {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Reads every byte of every tensor.
-uint64_t touch(const Checkpoint& checkpoint) {
-  uint64_t sum = 0;
-  for (const NamedTensor& named : checkpoint.tensors()) {
-    const auto* bytes = static_cast<const uint8_t*>(named.tensor.data());
-    for (int64_t i = 0; i < named.tensor.num_bytes(); ++i) sum += bytes[i];
-  }
-  return sum;
-}
 
 TEST(GgufReal, ReadsRealModels) {
   HASTEN_NEED_SHARED("data/models/stories260K");

@@ -23,6 +23,7 @@
 #include "hasten_test/paths.h"
 #include "hasten_test/temporary_folder.h"
 #include "weights/checkpoint.h"
+#include "weights/checkpoint_bytes_test.h"
 #include "weights/gguf_format.h"
 #include "weights/gguf_writer.h"
 
@@ -78,13 +79,7 @@ std::string u32_entry(std::string_view key, uint32_t value) {
   return text(key) + raw(uint32_t{4}) + raw(value);
 }
 
-// Bytes at an address like that of a mapped file.
-std::vector<std::byte> aligned_copy(std::string_view bytes) {
-  const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
-  return {begin, begin + bytes.size()};
-}
-
-std::string error_of(const std::string& bytes) {
+std::string gguf_error(const std::string& bytes) {
   const auto image = aligned_copy(bytes);
   try {
     (void)open_gguf(image, "m.gguf");
@@ -93,16 +88,6 @@ std::string error_of(const std::string& bytes) {
     return error.what();
   }
   return "no error";
-}
-
-// A sum over every byte of every tensor: what the reader accepts must be readable.
-uint64_t touch(const Checkpoint& checkpoint) {
-  uint64_t sum = 0;
-  for (const NamedTensor& named : checkpoint.tensors()) {
-    const auto* bytes = static_cast<const uint8_t*>(named.tensor.data());
-    for (int64_t i = 0; i < named.tensor.num_bytes(); ++i) sum += bytes[i];
-  }
-  return sum;
 }
 
 TEST(Gguf, ReadsAHandmadeFile) {
@@ -119,7 +104,7 @@ TEST(Gguf, ReadsAHandmadeFile) {
   EXPECT_EQ(checkpoint->find("v"), nullptr);
   EXPECT_EQ(touch(*checkpoint), 64U);
   image.version = 2;
-  EXPECT_EQ(error_of(image.bytes()), "no error");
+  EXPECT_EQ(gguf_error(image.bytes()), "no error");
 }
 
 TEST(Gguf, NamesOfOneHashCostNoMore) {
@@ -152,7 +137,7 @@ TEST(Gguf, NamesOfOneHashCostNoMore) {
 }
 
 TEST(Gguf, SaysThatItIsNotFetched) {
-  EXPECT_THAT(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
+  EXPECT_THAT(gguf_error("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
               HasSubstr("is not there yet, only what Git LFS put in its place: git lfs pull"));
 }
 
@@ -236,7 +221,7 @@ TEST(Gguf, SaysWhatIsWrong) {
   for (const Case& c : cases) {
     Image image;
     c.lie(image);
-    EXPECT_THAT(error_of(image.bytes()), HasSubstr(c.message));
+    EXPECT_THAT(gguf_error(image.bytes()), HasSubstr(c.message));
   }
 }
 
@@ -411,9 +396,9 @@ TEST(Gguf, EveryTruncationIsOneError) {
   // The padding after the last tensor may be missing.
   const size_t padding = 32 - 136 % 32;
   bytes.resize(bytes.size() - padding);
-  ASSERT_EQ(error_of(bytes), "no error");
+  ASSERT_EQ(gguf_error(bytes), "no error");
   for (size_t length = 0; length < bytes.size(); ++length)
-    ASSERT_NE(error_of(bytes.substr(0, length)), "no error") << length;
+    ASSERT_NE(gguf_error(bytes.substr(0, length)), "no error") << length;
 }
 
 TEST(Gguf, BitFlipsAreErrorsOrReadable) {

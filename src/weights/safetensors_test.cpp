@@ -18,6 +18,7 @@
 #include "hasten_test/paths.h"
 #include "hasten_test/temporary_folder.h"
 #include "weights/checkpoint.h"
+#include "weights/checkpoint_bytes_test.h"
 #include "weights/hf_folder.h"
 
 namespace hasten::weights {
@@ -39,12 +40,7 @@ const char* const kGood = R"({"__metadata__":{"format":"pt"},)"
                           R"("a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},)"
                           R"("scalar":{"dtype":"F16","shape":[],"data_offsets":[28,30]}}      )";
 
-std::vector<std::byte> aligned_copy(std::string_view bytes) {
-  const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
-  return {begin, begin + bytes.size()};
-}
-
-std::string error_of(const std::string& bytes) {
+std::string safetensors_error(const std::string& bytes) {
   const auto image = aligned_copy(bytes);
   try {
     (void)parse_safetensors(image, "m");
@@ -113,14 +109,15 @@ TEST(Safetensors, SaysWhatIsWrong) {
                    16),
        "tensor \"v\" begins at byte 8 of the data; it overlaps the one that ends at 12"},
   };
-  for (const auto& [bytes, message] : cases) EXPECT_THAT(error_of(bytes), HasSubstr(message));
+  for (const auto& [bytes, message] : cases)
+    EXPECT_THAT(safetensors_error(bytes), HasSubstr(message));
 }
 
 TEST(Safetensors, EveryTruncationIsOneError) {
   const std::string bytes = safetensors(kGood, 30);
-  ASSERT_EQ(error_of(bytes), "no error");
+  ASSERT_EQ(safetensors_error(bytes), "no error");
   for (size_t length = 0; length < bytes.size(); ++length)
-    ASSERT_NE(error_of(bytes.substr(0, length)), "no error") << length;
+    ASSERT_NE(safetensors_error(bytes.substr(0, length)), "no error") << length;
 }
 
 TEST(Safetensors, BitFlipsAreErrorsOrReadable) {

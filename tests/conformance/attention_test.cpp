@@ -19,7 +19,7 @@ namespace hasten::conformance {
 namespace {
 
 // Relative to the norm of one head's result; float sums and exponentials over a few thousand keys.
-constexpr double kTolerance = 2e-5;
+constexpr double kHeadTolerance = 2e-5;
 // Where weights are rounded to bf16, 2^-8 of each at most. Where a head has few elements, chance
 // spreads their mean.
 double rounded_tolerance(int64_t head_dim) {
@@ -63,11 +63,11 @@ class AttentionTest : public ConformanceTest {
                         settings.kv_types.keys == DType::bf16 &&
                         settings.kv_types.values == DType::bf16;
     expect_rows_close(run(*backend), run(*reference_), settings.head_dim,
-                      rounds ? rounded_tolerance(settings.head_dim) : kTolerance);
+                      rounds ? rounded_tolerance(settings.head_dim) : kHeadTolerance);
     if (!rounds) return;
     // All weights alike: rounding changes none, but a value that is left out shows.
     for (SequenceData& sequence : sequences) std::ranges::fill(sequence.k, 0.0F);
-    expect_rows_close(run(*backend), run(*reference_), settings.head_dim, kTolerance);
+    expect_rows_close(run(*backend), run(*reference_), settings.head_dim, kHeadTolerance);
   }
 
   Load random_load(int64_t max_context) {

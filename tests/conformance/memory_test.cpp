@@ -74,15 +74,15 @@ TEST_P(MemoryTest, CacheBytesCoverKeysAndValues) {
 constexpr int64_t kLayers = 2;
 constexpr int64_t kBlocks = 4;
 constexpr int64_t kBlockSize = 16;
-constexpr int64_t kHeads = 2;
-constexpr int64_t kHeadDim = 32;
+constexpr int64_t kNumKvHeads = 2;
+constexpr int64_t kKvHeadDim = 32;
 constexpr int64_t kSlots = kBlocks * kBlockSize;
-constexpr int64_t kRow = kHeads * kHeadDim;
+constexpr int64_t kRow = kNumKvHeads * kKvHeadDim;
 constexpr ops::KvCacheSpec kSpec = {.num_layers = kLayers,
                                     .num_blocks = kBlocks,
                                     .block_size = kBlockSize,
-                                    .num_kv_heads = kHeads,
-                                    .head_dim = kHeadDim,
+                                    .num_kv_heads = kNumKvHeads,
+                                    .head_dim = kKvHeadDim,
                                     .types = {.keys = DType::f32, .values = DType::f32}};
 
 /// A few blocks, every slot of which gets its own value. What they hold is seen through attention,
@@ -96,7 +96,7 @@ class BlockTest : public MemoryTest {
     cache_ = backend_->make_kv_cache(kSpec);
     for (int64_t layer = 0; layer < kLayers; ++layer) {
       written_.push_back(random_.normals(kSlots * kRow));
-      const auto rows = to_device(*backend_, written_.back(), {kSlots, kHeads, kHeadDim});
+      const auto rows = to_device(*backend_, written_.back(), {kSlots, kNumKvHeads, kKvHeadDim});
       const ops::PagedBatch batch{
           .query_start = {}, .context_len = {}, .block_tables = {}, .slots = slots_};
       backend_->kv_write(
@@ -117,7 +117,7 @@ class BlockTest : public MemoryTest {
           .block_tables = table,
           .block_table_stride = 1,
           .slots = std::span(slots_).subspan(block * kBlockSize, kBlockSize)};
-      const Shape shape{kBlockSize, kHeads, kHeadDim};
+      const Shape shape{kBlockSize, kNumKvHeads, kKvHeadDim};
       const auto q = to_device(*backend_, random_.normals(kBlockSize * kRow), shape);
       GuardedOutput out(*backend_, shape);
       backend_->attention({.q = q.view,
@@ -133,7 +133,7 @@ class BlockTest : public MemoryTest {
   }
 
   std::vector<int32_t> slots_ = std::vector<int32_t>(kSlots);
-  std::vector<std::vector<float>> written_;  // per layer, [kSlots, kHeads, kHeadDim]
+  std::vector<std::vector<float>> written_;  // per layer, [kSlots, kNumKvHeads, kKvHeadDim]
   std::unique_ptr<ops::KvCache> cache_;
 };
 

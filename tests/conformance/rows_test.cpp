@@ -17,7 +17,7 @@ namespace hasten::conformance {
 namespace {
 
 // Sums of a few thousand floats and exponentials by polynomial; far below any effect on a model.
-constexpr double kTolerance = 4e-6;
+constexpr double kRowTolerance = 4e-6;
 
 // Rows below this norm only need to be as small: a kernel may end its exponential at 2^127.
 constexpr double kFloor = 1e-28;
@@ -31,7 +31,7 @@ class RowsTest : public ConformanceTest {
  protected:
   /// Runs `operation`, which returns rows of `num_columns`, on both backends and compares.
   template <class Operation>
-  void compare(int64_t num_columns, const Operation& operation, double tolerance = kTolerance) {
+  void compare(int64_t num_columns, const Operation& operation, double tolerance = kRowTolerance) {
     const auto backend = make(static_cast<int32_t>(random_.between(1, 3)));
     const auto expected = operation(*reference_);
     const std::vector<double> floors(expected.size() / static_cast<size_t>(num_columns), kFloor);
@@ -146,7 +146,7 @@ TEST_P(RowsTest, AddAndAddRmsNorm) {
                                   .out = out.view()});
             return want_sum ? sum.take() : out.take();
           },
-          want_sum ? 0.0 : kTolerance);
+          want_sum ? 0.0 : kRowTolerance);
     }
   }
 }

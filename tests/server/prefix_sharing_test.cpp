@@ -16,14 +16,14 @@
 namespace hasten::testing {
 namespace {
 
-constexpr const char* kTemplate = "{% for m in messages %}{{ m.content }}{% endfor %}";
+constexpr const char* kContentsTemplate = "{% for m in messages %}{{ m.content }}{% endfor %}";
 
 /// Asks the same with two keys, one after the other. Returns the second one's cached tokens.
 int64_t cached_for_the_second_key(bool share_prefixes) {
   log::set_level(log::Level::off);
   const TemporaryFolder folder;
   const auto path = folder.path() / "scripted.gguf";
-  write_scripted_model(path, kTemplate, {{'A', {"Hello"}}});
+  write_scripted_model(path, kContentsTemplate, {{'A', {"Hello"}}});
   Engine engine({.model = path, .kv_cache_bytes = 1 << 20});
   server::ServerOptions options;
   options.port = 0;

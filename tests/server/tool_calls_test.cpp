@@ -125,13 +125,13 @@ class Served {
 constexpr const char* kTools = R"(, "tools": [{"type": "function", "function": {"name": "f",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}])";
 constexpr const char* kShown = R"(, "skip_special_tokens": false)";
-constexpr const char* kTemplate =
+constexpr const char* kToolsTemplate =
     "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{{ messages[-1].content }}";
 
 class MistralTest : public ::testing::Test {
  protected:
   Served served{
-      std::string("{#- [TOOL_CALLS] [THINK] -#}") + kTemplate,
+      std::string("{#- [TOOL_CALLS] [THINK] -#}") + kToolsTemplate,
       {{'A', {"Let▁me▁see.", "⟦[TOOL_CALLS]⟧", "f", "⟦[ARGS]⟧", "{\"city\":", "▁\"Paris\"}"}},
        {'B', {"Not", "⟦[CALL_ID]⟧", "▁a", "▁call."}},
        {'C', {"⟦[THINK]⟧", "Hmm.", "⟦[/THINK]⟧", "42"}},
@@ -190,7 +190,8 @@ TEST_F(MistralTest, ReasoningIsReadFromControlTokensWithoutTools) {
 }
 
 TEST(HarmonyServed, ChannelsAreReadWithToolsAndWithout) {
-  const std::string source = std::string("{#- <|channel|><|message|><|start|> -#}") + kTemplate;
+  const std::string source =
+      std::string("{#- <|channel|><|message|><|start|> -#}") + kToolsTemplate;
   Served served(source, {{'A',
                           {"⟦<|channel|>⟧", "analysis", "⟦<|message|>⟧", "Hmm.", "⟦<|end|>⟧",
                            "⟦<|start|>⟧", "assistant"}},
@@ -211,7 +212,8 @@ TEST(HarmonyServed, ChannelsAreReadWithToolsAndWithout) {
 }
 
 TEST(HarmonyServed, QuotedMessagesCallNothing) {
-  const std::string source = std::string("{#- <|channel|><|message|><|start|> -#}") + kTemplate;
+  const std::string source =
+      std::string("{#- <|channel|><|message|><|start|> -#}") + kToolsTemplate;
   Served served(
       source, {{'A',
                 {"⟦<|channel|>⟧", "final", "⟦<|message|>⟧", "Quote: ", "<|start|>assist",
@@ -225,7 +227,7 @@ TEST(HarmonyServed, QuotedMessagesCallNothing) {
 }
 
 TEST(KimiServed, SectionsOfCallsAreRead) {
-  Served served(std::string("{#- <|tool_calls_section_begin|> -#}") + kTemplate,
+  Served served(std::string("{#- <|tool_calls_section_begin|> -#}") + kToolsTemplate,
                 {{'A',
                   {"⟦<|tool_calls_section_begin|>⟧", "⟦<|tool_call_begin|>⟧", "functions.f:0",
                    "⟦<|tool_call_argument_begin|>⟧", "{}", "⟦<|tool_call_end|>⟧",
@@ -264,7 +266,7 @@ TEST(RefusedChats, NameTheFieldOnEveryRoute) {
 }
 
 TEST(QwenCoderServed, ArgumentsInTagsAreTypedByTheSchemaOfTheTool) {
-  Served served(std::string("{#- <tool_call><function= -#}") + kTemplate,
+  Served served(std::string("{#- <tool_call><function= -#}") + kToolsTemplate,
                 {{'A',
                   {"<tool_call><function=f>", "<parameter=city>10115</parameter>",
                    "<parameter=days>3</parameter>", "</function></tool_call>"}}});

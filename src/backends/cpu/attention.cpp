@@ -17,7 +17,7 @@ namespace {
 
 // Query rows (tokens times heads of a group) that share one pass over the keys: with their outputs
 // they fit in L2 beside a tile.
-constexpr int64_t kPieceRows = 64;
+constexpr int64_t kMaxQueryRows = 64;
 // A thread's share of a step is cut into so many parts at least, so that threads end together.
 constexpr int64_t kPartsPerThread = 4;
 // From so many rows of partial results on, threads share the merging, too, at the cost of one more
@@ -54,7 +54,7 @@ struct Attention::Shape {
         head_dim(p.q.dim(2)),
         padded_dim(round_up(head_dim, kGroupRows)),
         group(num_heads / cache.spec().num_kv_heads),
-        tokens_per_piece(std::max<int64_t>(1, kPieceRows / group)),
+        tokens_per_piece(std::max<int64_t>(1, kMaxQueryRows / group)),
         max_rows(tokens_per_piece * group),
         kernels(table.bf16_attention.attend_tile != nullptr && head_dim % 2 == 0 &&
                         cache.key_kind() == KvKind::bf16 && cache.value_kind() == KvKind::bf16
@@ -147,7 +147,7 @@ SoftmaxState Attention::partial_state(const Shape& shape, const SpanOfPiece& spa
 
 void Attention::reserve(const ops::StepLimits& limits) {
   const int64_t dim = round_up(limits.max_head_dim, kGroupRows);
-  const int64_t rows = std::max(kPieceRows, limits.max_heads);
+  const int64_t rows = std::max(kMaxQueryRows, limits.max_heads);
   const int64_t threads = workers_.num_threads();
   thread_memory_.reserve(threads * ThreadMemory::num_floats(rows, dim) * 4);
   pieces_.reserve(static_cast<size_t>((limits.max_tokens + limits.max_sequences) *
@@ -186,7 +186,7 @@ void Attention::list_sequences(const Shape& shape) {
 int64_t Attention::num_sharing(const Shape& shape, size_t first, int64_t& num_spans) const {
   const int64_t num_pieces = std::ssize(sequences_) * shape.cache.spec().num_kv_heads;
   const int64_t most =
-      std::min(kPieceRows / shape.group, num_pieces / (4 * int64_t{workers_.num_threads()}));
+      std::min(kMaxQueryRows / shape.group, num_pieces / (4 * int64_t{workers_.num_threads()}));
   const auto table = shape.block_table(sequences_[first]);
   int64_t count = 1;
   num_spans = 0;

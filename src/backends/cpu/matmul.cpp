@@ -27,7 +27,7 @@ constexpr int64_t kUsualL2Bytes = 1 << 20;
 // Packed bytes of a piece of work: long enough to stream, short enough for threads to end together.
 constexpr int64_t kPieceBytes = 256 * 1024;
 // Rows beyond which a product takes longer than reading its weights.
-constexpr int64_t kPieceRows = 16;
+constexpr int64_t kRowsAtReadSpeed = 16;
 // Parts of a block that have activation scales of their own.
 constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
@@ -37,7 +37,7 @@ constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 /// but several pieces for each thread.
 int64_t piece_groups(const WeightLayout& layout, int64_t rows, int64_t tile_groups,
                      int32_t threads) {
-  const int64_t bytes = kPieceBytes / std::max<int64_t>(1, rows / kPieceRows);
+  const int64_t bytes = kPieceBytes / std::max<int64_t>(1, rows / kRowsAtReadSpeed);
   const int64_t by_bytes = bytes / std::max<int64_t>(1, layout.group_bytes);
   const int64_t by_threads = layout.num_groups / (4 * int64_t{threads});
   return std::max(tile_groups, std::min(by_bytes, by_threads) / tile_groups * tile_groups);
@@ -258,7 +258,8 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
   const auto piece_of = [&](const CpuWeight& weight) {
     if (!weight.is_packed()) return kTileGroups;
     const WeightLayout& layout = weight.layout();
-    const bool many = rows.count > kPieceRows && (layout.packed || rounds_activations(layout));
+    const bool many =
+        rows.count > kRowsAtReadSpeed && (layout.packed || rounds_activations(layout));
     return piece_groups(layout, rows.count, many ? kManyRowsTileGroups : kTileGroups,
                         workers_.num_threads());
   };

@@ -5,13 +5,13 @@
 namespace hasten::engine {
 namespace {
 
-double rank(const Sequence& /*sequence*/, const QueueView& /*view*/) {
+double no_rank(const Sequence& /*sequence*/, const QueueView& /*view*/) {
   return 0;  // equal ranks go by order of arrival
 }
 
 }  // namespace
 
 const Policy kFcfsPolicy = {
-    .name = "fcfs", .summary = "first come, first served", .rank = rank, .displaces = nullptr};
+    .name = "fcfs", .summary = "first come, first served", .rank = no_rank, .displaces = nullptr};
 
 }  // namespace hasten::engine

@@ -18,16 +18,16 @@ constexpr size_t kNumBuckets = 8 * 24;  // prompts of up to 2^24 tokens
 // Tenants share 64 tables by the hash of their names: what a stranger adds to a table is the same
 // kind of evidence, and memory stays bounded (0.4 MB).
 constexpr size_t kNumTables = 64;
-constexpr double kRate = 1.0 / 16;  // of the newest answer in a mean
+constexpr double kNewestShare = 1.0 / 16;  // of the newest answer in a mean
 
 /// The mean of logarithms that forgets: a geometric mean, as lengths spread over orders of
 /// magnitude.
 struct Mean {
   double log_tokens = 0;
-  double count = 0;  // answers in it, up to 1 / kRate
+  double count = 0;  // answers in it, up to 1 / kNewestShare
 
   void add(double value) {
-    count = std::min(count + 1, 1 / kRate);
+    count = std::min(count + 1, 1 / kNewestShare);
     log_tokens += (value - log_tokens) / count;
   }
 };

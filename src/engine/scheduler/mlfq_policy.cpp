@@ -10,12 +10,12 @@ namespace {
 
 /// Service that the first level grants; each further one grants twice as much as the one before it.
 /// 64 units are an answer of 32 tokens by the default weights: a sentence.
-constexpr double kQuantum = 64;
+constexpr double kFirstQuantum = 64;
 
 /// A sequence joins the first level whose quantum covers its prompt, and sinks a level whenever its
 /// answer has used up a quantum.
 int level(const Sequence& sequence, const QueueView& view) {
-  double quantum = kQuantum;
+  double quantum = kFirstQuantum;
   int level = 0;
   const auto sink = [&] {
     quantum *= 2;
@@ -32,14 +32,14 @@ int level(const Sequence& sequence, const QueueView& view) {
 }
 
 /// Each `aging_us` of waiting raise a sequence by one level, for good.
-double rank(const Sequence& sequence, const QueueView& view) {
+double aged_level(const Sequence& sequence, const QueueView& view) {
   return level(sequence, view) - std::floor(static_cast<double>(waited_us(sequence, view)) /
                                             static_cast<double>(view.aging_us));
 }
 
 /// Levels are coarse enough to be their own hysteresis.
-bool displaces(const Sequence& waiting, const Sequence& running, const QueueView& view) {
-  return rank(waiting, view) < rank(running, view);
+bool is_levels_above(const Sequence& waiting, const Sequence& running, const QueueView& view) {
+  return aged_level(waiting, view) < aged_level(running, view);
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ bool displaces(const Sequence& waiting, const Sequence& running, const QueueView
 const Policy kMlfqPolicy = {
     .name = "mlfq",
     .summary = "short answers first without predictions: each sinks as it grows, and is displaced",
-    .rank = rank,
-    .displaces = displaces};
+    .rank = aged_level,
+    .displaces = is_levels_above};
 
 }  // namespace hasten::engine

@@ -13,7 +13,7 @@ namespace hasten::engine {
 namespace {
 
 constexpr size_t kNumWeights = 1 << 14;  // of hashed features (0.25 MB); a power of two
-constexpr double kRate = 0.1;
+constexpr double kLearningRate = 0.1;
 constexpr double kFirstGuess = 4.85;  // of the logarithm: 128 tokens
 // Larger errors count as so large, as those of the heavy tail would drag all else along (Huber).
 constexpr double kMaxError = 0.5;
@@ -38,7 +38,7 @@ class OnlinePredictor : public LengthPredictor {
     for (const size_t feature : active) {
       Weight& weight = weights_[feature];
       weight.squares += error * error;
-      if (weight.squares > 0) weight.value += kRate * error / std::sqrt(weight.squares);
+      if (weight.squares > 0) weight.value += kLearningRate * error / std::sqrt(weight.squares);
     }
   }
 

@@ -9,7 +9,7 @@ namespace {
 
 /// Service up to which a program is on the first level; each further one reaches twice as far. 64
 /// units are an answer of 32 tokens by the default weights: a sentence.
-constexpr double kQuantum = 64;
+constexpr double kFirstReach = 64;
 
 /// The service that the program of a sequence is expected to need still. Where its client says how
 /// many calls are to come, each like those before. Otherwise as much again as it has had: so it is
@@ -32,10 +32,10 @@ double remaining_program(const Sequence& sequence, const QueueView& view) {
 
 /// Levels are coarse, so that programs that are about as far do not take turns. Each `aging_us` of
 /// waiting raise a sequence by one level, for good.
-double rank(const Sequence& sequence, const QueueView& view) {
+double aged_program_level(const Sequence& sequence, const QueueView& view) {
   int level = 0;
   const double remaining = remaining_program(sequence, view);
-  for (double reach = kQuantum; reach < remaining; reach *= 2) ++level;
+  for (double reach = kFirstReach; reach < remaining; reach *= 2) ++level;
   return level - std::floor(static_cast<double>(waited_us(sequence, view)) /
                             static_cast<double>(view.aging_us));
 }
@@ -45,7 +45,7 @@ double rank(const Sequence& sequence, const QueueView& view) {
 const Policy kProgramPolicy = {
     .name = "program",
     .summary = "the program (the calls with the same program_id) with the least left to do first",
-    .rank = rank,
+    .rank = aged_program_level,
     .displaces = nullptr};
 
 }  // namespace hasten::engine

@@ -9,7 +9,7 @@ namespace {
 /// sequence's tokens anew eats what is won, and predictions are not so exact.
 constexpr double kGain = 2.0;
 
-bool displaces(const Sequence& waiting, const Sequence& running, const QueueView& view) {
+bool is_much_shorter(const Sequence& waiting, const Sequence& running, const QueueView& view) {
   return kGain * remaining_service(waiting, view) <= remaining_service(running, view);
 }
 
@@ -20,6 +20,6 @@ const Policy kSrtfPolicy = {
     .summary =
         "the shortest remaining work as predicted first; it displaces what needs twice as much",
     .rank = aged_remaining_service,
-    .displaces = displaces};
+    .displaces = is_much_shorter};
 
 }  // namespace hasten::engine

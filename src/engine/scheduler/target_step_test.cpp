@@ -24,7 +24,7 @@ struct Outcome {
   int64_t most_tokens = 0;  // of a step
 };
 
-struct World {
+struct Load {
   int64_t target_us = 0;
   int64_t num_decoding = 8;
   double noise = 0;  // of the times of steps, a part of them
@@ -34,26 +34,26 @@ struct World {
 };
 
 /// Some sequences decode, a long prompt arrives; time passes as on a machine of known speed.
-Outcome read_long_prompt(const World& world) {
-  std::mt19937 random(world.seed);
-  std::uniform_real_distribution<double> factor(1 - world.noise, 1 + world.noise);
+Outcome read_long_prompt(const Load& load) {
+  std::mt19937 random(load.seed);
+  std::uniform_real_distribution<double> factor(1 - load.noise, 1 + load.noise);
   const std::vector<int32_t> prompt(kLongPrompt, 1);
-  Scheduler scheduler({.target_step_us = world.target_us, .prefix_cache = false},
+  Scheduler scheduler({.target_step_us = load.target_us, .prefix_cache = false},
                       std::vector<GroupBlocks>{{.num_blocks = 16384}});
   std::deque<Sequence> sequences(9);
   for (size_t i = 0; i < sequences.size(); ++i) {
     Sequence& sequence = sequences[i];
     sequence.request_id = static_cast<int64_t>(i);
-    sequence.prompt = std::span(prompt).first(i < 8 ? world.first_tokens : kLongPrompt);
+    sequence.prompt = std::span(prompt).first(i < 8 ? load.first_tokens : kLongPrompt);
     // Those that shall not decode beside it end before it comes.
-    const bool ends = i < 8 && static_cast<int64_t>(i) >= world.num_decoding;
+    const bool ends = i < 8 && static_cast<int64_t>(i) >= load.num_decoding;
     sequence.max_generated = ends ? 20 : 10000;
     if (i < 8) scheduler.add(sequence);
   }
   Outcome outcome;
   int64_t now_us = 0;
   for (int64_t step = 0; step < 9000 && sequences[8].generated.empty(); ++step) {
-    if (step == world.arrival_step) scheduler.add(sequences[8]);
+    if (step == load.arrival_step) scheduler.add(sequences[8]);
     const StepPlan& plan = scheduler.plan(now_us);
     StepWork work;
     bool reads = false;
@@ -69,7 +69,7 @@ Outcome read_long_prompt(const World& world) {
     if (reads) {
       ++outcome.num_steps;
       outcome.worst_us = std::max<int64_t>(outcome.worst_us, us);
-      if (us > world.target_us) ++outcome.num_late;
+      if (us > load.target_us) ++outcome.num_late;
     }
     now_us += us;
     scheduler.advance(us);
@@ -100,11 +100,11 @@ TEST(TargetStep, ChunksKeepStepsBelowTheTarget) {
 
 TEST(TargetStep, NothingIsRiskedBeforeTheTimesOfStepsAreKnown) {
   for (const int64_t arrival_step : {2, 5, 12}) {
-    const World world{.target_us = 150'000, .arrival_step = arrival_step};
-    EXPECT_LT(read_long_prompt(world).worst_us, 160'000) << arrival_step;
+    const Load load{.target_us = 150'000, .arrival_step = arrival_step};
+    EXPECT_LT(read_long_prompt(load).worst_us, 160'000) << arrival_step;
   }
   // Steps that differ in nothing do not tell what a token takes.
-  const World alike{.target_us = 150'000, .arrival_step = 30, .first_tokens = 1};
+  const Load alike{.target_us = 150'000, .arrival_step = 30, .first_tokens = 1};
   EXPECT_LT(read_long_prompt(alike).worst_us, 160'000);
 }
 
@@ -138,8 +138,8 @@ TEST(TargetStep, AnImpossibleTargetDoesNotStopPrompts) {
 TEST(TargetStep, ChanceAllowsNoChunkFarBeyondTheTarget) {
   for (const int64_t target_us : {60'000, 68'000, 70'000, 100'000}) {
     for (uint32_t seed = 1; seed <= 4; ++seed) {
-      const World world{.target_us = target_us, .noise = 0.1, .seed = seed};
-      EXPECT_LT(read_long_prompt(world).worst_us, 2 * target_us) << target_us << ", seed " << seed;
+      const Load load{.target_us = target_us, .noise = 0.1, .seed = seed};
+      EXPECT_LT(read_long_prompt(load).worst_us, 2 * target_us) << target_us << ", seed " << seed;
     }
   }
 }

@@ -11,7 +11,7 @@ namespace {
 /// starves for another one, as counters only grow, and a tenant that comes again begins at the
 /// smallest of them. But for an endless stream of new tenants it would: each is entitled to as much
 /// as one that waits has had already.
-double rank(const Sequence& sequence, const QueueView& view) {
+double service_of_tenant(const Sequence& sequence, const QueueView& view) {
   const auto tenant = static_cast<size_t>(sequence.tenant_index);
   HASTEN_CHECK(tenant < view.tenant_service.size());
   return view.tenant_service[tenant];
@@ -22,7 +22,7 @@ double rank(const Sequence& sequence, const QueueView& view) {
 const Policy kVtcPolicy = {
     .name = "vtc",
     .summary = "fair shares: the tenant that has had the least service first",
-    .rank = rank,
+    .rank = service_of_tenant,
     .displaces = nullptr,
     .by_tenant = true};
 

@@ -65,7 +65,7 @@ Value clear(Runtime& rt, Self self, Given) {
   return Value::none();
 }
 
-Value reverse(Runtime& rt, Self self, Given) {
+Value reverse_list(Runtime& rt, Self self, Given) {
   List& list = mutable_list(rt, self, "reverse");
   rt.step(list.size * sizeof(Value));
   std::reverse(list.items, list.items + list.size);
@@ -159,7 +159,7 @@ Value copy_dict(Runtime& rt, Self self, Given) {
 constexpr NamedNative kListTable[] = {
     {"append", append}, {"clear", clear},   {"copy", copy_list},
     {"count", count},   {"extend", extend}, {"index", index},
-    {"insert", insert}, {"pop", pop},       {"reverse", reverse},
+    {"insert", insert}, {"pop", pop},       {"reverse", reverse_list},
 };
 
 constexpr NamedNative kDictTable[] = {

@@ -120,7 +120,7 @@ Value cycler(Runtime& rt, Self, Given arguments) {
   return shown;
 }
 
-constexpr NamedNative kTable[] = {
+constexpr NamedNative kFunctionsByName[] = {
     {"cycler", cycler},
     {"dict", dict},
     {"joiner", joiner},
@@ -132,6 +132,6 @@ constexpr NamedNative kTable[] = {
 
 }  // namespace
 
-const std::span<const NamedNative> kFunctions = kTable;
+const std::span<const NamedNative> kFunctions = kFunctionsByName;
 
 }  // namespace hasten::text::jinja

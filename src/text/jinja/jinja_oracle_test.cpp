@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* kExpected = "data/chat_templates/expected";
 constexpr const char* kTemplates = "data/chat_templates/jinja";
 
-Options options() {
+Options oracle_options() {
   Options result;
   result.limits.time_us = 5'000'000;                        // sanitizers are slow
   result.unix_time_s = [] { return int64_t{1752148800}; };  // 2025-07-10T12:00:00Z
@@ -37,7 +37,7 @@ struct Outcome {
   std::string text;  // rendered, or the error
 };
 
-Outcome render(const Template& parsed, const json::Object& context) {
+Outcome outcome_of(const Template& parsed, const json::Object& context) {
   try {
     return {false, parsed.render({.trusted = nullptr, .untrusted = &context}).text};
   } catch (const Error& error) {
@@ -45,17 +45,17 @@ Outcome render(const Template& parsed, const json::Object& context) {
   }
 }
 
-Outcome render(const std::string& source, const json::Object& context) {
+Outcome outcome_of(const std::string& source, const json::Object& context) {
   try {
-    return render(Template(source, options()), context);
+    return outcome_of(Template(source, oracle_options()), context);
   } catch (const Error& error) {
     return {true, error.what()};
   }
 }
 
 json::Value shared_json(const std::string& name) {
-  return json::parse(testing::read_file(testing::shared_dir() / kExpected / name), name,
-                     {.max_bytes = int64_t{64} << 20});
+  return json::parse(hasten::testing::read_file(hasten::testing::shared_dir() / kExpected / name),
+                     name, {.max_bytes = int64_t{64} << 20});
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
@@ -111,7 +111,7 @@ TEST(PublishedCases, Units) {
       context = given->as_object();
     if (prelude != kPreludes.end()) context.erase("func"), context.erase("add");
     const std::string expected(file.at("EXPECTED_OUTPUTS").at(name).as_string());
-    const Outcome outcome = render(full, context);
+    const Outcome outcome = outcome_of(full, context);
     const auto deviation = kDeviations.find(std::string_view(name));
     if (deviation != kDeviations.end()) {
       EXPECT_EQ(outcome.failed, deviation->second.first.empty()) << outcome.text;
@@ -143,8 +143,8 @@ TEST(PublishedCases, Templates) {
     const json::Value file = shared_json(name);
     for (const auto& [model, entry] : file.as_object()) {
       SCOPED_TRACE(model);
-      const Outcome outcome =
-          render(std::string(entry.at("chat_template").as_string()), entry.at("data").as_object());
+      const Outcome outcome = outcome_of(std::string(entry.at("chat_template").as_string()),
+                                         entry.at("data").as_object());
       ASSERT_FALSE(outcome.failed) << outcome.text;
       const std::string expected(entry.at("target").as_string());
       if (outcome.text == expected) {
@@ -164,8 +164,9 @@ TEST(PublishedCases, Templates) {
 
 /// The oracle's standard output; nullopt when it says that jinja2 is absent.
 std::optional<std::string> run_oracle(const std::string& mode, const std::string& input) {
-  const fs::path script = testing::source_dir() / "tools/oracles/jinja_oracle.py";
-  const fs::path file = testing::temp_path("hasten_jinja_oracle_" + mode.substr(0, mode.find(' ')));
+  const fs::path script = hasten::testing::source_dir() / "tools/oracles/jinja_oracle.py";
+  const fs::path file =
+      hasten::testing::temp_path("hasten_jinja_oracle_" + mode.substr(0, mode.find(' ')));
   std::ofstream(file) << input;
   const std::string command =
       "python3 '" + script.string() + "' " + mode + " < '" + file.string() + "'";
@@ -199,8 +200,8 @@ void compare_with_jinja2(const std::vector<std::string>& names, const json::Arra
     SCOPED_TRACE(names[i]);
     const json::Object& answer = answers.as_array()[i].as_object();
     if (i == 0 || cases[i].at("template") != cases[i - 1].at("template"))
-      parsed.emplace(std::string(cases[i].at("template").as_string()), options());
-    const Outcome outcome = render(*parsed, cases[i].at("context").as_object());
+      parsed.emplace(std::string(cases[i].at("template").as_string()), oracle_options());
+    const Outcome outcome = outcome_of(*parsed, cases[i].at("context").as_object());
     if (answer.contains("text")) {
       EXPECT_FALSE(outcome.failed);
       EXPECT_EQ(outcome.text, answer.at("text").as_string());
@@ -224,16 +225,16 @@ void compare_with_jinja2(const std::vector<std::string>& names, const json::Arra
 /// The templates of the sample, by name: files, and those in tokenizer configurations.
 std::map<std::string, std::string> published_templates() {
   std::map<std::string, std::string> result;
-  for (const auto& entry : fs::directory_iterator(testing::shared_dir() / kTemplates))
-    result[entry.path().filename().string()] = testing::read_file(entry.path());
-  const fs::path tokenizers = testing::shared_dir() / "data/tokenizers";
+  for (const auto& entry : fs::directory_iterator(hasten::testing::shared_dir() / kTemplates))
+    result[entry.path().filename().string()] = hasten::testing::read_file(entry.path());
+  const fs::path tokenizers = hasten::testing::shared_dir() / "data/tokenizers";
   if (!fs::exists(tokenizers)) return result;
   for (const auto& entry : fs::recursive_directory_iterator(tokenizers)) {
     const fs::path& path = entry.path();
     const std::string name = fs::relative(path, tokenizers).string();
-    if (path.extension() == ".jinja") result[name] = testing::read_file(path);
+    if (path.extension() == ".jinja") result[name] = hasten::testing::read_file(path);
     if (path.filename() != "tokenizer_config.json") continue;
-    const json::Value config = json::parse(testing::read_file(path), name);
+    const json::Value config = json::parse(hasten::testing::read_file(path), name);
     const json::Value* source = config.as_object().if_contains("chat_template");
     if (source == nullptr) continue;
     if (source->is_string()) result[name] = source->get_string();
@@ -306,7 +307,7 @@ void compare_random_templates(const json::Value& file, Tally& tally) {
   const json::Object& context = file.at("context").as_object();
   for (const json::Value& value : file.at("cases").as_array()) {
     const std::string source(value.at("template").as_string());
-    const Outcome outcome = render(source, context);
+    const Outcome outcome = outcome_of(source, context);
     const json::Object& answer = value.as_object();
     if (const json::Value* text = answer.if_contains("text")) {
       const std::string expected(text->as_string());
@@ -333,8 +334,8 @@ void compare_random_templates(const json::Value& file, Tally& tally) {
 }
 
 TEST(Jinja2, RandomTemplates) {
-  const size_t num_templates = testing::num_random_texts(600);
-  const uint64_t seed = testing::random_seed(1);
+  const size_t num_templates = hasten::testing::num_random_texts(600);
+  const uint64_t seed = hasten::testing::random_seed(1);
   Tally tally;
   // In rounds, all cases of one are in memory at a time; each case has a seed of its own.
   constexpr size_t kRound = 5000;
@@ -353,8 +354,10 @@ TEST(Jinja2, RandomTemplates) {
 }
 
 TEST(Jinja2, LanguageCasesAreItsOwn) {
-  const json::Value file = json::parse(
-      testing::read_file(testing::source_dir() / "src/text/jinja/language_cases.json"), "cases");
+  const json::Value file =
+      json::parse(hasten::testing::read_file(hasten::testing::source_dir() /
+                                             "src/text/jinja/language_cases.json"),
+                  "cases");
   json::Array cases;
   for (const json::Value& entry : file.at("cases").as_array())
     cases.push_back(

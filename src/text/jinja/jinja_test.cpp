@@ -65,8 +65,10 @@ std::string marked(const Rendered& rendered) {
 
 // The expectations are jinja2's own; tools/oracles checks them where it is installed.
 TEST(Language, MatchesJinja2) {
-  const json::Value file = json::parse(
-      testing::read_file(testing::source_dir() / "src/text/jinja/language_cases.json"), "cases");
+  const json::Value file =
+      json::parse(hasten::testing::read_file(hasten::testing::source_dir() /
+                                             "src/text/jinja/language_cases.json"),
+                  "cases");
   int64_t rendered = 0, refused = 0;
   for (const json::Value& value : file.at("cases").as_array()) {
     const json::Object& entry = value.as_object();

@@ -393,13 +393,13 @@ Value random(Runtime& rt, Self, Given) {
   rt.error("the filter 'random' is refused: a prompt must not depend on chance");
 }
 
-constexpr NamedNative kTable[] = {
+constexpr NamedNative kLayoutFiltersByName[] = {
     {"filesizeformat", file_size}, {"pprint", pretty_print},    {"random", random},
     {"wordwrap", word_wrap},       {"xmlattr", xml_attributes},
 };
 
 }  // namespace
 
-const std::span<const NamedNative> kLayoutFilters = kTable;
+const std::span<const NamedNative> kLayoutFilters = kLayoutFiltersByName;
 
 }  // namespace hasten::text::jinja

@@ -347,13 +347,13 @@ Value urlize(Runtime& rt, Self self, Given arguments) {
   return urlizer.apply(escaped);
 }
 
-constexpr NamedNative kTable[] = {
+constexpr NamedNative kMarkupFiltersByName[] = {
     {"striptags", strip_tags},
     {"urlize", urlize},
 };
 
 }  // namespace
 
-const std::span<const NamedNative> kMarkupFilters = kTable;
+const std::span<const NamedNative> kMarkupFilters = kMarkupFiltersByName;
 
 }  // namespace hasten::text::jinja

@@ -184,13 +184,13 @@ Value to_json(Runtime& rt, Self self, Given arguments) {
   return out.finish();
 }
 
-constexpr NamedNative kTable[] = {
+constexpr NamedNative kOtherFiltersByName[] = {
     {"abs", absolute},  {"attr", attribute}, {"d", default_filter}, {"default", default_filter},
     {"float", to_real}, {"int", to_integer}, {"round", round},      {"tojson", to_json},
 };
 
 }  // namespace
 
-const std::span<const NamedNative> kOtherFilters = kTable;
+const std::span<const NamedNative> kOtherFilters = kOtherFiltersByName;
 
 }  // namespace hasten::text::jinja

@@ -297,7 +297,7 @@ Value select(Runtime& rt, Self self, Given arguments) {
   return generator(result);
 }
 
-constexpr NamedNative kTable[] = {
+constexpr NamedNative kSequenceFiltersByName[] = {
     {"batch", batch},
     {"count", length_filter},
     {"dictsort", dict_sort},
@@ -324,6 +324,6 @@ constexpr NamedNative kTable[] = {
 
 }  // namespace
 
-const std::span<const NamedNative> kSequenceFilters = kTable;
+const std::span<const NamedNative> kSequenceFilters = kSequenceFiltersByName;
 
 }  // namespace hasten::text::jinja

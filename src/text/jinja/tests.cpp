@@ -77,7 +77,7 @@ Value is_test(Runtime& rt, Self self, Given) {
   return Value::of(find_test(text_of(rt, self).bytes) != nullptr);
 }
 
-constexpr NamedNative kTable[] = {
+constexpr NamedNative kTestsByName[] = {
     {"!=", compares<Comparison::ne>},
     {"<", compares<Comparison::lt>},
     {"<=", compares<Comparison::le>},
@@ -121,6 +121,6 @@ constexpr NamedNative kTable[] = {
 
 }  // namespace
 
-const std::span<const NamedNative> kTests = kTable;
+const std::span<const NamedNative> kTests = kTestsByName;
 
 }  // namespace hasten::text::jinja

@@ -204,7 +204,7 @@ Value url_encode(Runtime& rt, Self self, Given) {
   return out.finish();
 }
 
-constexpr NamedNative kTable[] = {
+constexpr NamedNative kTextFiltersByName[] = {
     {"capitalize", to_case<Case::capitalize>},
     {"center", center},
     {"e", escape_filter},
@@ -226,6 +226,6 @@ constexpr NamedNative kTable[] = {
 
 }  // namespace
 
-const std::span<const NamedNative> kTextFilters = kTable;
+const std::span<const NamedNative> kTextFilters = kTextFiltersByName;
 
 }  // namespace hasten::text::jinja

@@ -27,7 +27,7 @@ const Text& string_argument(Runtime& rt, const Value& value) {
 }
 
 template <Case kTo>
-Value to_case(Runtime& rt, Self self, Given given) {
+Value text_to_case(Runtime& rt, Self self, Given given) {
   if (!given.positional.empty() || !given.named.empty()) rt.error("no arguments are taken");
   return change_case(rt, *self.text, kTo);
 }
@@ -176,7 +176,7 @@ Value partition(Runtime& rt, Self self, Given arguments) {
   return rt.list(parts.list.list->view(), Kind::tuple);
 }
 
-Value replace(Runtime& rt, Self self, Given arguments) {
+Value replace_text(Runtime& rt, Self self, Given arguments) {
   const auto [from, to, count] = bind(rt, arguments, {"old", "new", "count"}, 2);
   return replace_text(rt, *self.text, string_argument(rt, *from), string_argument(rt, *to),
                       integer_or(rt, count, -1));
@@ -235,7 +235,7 @@ Value find(Runtime& rt, Self self, Given arguments) {
   return Value::of(count_chars(self.text->bytes.substr(0, static_cast<size_t>(range->begin) + at)));
 }
 
-Value count(Runtime& rt, Self self, Given arguments) {
+Value count_text(Runtime& rt, Self self, Given arguments) {
   const auto [what, start, end] = bind(rt, arguments, {"sub", "start", "end"}, 1);
   const std::string_view needle = string_argument(rt, *what).bytes;
   const std::optional<TextRange> range = window(rt, *self.text, start, end);
@@ -249,7 +249,7 @@ Value count(Runtime& rt, Self self, Given arguments) {
   return Value::of(found);
 }
 
-Value join(Runtime& rt, Self self, Given arguments) {
+Value join_text(Runtime& rt, Self self, Given arguments) {
   const auto [items] = bind(rt, arguments, {"iterable"}, 1);
   TextBuilder out(rt);
   bool first = true;
@@ -260,7 +260,7 @@ Value join(Runtime& rt, Self self, Given arguments) {
   return out.finish();
 }
 
-Value format(Runtime& rt, Self self, Given arguments) {
+Value format_text(Runtime& rt, Self self, Given arguments) {
   return format_braces(rt, *self.text, arguments);
 }
 
@@ -389,15 +389,15 @@ Value is_case(Runtime& rt, Self self, Given) {
   return Value::of(has_case(rt, *self.text, kUpper));
 }
 
-constexpr NamedNative kTable[] = {
-    {"capitalize", to_case<Case::capitalize>},
-    {"casefold", to_case<Case::fold>},
+constexpr NamedNative kTextMethodsByName[] = {
+    {"capitalize", text_to_case<Case::capitalize>},
+    {"casefold", text_to_case<Case::fold>},
     {"center", pad<1>},
-    {"count", count},
+    {"count", count_text},
     {"endswith", has_affix<true>},
     {"expandtabs", expand_tabs},
     {"find", find<false, false>},
-    {"format", format},
+    {"format", format_text},
     {"index", find<false, true>},
     {"isalnum", is_alnum},
     {"isalpha", is_alpha},
@@ -411,14 +411,14 @@ constexpr NamedNative kTable[] = {
     {"isspace", is_space_text},
     {"istitle", is_title},
     {"isupper", is_case<true>},
-    {"join", join},
+    {"join", join_text},
     {"ljust", pad<0>},
-    {"lower", to_case<Case::lower>},
+    {"lower", text_to_case<Case::lower>},
     {"lstrip", strip<true, false>},
     {"partition", partition<false>},
     {"removeprefix", remove_affix<false>},
     {"removesuffix", remove_affix<true>},
-    {"replace", replace},
+    {"replace", replace_text},
     {"rfind", find<true, false>},
     {"rindex", find<true, true>},
     {"rjust", pad<2>},
@@ -429,14 +429,14 @@ constexpr NamedNative kTable[] = {
     {"splitlines", split_lines},
     {"startswith", has_affix<false>},
     {"strip", strip<true, true>},
-    {"swapcase", to_case<Case::swap>},
-    {"title", to_case<Case::title>},
-    {"upper", to_case<Case::upper>},
+    {"swapcase", text_to_case<Case::swap>},
+    {"title", text_to_case<Case::title>},
+    {"upper", text_to_case<Case::upper>},
     {"zfill", zfill},
 };
 
 }  // namespace
 
-const std::span<const NamedNative> kTextMethods = kTable;
+const std::span<const NamedNative> kTextMethods = kTextMethodsByName;
 
 }  // namespace hasten::text::jinja

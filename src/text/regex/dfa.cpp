@@ -10,7 +10,7 @@ namespace hasten::text::regex {
 namespace {
 
 // 1 MiB of table, which the caches hold; published expressions take under 200 KB.
-constexpr size_t kMaxEntries = size_t{1} << 18;
+constexpr size_t kMaxTable = size_t{1} << 18;
 // Instructions visited: some 20 ms.
 constexpr int64_t kMaxWork = int64_t{1} << 22;
 
@@ -30,7 +30,7 @@ class Builder {
     number_of({program_.start});
     for (size_t state = 0; state < states_.size(); ++state) {
       table.resize(states_.size() * num_symbols_);
-      if (table.size() > kMaxEntries || work_ > kMaxWork) return false;
+      if (table.size() > kMaxTable || work_ > kMaxWork) return false;
       for (uint32_t symbol = 0; symbol < num_symbols_; ++symbol) {
         Threads next;
         const bool matched = step(state, symbol, next);
@@ -39,7 +39,7 @@ class Builder {
       }
     }
     table.resize(states_.size() * num_symbols_);
-    return table.size() <= kMaxEntries;
+    return table.size() <= kMaxTable;
   }
 
  private:

@@ -16,7 +16,7 @@ constexpr size_t kMinBlock = 1024;
 constexpr size_t kMaxBlock = 8192;
 // Kept between blocks and texts, in entries of rows and words of sets; what occurs in texts takes a
 // few thousand. 4 MiB each at most, but for one block.
-constexpr size_t kMaxEntries = size_t{1} << 20;
+constexpr size_t kMaxKept = size_t{1} << 20;
 constexpr size_t kMaxWords = size_t{1} << 19;
 // Wider rows, of expressions that look behind with many symbols, are not kept.
 constexpr size_t kMaxRowWidth = 1024;
@@ -313,7 +313,7 @@ class LinearSearch::Pass {
 
   // No number that is in use may be lost: only between blocks.
   void prepare_cache() {
-    if (sets_.size() >= kMaxWords || steps_.size() >= kMaxEntries || walks_.size() >= kMaxEntries) {
+    if (sets_.size() >= kMaxWords || steps_.size() >= kMaxKept || walks_.size() >= kMaxKept) {
       sets_.clear();
       numbers_by_hash_.clear();
       steps_.clear();
