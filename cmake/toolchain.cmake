@@ -14,6 +14,13 @@ endif()
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                     -Wnon-virtual-dtor -Woverloaded-virtual -ffp-contract=off
                     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # PR 105651: false ones in std::string
+# To GCC, the unnamed namespace of a .cpp that a unity file includes is one in a header. Those that are
+# in one are refused where files are compiled one by one.
+if(CMAKE_UNITY_BUILD)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+else()
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Werror=subobject-linkage>)
+endif()
 if(HASTEN_WERROR)
   add_compile_options(-Werror)
 endif()
