@@ -72,7 +72,7 @@ function(hasten_fuzzer name)
   endif()
 endfunction()
 
-# hasten_test(<name> SOURCES … LINK …): a GoogleTest program whose cases are ctest tests. Real inputs
+# hasten_test(<name> SOURCES … LINK …): a GoogleTest program whose suites are ctest tests. Real inputs
 # with known answers are looked for in HASTEN_SHARED (default: the folder shared/ beside the checkout).
 function(hasten_test name)
   cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;LINK" ${ARGN})
@@ -80,7 +80,7 @@ function(hasten_test name)
     return()
   endif()
   if(NOT TEST_TIMEOUT)
-    set(TEST_TIMEOUT 300)
+    set(TEST_TIMEOUT 900)  # a suite, under sanitizers, on a busy machine
   endif()
   add_executable(${name} ${TEST_SOURCES})
   target_link_libraries(${name} PRIVATE ${TEST_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
@@ -88,6 +88,11 @@ function(hasten_test name)
   # What is tested is optimised in its own library; a test's own code is faster compiled than run.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${name} PRIVATE HASTEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       TEST_PREFIX "${HASTEN_TEST_PREFIX}${name}." PROPERTIES TIMEOUT ${TEST_TIMEOUT})
+  set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
+  file(GENERATE OUTPUT ${suites} CONTENT "set(program [[$<TARGET_FILE:${name}>]])
+set(prefix [[${HASTEN_TEST_PREFIX}${name}.]])
+set(timeout ${TEST_TIMEOUT})
+include([[${CMAKE_SOURCE_DIR}/cmake/suites.cmake]])
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
 endfunction()
