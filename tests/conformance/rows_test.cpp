@@ -179,7 +179,7 @@ TEST_P(RowsTest, GatedActivation) {
             return out.take();
           },
           activation == ops::Activation::gelu_tanh && dim <= kFewElements ? kGeluTailTolerance
-                                                                          : kTolerance);
+                                                                          : kRowTolerance);
     }
   }
 }
