@@ -18,7 +18,7 @@ using testing::read_file;
 using testing::shared_dir;
 using testing::source_dir;
 
-constexpr json::Limits kGoldenLimits{.max_bytes = int64_t{16} << 20, .max_depth = 16};
+constexpr json::Limits kRecordLimits{.max_bytes = int64_t{16} << 20, .max_depth = 16};
 
 std::string greedy(Engine& engine, std::vector<int32_t> prompt, int64_t max_tokens) {
   Request request;
@@ -57,7 +57,7 @@ TEST(GoldenText, Stories260KMatchesThePublishedText) {
 
 TEST(GoldenText, DemonstrationModelSaysWhatItsReferenceSaid) {
   const auto golden = json::parse(read_file(source_dir() / "tests/golden/hasten-tiny.json"),
-                                  "golden", kGoldenLimits);
+                                  "golden", kRecordLimits);
   Engine engine;
   int equal = 0;
   for (const json::Value& entry : golden.at("logits").as_array()) {
@@ -76,7 +76,7 @@ TEST(GoldenText, DemonstrationModelSaysWhatItsReferenceSaid) {
 
 TEST(GoldenText, DemonstrationModelKeepsItsPerplexity) {
   const auto golden = json::parse(read_file(source_dir() / "tests/golden/hasten-tiny.json"),
-                                  "golden", kGoldenLimits);
+                                  "golden", kRecordLimits);
   Engine engine;
   for (const json::Value& entry : golden.at("perplexity").as_array()) {
     const std::string name(entry.at("text").as_string());
