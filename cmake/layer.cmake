@@ -91,7 +91,7 @@ function(hasten_test name)
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
   file(GENERATE OUTPUT ${suites} CONTENT "set(program [[$<TARGET_FILE:${name}>]])
 set(prefix [[${HASTEN_TEST_PREFIX}${name}.]])
-set(timeout 900)  # seconds: a suite, under sanitizers, on a busy machine
+set(timeout 1800)  # seconds: a suite, under sanitizers, on a busy machine
 include([[${CMAKE_SOURCE_DIR}/cmake/suites.cmake]])
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
