@@ -21,6 +21,8 @@ OUTPUT = re.compile(r"^\d+/\d+ Test: (\S+)$.*?^Output:\n-+\n(.*?)^<end of output
 # GoogleTest: a failed assertion with what it says, and a case that was skipped with its reason.
 ASSERTION = re.compile(r"^(?:\S+:\d+|unknown file): Failure\n.*?(?=^\S+:\d+: Failure\n|^\[|^\s*\n|\Z)",
                        re.MULTILINE | re.DOTALL)
+# Python's unittest: the name of a test that failed, and the exception it ended with.
+UNITTEST = re.compile(r"^(?:FAIL|ERROR): |^[\w.]*(?:Error|Exception|TimeoutExpired)\b")
 SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*?)^\[  SKIPPED \]", re.MULTILINE | re.DOTALL)
 FRAME = re.compile(r"^(Running main|Note: Google Test|\[[-=]{10}\])")
 SANITIZER = re.compile(r"runtime error:|(ERROR|WARNING): \w*Sanitizer|^SUMMARY: |^ +#\d+ (?!.*libsanitizer).*/(src|tests)/")
@@ -33,6 +35,7 @@ def gist(output):
         name, *rest = case.splitlines() or [""]
         why = "".join(ASSERTION.findall(case)).splitlines() + [line for line in rest if SANITIZER.search(line)]
         lines += [name, *why] if why else []
+    lines = lines or [line for line in output.splitlines() if UNITTEST.match(line)]
     return lines or [line for line in output.splitlines() if line.strip() and not FRAME.match(line)][-6:]
 
 
