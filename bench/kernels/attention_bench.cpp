@@ -166,6 +166,7 @@ void register_attention(const Machine& machine) {
         ->Args({1, 8, 8192, 0})
         ->Args({1, 256, 256, 0})
         ->Args({1, 256, 2048, 0})
+        ->Args({1, 256, 8192, 0})
         ->UseRealTime()
         ->Unit(benchmark::kMicrosecond);
   }
