@@ -54,20 +54,31 @@ class AttentionTest : public ConformanceTest {
         settings.soft_cap, settings.window, settings.block_size, threads, text));
 
     const auto backend = make(threads);
+    const bool rounds = rounds_to_bf16(settings);
+    // Queries are rounded like keys, which is not what is measured here.
+    if (rounds)
+      for (SequenceData& sequence : sequences) round_queries(sequence);
     const auto run = [&](ops::Backend& any) {
       PagedWorld world(any, settings, sequences, random_);
       world.write(earlier);
       return world.step(parts);
     };
-    const bool rounds = GetParam().accuracy.bf16_attention && settings.head_dim % 2 == 0 &&
-                        settings.kv_types.keys == DType::bf16 &&
-                        settings.kv_types.values == DType::bf16;
     expect_rows_close(run(*backend), run(*reference_), settings.head_dim,
                       rounds ? rounded_tolerance(settings.head_dim) : kHeadTolerance);
     if (!rounds) return;
     // All weights alike: rounding changes none, but a value that is left out shows.
     for (SequenceData& sequence : sequences) std::ranges::fill(sequence.k, 0.0F);
     expect_rows_close(run(*backend), run(*reference_), settings.head_dim, kHeadTolerance);
+  }
+
+  /// Whether queries and weights are: with such keys and values, of whole vectors.
+  static bool rounds_to_bf16(const AttentionSettings& settings) {
+    return GetParam().accuracy.bf16_attention && settings.head_dim % 16 == 0 &&
+           settings.block_size % 16 == 0 && settings.kv_types.keys == DType::bf16 &&
+           settings.kv_types.values == DType::bf16;
+  }
+  static void round_queries(SequenceData& sequence) {
+    for (float& q : sequence.q) q = bf16_to_f32(f32_to_bf16(q));
   }
 
   Load random_load(int64_t max_context) {
@@ -194,6 +205,25 @@ TEST_P(AttentionTest, HugeScores) {
     return PagedWorld(any, settings, sequences, random_).step({{0, 0, 100}});
   };
   expect_rows_close(run(*backend), run(*reference_), settings.head_dim, 1e-2);
+}
+
+// Rounded to the nearest, ties to even, before anything is done with them.
+TEST_P(AttentionTest, QueriesAreRoundedLikeKeys) {
+  const AttentionSettings settings{.num_kv_heads = 2, .heads_per_kv_head = 3, .head_dim = 80};
+  std::vector<SequenceData> sequences = {random_sequence(settings, 200, random_)};
+  sequences[0].q[0] = 1.00390625F;  // a tie of 1 and 1.0078125
+  const auto backend = make(2);
+  const auto run = [&] {
+    return PagedWorld(*backend, settings, sequences, random_).step({{0, 0, 200}});
+  };
+  const auto given = run();
+  round_queries(sequences[0]);
+  const auto rounded = run();
+  if (rounds_to_bf16(settings)) {
+    EXPECT_EQ(given, rounded);
+  } else {
+    EXPECT_NE(given, rounded);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionTest, ::testing::ValuesIn(candidates()), candidate_name);

@@ -21,7 +21,7 @@ namespace hasten::conformance {
 struct Accuracy {
   bool int8_activations = false;  // matmul with a quantised weight rounds x to 8 bits
   bool bf16_activations = false;  // matmul with a bf16 weight rounds x to bf16
-  // Attention to keys and values of bf16, of an even head size, rounds weights to bf16.
+  // Attention to keys and values of bf16, of whole vectors, rounds queries and weights to bf16.
   bool bf16_attention = false;
 };
 

@@ -28,18 +28,19 @@ constexpr int64_t kCachedRows = 12;
 // Partial results of spans; where they need more, one thread does all spans of a piece.
 constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
 
-/// A softmax state has its parts in order: max, sum, output.
+/// A softmax state has its parts in order: output, sums, max. Vectors begin where lines do.
 int64_t state_floats(int64_t rows, int64_t padded_dim) {
-  return round_up(rows * (padded_dim + 2), 16);
+  return rows * (padded_dim + kSumLanes) + round_up(rows, 16);
 }
 
-SoftmaxState state_at(float* memory, int64_t rows) {
-  return {.max = memory, .sum = memory + rows, .out = memory + 2 * rows};
+SoftmaxState state_at(float* memory, int64_t rows, int64_t padded_dim) {
+  float* sums = memory + rows * padded_dim;
+  return {.max = sums + rows * kSumLanes, .sums = sums, .out = memory};
 }
 
 void clear(const SoftmaxState& state, int64_t rows, int64_t padded_dim) {
   std::fill_n(state.max, rows, -std::numeric_limits<float>::infinity());
-  std::fill_n(state.sum, rows, 0.0F);
+  std::fill_n(state.sums, rows * kSumLanes, 0.0F);
   std::fill_n(state.out, rows * padded_dim, 0.0F);
 }
 
@@ -47,7 +48,7 @@ void clear(const SoftmaxState& state, int64_t rows, int64_t padded_dim) {
 
 /// What a call is about, with its derived sizes.
 struct Attention::Shape {
-  Shape(const ops::AttentionParams& p, const KernelTable& table)
+  explicit Shape(const ops::AttentionParams& p)
       : params(p),
         cache(dynamic_cast<const CpuKvCache&>(p.cache)),
         num_heads(p.q.dim(1)),
@@ -56,10 +57,8 @@ struct Attention::Shape {
         group(num_heads / cache.spec().num_kv_heads),
         tokens_per_piece(std::max<int64_t>(1, kMaxQueryRows / group)),
         max_rows(tokens_per_piece * group),
-        kernels(table.bf16_attention.attend_tile != nullptr && head_dim % 2 == 0 &&
-                        cache.key_kind() == KvKind::bf16 && cache.value_kind() == KvKind::bf16
-                    ? table.bf16_attention
-                    : table.attention) {}
+        pairs(cache.key_kind() == KvKind::bf16_pairs),
+        q_scale(pairs ? 1.0F : p.scale) {}
 
   int64_t num_rows(const Piece& piece) const { return piece.num_tokens * group; }
   /// Position of a token of the step in its sequence.
@@ -93,12 +92,13 @@ struct Attention::Shape {
   int64_t group;  // query heads per KV head
   int64_t tokens_per_piece;
   int64_t max_rows;
-  const AttentionKernels& kernels;
+  bool pairs;     // of bf16, which attend_pairs reads
+  float q_scale;  // of queries; of pairs scores are scaled instead, whose rounding is of q itself
 };
 
 /// Scratch of one thread.
 struct Attention::ThreadMemory {
-  float* q;            // [rows, head_dim], scaled, as Shape::kernels want it
+  float* q;            // [rows, head_dim]
   float* scores;       // [rows, kTileKeys]
   float* tile_keys;    // [head_dim, kTileKeys]
   float* tile_values;  // [kTileKeys, padded_dim]
@@ -112,7 +112,7 @@ struct Attention::ThreadMemory {
     ThreadMemory memory = *this;
     memory.q += row * shape.head_dim;
     memory.total.max += row;
-    memory.total.sum += row;
+    memory.total.sums += row * kSumLanes;
     memory.total.out += row * shape.padded_dim;
     return memory;
   }
@@ -133,8 +133,8 @@ Attention::ThreadMemory Attention::thread_memory(const Shape& shape, int32_t thr
   memory.scores = take(rows * kTileKeys);
   memory.tile_keys = take(kTileKeys * dim);
   memory.tile_values = take(kTileKeys * dim);
-  memory.part = state_at(take(state_floats(rows, dim)), rows);
-  memory.total = state_at(take(state_floats(rows, dim)), rows);
+  memory.part = state_at(take(state_floats(rows, dim)), rows, dim);
+  memory.total = state_at(take(state_floats(rows, dim)), rows, dim);
   memory.begin = reinterpret_cast<int32_t*>(take(round_up(rows, 16)));
   memory.end = reinterpret_cast<int32_t*>(take(round_up(rows, 16)));
   return memory;
@@ -142,7 +142,8 @@ Attention::ThreadMemory Attention::thread_memory(const Shape& shape, int32_t thr
 
 SoftmaxState Attention::partial_state(const Shape& shape, const SpanOfPiece& span) {
   const Piece& piece = pieces_[static_cast<size_t>(span.piece)];
-  return state_at(partials_.get_array<float>(0) + span.partial, shape.num_rows(piece));
+  return state_at(partials_.get_array<float>(0) + span.partial, shape.num_rows(piece),
+                  shape.padded_dim);
 }
 
 void Attention::reserve(const ops::StepLimits& limits) {
@@ -234,11 +235,12 @@ void Attention::list_pieces(const Shape& shape) {
 void Attention::list_pieces(const Shape& shape, int64_t sequence) {
   const auto& starts = shape.params.batch.query_start;
   const int64_t begin = starts[static_cast<size_t>(sequence)];
-  // The last queries see the most keys: long pieces first, so that threads end together.
-  for (int64_t end = starts[static_cast<size_t>(sequence) + 1]; end > begin;) {
-    const int64_t count = std::min(end - begin, shape.tokens_per_piece);
-    end -= count;
-    for (int64_t h = 0; h < shape.cache.spec().num_kv_heads; ++h) {
+  // One head after the other: its keys stay in the caches. The last queries see the most keys: long
+  // pieces first, so that threads end together.
+  for (int64_t h = 0; h < shape.cache.spec().num_kv_heads; ++h) {
+    for (int64_t end = starts[static_cast<size_t>(sequence) + 1]; end > begin;) {
+      const int64_t count = std::min(end - begin, shape.tokens_per_piece);
+      end -= count;
       work_.push_back({.first_piece = std::ssize(pieces_)});
       pieces_.push_back(
           {.sequence = sequence, .first_token = end, .num_tokens = count, .kv_head = h});
@@ -284,21 +286,20 @@ bool Attention::list_spans(const Shape& shape, int64_t piece_index, int64_t& num
   return true;
 }
 
-/// Copies the piece's queries, scaled, rotated if the keys are, and split if that is wanted.
+/// Copies the piece's queries: scaled and rotated if the keys are, or rounded to pairs like them.
 void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory& memory) {
   float* to = memory.q;
   for (int64_t t = piece.first_token; t < piece.first_token + piece.num_tokens; ++t) {
     const float* from =
         shape.params.q.f32() + (t * shape.num_heads + piece.kv_head * shape.group) * shape.head_dim;
-    for (int64_t i = 0; i < shape.group * shape.head_dim; ++i) *to++ = from[i] * shape.params.scale;
+    for (int64_t i = 0; i < shape.group * shape.head_dim; ++i) *to++ = from[i] * shape.q_scale;
   }
   const bool rotated = ops::is_rotated(shape.cache.spec().types.keys);
-  const auto split = shape.kernels.split_queries;
-  if (!rotated && split == nullptr) return;
+  if (!rotated && !shape.pairs) return;
   for (int64_t row = 0; row < shape.num_rows(piece); ++row) {
     float* q = memory.q + row * shape.head_dim;
     if (rotated) ops::rotate(q, shape.head_dim);
-    if (split != nullptr) split(q, shape.head_dim);
+    if (shape.pairs) kernels_.round_queries(q, shape.head_dim);
   }
 }
 
@@ -319,18 +320,19 @@ void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin,
     const int64_t count = std::min(block_size - first, end - position);
     const int64_t block = table[position / block_size];
     HASTEN_CHECK(block >= 0 && block < shape.cache.spec().num_blocks);
-    shape.kernels.kv_load({.keys = shape.cache.keys(shape.params.layer, block, piece.kv_head),
-                           .values = shape.cache.values(shape.params.layer, block, piece.kv_head),
-                           .key_kind = shape.cache.key_kind(),
-                           .value_kind = shape.cache.value_kind(),
-                           .head_dim = shape.head_dim,
-                           .block_size = block_size,
-                           .first = first,
-                           .count = count,
-                           .tile_keys = memory.tile_keys,
-                           .tile_values = memory.tile_values,
-                           .padded_dim = shape.padded_dim,
-                           .at = position - tile_begin});
+    kernels_.attention.kv_load(
+        {.keys = shape.cache.keys(shape.params.layer, block, piece.kv_head),
+         .values = shape.cache.values(shape.params.layer, block, piece.kv_head),
+         .key_kind = shape.cache.key_kind(),
+         .value_kind = shape.cache.value_kind(),
+         .head_dim = shape.head_dim,
+         .block_size = block_size,
+         .first = first,
+         .count = count,
+         .tile_keys = memory.tile_keys,
+         .tile_values = memory.tile_values,
+         .padded_dim = shape.padded_dim,
+         .at = position - tile_begin});
     position += count;
   }
 }
@@ -349,35 +351,23 @@ void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin,
   tile.begin = static_cast<int32_t>(begin - tile_begin);
   tile.end = static_cast<int32_t>(end - tile_begin);
   const int32_t* table = batch.block_tables.data() + piece.sequence * batch.block_table_stride;
-  const auto block_of = [&](int64_t position) {
+  const int64_t first_run = begin / kGroupRows * kGroupRows;
+  for (int64_t run = 0; run < kTileKeys / kGroupRows; ++run) {
+    // Runs that nobody sees stand where one lies that somebody does.
+    const int64_t at = tile_begin + run * kGroupRows;
+    const int64_t position = at < first_run || at >= end ? first_run : at;
     const int64_t block = table[position / block_size];
     HASTEN_CHECK(block >= 0 && block < shape.cache.spec().num_blocks);
-    return block;
-  };
-  for (int64_t position = begin; position < end;) {
     const int64_t first = position % block_size;
-    const int64_t count = std::min(block_size - first, end - position);
-    const uint8_t* values =
-        shape.cache.values(shape.params.layer, block_of(position), piece.kv_head);
-    const uint8_t* scales = values + block_size * value_bytes;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = position - tile_begin + i;
-      tile.values[at] = values + (first + i) * value_bytes;
-      if (has_scales(value_kind)) tile.value_scales[at] = scales + (first + i) * value_scale_bytes;
-    }
-    position += count;
-  }
-  for (int64_t v = 0; v < kTileKeys / kGroupRows; ++v) {
-    // Vectors that nobody sees read keys that somebody does.
-    const int64_t at = tile_begin + v * kGroupRows;
-    const int64_t seen = at + kGroupRows > begin && at < end ? at : begin / kGroupRows * kGroupRows;
-    const int64_t first = seen % block_size;
-    const uint8_t* keys =
-        shape.cache.keys(shape.params.layer, block_of(std::max(seen, begin)), piece.kv_head);
-    tile.keys[v] = keys + kv_key_row_bytes(key_kind, first);
+    const uint8_t* keys = shape.cache.keys(shape.params.layer, block, piece.kv_head);
+    const uint8_t* values = shape.cache.values(shape.params.layer, block, piece.kv_head);
+    tile.keys[run] = keys + kv_key_row_bytes(key_kind, first);
+    tile.values[run] = values + first * value_bytes;
     if (has_scales(key_kind))
-      tile.key_scales[v] =
+      tile.key_scales[run] =
           keys + kv_code_bytes(key_kind, block_size * head_dim) + first * kKvScaleBytes;
+    if (has_scales(value_kind))
+      tile.value_scales[run] = values + block_size * value_bytes + first * value_scale_bytes;
   }
 }
 
@@ -391,10 +381,27 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
   const int64_t span_begin = std::max(span * kSpanKeys, shape.first_key(piece));
   const int64_t span_end = std::min((span + 1) * kSpanKeys, shape.end_key(piece));
   const int64_t block_size = shape.cache.spec().block_size;
-  const bool cached =
-      rows <= kCachedRows && shape.head_dim == shape.padded_dim && block_size % kGroupRows == 0;
+  const bool cached = shape.pairs || (rows <= kCachedRows && shape.head_dim == shape.padded_dim &&
+                                      block_size % kGroupRows == 0);
+  const auto attend_cached = shape.pairs ? kernels_.attend_pairs : kernels_.attention.attend_cached;
   const auto tile_end = [&](int64_t begin) {
     return std::min(begin / kTileKeys * kTileKeys + kTileKeys, span_end);
+  };
+  // What the rows see of the tile at `tile`, whose keys end at `end`.
+  const auto see_tile = [&](int64_t tile, int64_t end) {
+    const auto see = [&](int64_t row, int64_t count, int64_t position) {
+      const auto in_tile = [&](int64_t key) {
+        return static_cast<int32_t>(std::clamp<int64_t>(key - tile, 0, kTileKeys));
+      };
+      std::fill_n(memory.begin + row, count, in_tile(shape.first_visible(position)));
+      std::fill_n(memory.end + row, count, in_tile(position + 1));
+    };
+    if (pieces.size() > 1) return see(0, rows, end - 1);
+    const int64_t first = shape.position(piece, piece.first_token);
+    const int64_t last = first + piece.num_tokens - 1;
+    if (first + 1 >= tile + kTileKeys && shape.first_visible(last) <= tile)
+      return see(0, rows, last);
+    for (int64_t t = 0; t < piece.num_tokens; ++t) see(t * shape.group, shape.group, first + t);
   };
   CachedTile tiles[2];
   if (cached) find_tile(shape, piece, span_begin, tile_end(span_begin), tiles[0]);
@@ -402,14 +409,9 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
   for (int64_t begin = span_begin; begin < span_end;) {
     const int64_t tile = begin / kTileKeys * kTileKeys;
     const int64_t end = tile_end(begin);
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t position =
-          pieces.size() > 1 ? end - 1 : shape.position(piece, piece.first_token + r / shape.group);
-      memory.begin[r] = static_cast<int32_t>(
-          std::clamp<int64_t>(shape.first_visible(position) - tile, 0, kTileKeys));
-      memory.end[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - tile, 0, kTileKeys));
-    }
+    see_tile(tile, end);
     const TileQueries queries{.q = memory.q,
+                              .score_scale = shape.params.scale / shape.q_scale,
                               .rows = rows,
                               .head_dim = shape.head_dim,
                               .padded_dim = shape.padded_dim,
@@ -421,18 +423,17 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
     if (cached) {
       const bool more = end < span_end;
       if (more) find_tile(shape, piece, end, tile_end(end), tiles[1 - current]);
-      shape.kernels.attend_cached(
-          {.queries = queries,
-           .key_kind = shape.cache.key_kind(),
-           .value_kind = shape.cache.value_kind(),
-           .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
-           .scale_stride = block_size * kKvScaleBytes,
-           .tile = &tiles[current],
-           .next = more ? &tiles[1 - current] : nullptr});
+      attend_cached({.queries = queries,
+                     .key_kind = shape.cache.key_kind(),
+                     .value_kind = shape.cache.value_kind(),
+                     .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
+                     .scale_stride = block_size * kKvScaleBytes,
+                     .tile = &tiles[current],
+                     .next = more ? &tiles[1 - current] : nullptr});
       current = 1 - current;
     } else {
       load_tile(shape, piece, begin, end, memory);
-      shape.kernels.attend_tile(
+      kernels_.attention.attend_tile(
           {.queries = queries, .tile_keys = memory.tile_keys, .tile_values = memory.tile_values});
     }
     begin = end;
@@ -447,7 +448,9 @@ void Attention::finish(const Shape& shape, const Piece& piece, const SoftmaxStat
     const int64_t head = piece.kv_head * shape.group + r % shape.group;
     float* out = shape.params.out.f32() + (token * shape.num_heads + head) * shape.head_dim;
     const float* from = total.out + r * shape.padded_dim;
-    for (int64_t d = 0; d < shape.head_dim; ++d) out[d] = from[d] / total.sum[r];
+    const float* sums = total.sums + r * kSumLanes;
+    const float sum = std::accumulate(sums, sums + kSumLanes, 0.0F);
+    for (int64_t d = 0; d < shape.head_dim; ++d) out[d] = from[d] / sum;
     if (rotated) ops::rotate(out, shape.head_dim);
   }
 }
@@ -502,11 +505,11 @@ void Attention::attend_spans(const Shape& shape, std::span<const Piece> pieces, 
 }
 
 void Attention::run(const ops::AttentionParams& params) {
-  const Shape shape(params, kernels_);
+  const Shape shape(params);
   const ops::KvCacheSpec& spec = shape.cache.spec();
   const ops::PagedBatch& batch = params.batch;
   HASTEN_CHECK(shape.head_dim == spec.head_dim && shape.num_heads % spec.num_kv_heads == 0);
-  HASTEN_CHECK(params.layer >= 0 && params.layer < spec.num_layers);
+  HASTEN_CHECK(params.layer >= 0 && params.layer < spec.num_layers && params.scale > 0);
   HASTEN_CHECK(params.out.shape() == params.q.shape() && params.q.dim(0) == batch.num_tokens());
   HASTEN_CHECK(static_cast<int64_t>(batch.query_start.size()) == batch.num_sequences() + 1);
   thread_memory_.get(workers_.num_threads() *

@@ -65,7 +65,7 @@ class CpuBackend final : public ops::Backend {
   }
 
   std::unique_ptr<ops::KvCache> make_kv_cache(const ops::KvCacheSpec& spec) override {
-    return std::make_unique<CpuKvCache>(spec);
+    return std::make_unique<CpuKvCache>(spec, kernels_);
   }
   int64_t kv_cache_bytes(const ops::KvCacheSpec& spec) const override {
     return CpuKvCache::num_bytes(spec);
@@ -75,7 +75,9 @@ class CpuBackend final : public ops::Backend {
     auto& blocks = dynamic_cast<CpuKvCache&>(cache);
     for (const auto& [from, to] : pairs) blocks.copy_block(from, to);
   }
-  std::string kv_layout() const override { return fmt::format("cpu {}", kernels_.name); }
+  std::string kv_layout() const override {
+    return fmt::format("cpu {} {}", kernels_.name, CpuKvCache::kLayoutVersion);
+  }
   void export_block(const ops::KvCache& cache, int32_t block, std::span<std::byte> to) override {
     dynamic_cast<const CpuKvCache&>(cache).export_block(block, to);
   }
@@ -238,17 +240,16 @@ void CpuBackend::kv_write(const ops::KvWriteParams& params) {
     HASTEN_CHECK(slot >= 0 && slot < spec.num_blocks * spec.block_size);
   }
   const int64_t row = spec.num_kv_heads * spec.head_dim;
-  workers_.for_each(num_tokens, piece_rows(kPieceElements, 8 * row),
-                    [&](int64_t begin, int64_t end, int32_t) {
-                      for (int64_t t = begin; t < end; ++t) {
-                        const int64_t slot = params.batch.slots[static_cast<size_t>(t)];
-                        for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
-                          cache.store(kernels_, params.layer, slot, h,
-                                      params.k.f32() + t * row + h * spec.head_dim,
-                                      params.v.f32() + t * row + h * spec.head_dim);
-                        }
-                      }
-                    });
+  workers_.for_each(
+      num_tokens, piece_rows(kPieceElements, 8 * row), [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t slot = params.batch.slots[static_cast<size_t>(t)];
+          for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
+            cache.store(params.layer, slot, h, params.k.f32() + t * row + h * spec.head_dim,
+                        params.v.f32() + t * row + h * spec.head_dim);
+          }
+        }
+      });
 }
 
 }  // namespace

@@ -21,20 +21,23 @@ inline constexpr int kTileKeys = 64;
 enum class FloatKind : uint8_t { f32, f16, bf16 };
 
 /// How keys or values lie in the cache: as codes, and for the last two scales (CpuKvCache).
-enum class KvKind : uint8_t { f32, f16, bf16, f8_e4m3, q8_0, q4_0 };
+enum class KvKind : uint8_t { f32, f16, bf16, bf16_pairs, f8_e4m3, q8_0, q4_0 };
 inline constexpr int64_t kKvScaleElements = 32;  // that share a scale
 inline constexpr int64_t kKvScaleBytes = 2;      // binary16
 static constexpr bool has_scales(KvKind kind) { return kind >= KvKind::q8_0; }
 /// Bytes of the codes of some elements, an even number for q4_0.
 static constexpr int64_t kv_code_bytes(KvKind kind, int64_t elements) {
-  return kind == KvKind::f32    ? elements * 4
-         : kind <= KvKind::bf16 ? elements * 2
-         : kind <= KvKind::q8_0 ? elements
-                                : elements / 2;
+  return kind == KvKind::f32          ? elements * 4
+         : kind <= KvKind::bf16_pairs ? elements * 2
+         : kind <= KvKind::q8_0       ? elements
+                                      : elements / 2;
 }
-/// Bytes from a row of key codes to the next: of one element of the head, of q4_0 of two.
+/// Bytes from a row of key codes to the next: of one element of the head, of q4_0 and of pairs of
+/// two.
 static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
-  return kind == KvKind::q4_0 ? num_keys : kv_code_bytes(kind, num_keys);
+  return kind == KvKind::q4_0         ? num_keys
+         : kind == KvKind::bf16_pairs ? 4 * num_keys
+                                      : kv_code_bytes(kind, num_keys);
 }
 
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together, so that it reads
@@ -185,26 +188,32 @@ struct KvRunTask {
   int64_t at;
 };
 
-/// data[first + i * stride] = x[i], rounded to nearest; what is too large for f16 saturates.
+/// data[first + i * stride] = x[i], rounded to nearest; what is too large for f16 saturates. Of
+/// bf16_pairs an element is a pair: x[2 i] and x[2 i + 1].
 struct KvStoreTask {
   const float* x;
   int64_t count;
-  KvKind kind;  // f32, f16 or bf16
+  KvKind kind;  // f32, f16, bf16 or bf16_pairs
   void* data;
   int64_t first;   // elements
   int64_t stride;  // elements
 };
 
-/// Online softmax state of some query rows: sum of exp(score - max) and of that times the values.
+/// Online softmax state of some query rows: sums of exp(score - max) and of that times the values.
 struct SoftmaxState {
-  float* max;  // [rows]
-  float* sum;  // [rows]
-  float* out;  // [rows, padded_dim]
+  float* max;   // [rows]: the largest score, or what is less by kMaxSlack at most
+  float* sums;  // [rows, kSumLanes], which together are the sum
+  float* out;   // [rows, padded_dim]
 };
+inline constexpr int64_t kSumLanes = 16;
+/// e^8 is nothing to a float, and a maximum that stays spares what was summed its rescaling
+/// (Zadouri et al., FlashAttention-4, 2026).
+inline constexpr float kMaxSlack = 8;
 
 /// Query rows that attend to one tile of keys.
 struct TileQueries {
-  const float* q;  // [rows, head_dim], already scaled; see AttentionKernels
+  const float* q;     // [rows, head_dim]; see KernelTable::round_queries
+  float score_scale;  // positive; of products of q that is not scaled already
   int64_t rows;
   int64_t head_dim;
   int64_t padded_dim;
@@ -218,19 +227,20 @@ struct TileQueries {
 /// A tile of keys brought to what is multiplied: for many rows.
 struct AttendTileTask {
   TileQueries queries;
-  const float* tile_keys;    // [head_dim][kTileKeys], see AttentionKernels
+  const float* tile_keys;    // [head_dim][kTileKeys]
   const float* tile_values;  // [kTileKeys][padded_dim]
 };
 
 /// A tile of keys where they lie in the cache.
 struct CachedTile {
   // Of 16 keys each: the codes of element d at keys[i] + d * key_stride (of q4_0: row
-  // d / 32 * 16 + d % 16, in the high nibbles where d % 32 >= 16), the scales of elements 32 j and
-  // following at key_scales[i] + j * scale_stride.
+  // d / 32 * 16 + d % 16, in the high nibbles where d % 32 >= 16; of pairs: row d / 2), the scales
+  // of elements 32 j and following at key_scales[i] + j * scale_stride.
   const uint8_t* keys[kTileKeys / 16];
   const uint8_t* key_scales[kTileKeys / 16];
-  const uint8_t* values[kTileKeys];        // [head_dim] of each key in [begin, end)
-  const uint8_t* value_scales[kTileKeys];  // [head_dim / 32] likewise
+  // Likewise [16][head_dim], of pairs [8][head_dim][2], and [16][head_dim / 32].
+  const uint8_t* values[kTileKeys / 16];
+  const uint8_t* value_scales[kTileKeys / 16];
   int32_t begin;
   int32_t end;
 };
@@ -254,14 +264,11 @@ struct MergeTask {
   int64_t padded_dim;
 };
 
-/// How a tile is attended to. Where pairs of bf16 are multiplied, two elements that follow each
-/// other in the sum of a product are one: tile_keys are [head_dim / 2][kTileKeys] and tile_values
-/// [kTileKeys / 2][padded_dim] of them, and queries what split_queries makes.
+/// How a tile is attended to.
 struct AttentionKernels {
   void (*kv_load)(const KvRunTask&);
   void (*attend_tile)(const AttendTileTask&);
   void (*attend_cached)(const AttendCachedTask&);
-  void (*split_queries)(float* q, int64_t count) = nullptr;  // null: they stay floats
 };
 
 struct KernelTable {
@@ -284,8 +291,10 @@ struct KernelTable {
   void (*rope_token)(const RopeTokenTask&);
   void (*kv_store)(const KvStoreTask&);
   AttentionKernels attention;
-  // With pairs, of an even head_dim and of keys and values that both are bf16. Null: as the others.
-  AttentionKernels bf16_attention = {};
+  // Of any number of rows, with a cache of KvKind::bf16_pairs and queries that round_queries made.
+  // Null: there is no such cache.
+  void (*attend_pairs)(const AttendCachedTask&) = nullptr;
+  void (*round_queries)(float* q, int64_t count) = nullptr;
   void (*merge_softmax)(const MergeTask&);
   // For measuring what the machine can do; each returns the operations it did (something of the
   // bytes for read_bytes), so that nothing is optimised away.

@@ -32,6 +32,12 @@ KvKind kind_of(DType type) {
   fail(ErrorCode::internal, "no kernel reads keys and values kept as {}", info(type).name);
 }
 
+/// Whether tiles of pairs are whole vectors.
+bool fits_pairs(const ops::KvCacheSpec& spec) {
+  return spec.types.keys == DType::bf16 && spec.types.values == DType::bf16 &&
+         spec.head_dim % kGroupRows == 0 && spec.block_size % kGroupRows == 0;
+}
+
 /// Bytes of the keys, or the values, of one head in one block. Every part begins where any of its
 /// elements may lie.
 int64_t part_bytes(const ops::KvCacheSpec& spec, DType type) {
@@ -69,13 +75,17 @@ void scatter_row(DType type, KvKind kind, int64_t head_dim, int64_t block_size, 
 
 }  // namespace
 
-CpuKvCache::CpuKvCache(const ops::KvCacheSpec& spec)
+CpuKvCache::CpuKvCache(const ops::KvCacheSpec& spec, const KernelTable& kernels)
     : KvCache(spec),
+      kernels_(kernels),
       key_kind_(kind_of(spec.types.keys)),
       value_kind_(kind_of(spec.types.values)),
       key_bytes_(part_bytes(spec, spec.types.keys)),
       value_bytes_(part_bytes(spec, spec.types.values)),
-      memory_(num_bytes(spec)) {}
+      memory_(num_bytes(spec)) {
+  if (kernels.attend_pairs != nullptr && fits_pairs(spec))
+    key_kind_ = value_kind_ = KvKind::bf16_pairs;
+}
 
 int64_t CpuKvCache::num_bytes(const ops::KvCacheSpec& spec) {
   ops::check_kv_types(spec);
@@ -88,26 +98,35 @@ int64_t CpuKvCache::num_bytes(const ops::KvCacheSpec& spec) {
   return bytes;
 }
 
-void CpuKvCache::store(const KernelTable& kernels, int64_t layer, int64_t slot, int64_t head,
-                       const float* k, const float* v) const {
+void CpuKvCache::store(int64_t layer, int64_t slot, int64_t head, const float* k,
+                       const float* v) const {
   const int64_t block_size = spec().block_size;
   const int64_t head_dim = spec().head_dim;
   const int64_t block = slot / block_size;
   const int64_t offset = slot % block_size;
-  const auto put = [&](DType type, KvKind kind, const float* x, uint8_t* to, auto place_of) {
-    if (kind > KvKind::bf16) return scatter_row(type, kind, head_dim, block_size, x, to, place_of);
-    const Place place = place_of(head_dim);
-    kernels.kv_store({.x = x,
-                      .count = head_dim,
-                      .kind = kind,
-                      .data = to,
-                      .first = place.first,
-                      .stride = place.stride});
+  uint8_t* to_keys = keys(layer, block, head);
+  uint8_t* to_values = values(layer, block, head);
+  const auto put = [&](KvKind kind, const float* x, uint8_t* to, Place place) {
+    kernels_.kv_store({.x = x,
+                       .count = head_dim,
+                       .kind = kind,
+                       .data = to,
+                       .first = place.first,
+                       .stride = place.stride});
   };
-  put(spec().types.keys, key_kind_, k, keys(layer, block, head),
-      [&](int64_t) { return Place{.first = offset, .stride = block_size}; });
-  put(spec().types.values, value_kind_, v, values(layer, block, head),
-      [&](int64_t row_units) { return Place{.first = offset * row_units, .stride = 1}; });
+  if (key_kind_ == KvKind::bf16_pairs) {
+    put(KvKind::bf16_pairs, k, to_keys, {.first = offset, .stride = block_size});
+    put(KvKind::bf16, v, to_values, {.first = offset / 2 * 2 * head_dim + offset % 2, .stride = 2});
+    return;
+  }
+  const auto put_row = [&](DType type, KvKind kind, const float* x, uint8_t* to, auto place_of) {
+    if (kind > KvKind::bf16) return scatter_row(type, kind, head_dim, block_size, x, to, place_of);
+    put(kind, x, to, place_of(head_dim));
+  };
+  put_row(spec().types.keys, key_kind_, k, to_keys,
+          [&](int64_t) { return Place{.first = offset, .stride = block_size}; });
+  put_row(spec().types.values, value_kind_, v, to_values,
+          [&](int64_t row_units) { return Place{.first = offset * row_units, .stride = 1}; });
 }
 
 void CpuKvCache::copy_block(int64_t from, int64_t to) {

@@ -15,13 +15,17 @@ namespace hasten::cpu {
 /// [head_dim][block_size], values with one element of the head per lane, [block_size][head_dim];
 /// behind them lie their scales if the type has any, binary16: of keys [head_dim / 32][block_size],
 /// of values [block_size][head_dim / 32]. Two elements of q4_0 that are 16 apart in the head share
-/// a byte, in both.
+/// a byte, in both. Pairs are of neighbours in what kernels sum over: keys [head_dim / 2]
+/// [block_size][2], values [block_size / 2][head_dim][2].
 class CpuKvCache final : public ops::KvCache {
  public:
+  /// Where `kernels` attend to pairs of bf16, keys and values that fit are kept as such.
   /// Error{unsupported} as ops::check_kv_types; Error{resource_exhausted}.
-  explicit CpuKvCache(const ops::KvCacheSpec& spec);
+  CpuKvCache(const ops::KvCacheSpec& spec, const KernelTable& kernels);
 
   static int64_t num_bytes(const ops::KvCacheSpec& spec);
+  /// What is kept elsewhere can be read by the same version only.
+  static constexpr int kLayoutVersion = 2;
 
   KvKind key_kind() const { return key_kind_; }
   KvKind value_kind() const { return value_kind_; }
@@ -34,8 +38,7 @@ class CpuKvCache final : public ops::KvCache {
   }
   /// Keeps a token's key and value of one head, [head_dim] each, at a slot (block id * block_size +
   /// offset). Threads may store at different slots.
-  void store(const KernelTable& kernels, int64_t layer, int64_t slot, int64_t head, const float* k,
-             const float* v) const;
+  void store(int64_t layer, int64_t slot, int64_t head, const float* k, const float* v) const;
   void copy_block(int64_t from, int64_t to);
   /// All layers of a block, in as many bytes as a cache of one block has.
   void export_block(int64_t block, std::span<std::byte> to) const;
@@ -48,6 +51,7 @@ class CpuKvCache final : public ops::KvCache {
   }
   void check_block(int64_t block, size_t num_bytes) const;
 
+  const KernelTable& kernels_;
   KvKind key_kind_;
   KvKind value_kind_;
   int64_t key_bytes_;    // of one head in one block

@@ -15,10 +15,8 @@ void add_avx512_bf16(KernelTable& kernels) {
   kernels.bf16_matmul = bf16_matmul;
   kernels.round_bf16_tile = round_bf16_tile;
   kernels.bf16_tile_rows = kPairRows;
-  kernels.bf16_attention = {.kv_load = bf16_kv_load,
-                            .attend_tile = bf16_attend_tile,
-                            .attend_cached = bf16_attend_cached,
-                            .split_queries = split_queries};
+  kernels.attend_pairs = attend_pairs;
+  kernels.round_queries = round_queries;
 }
 
 int64_t peak_avx512_bf16(int64_t rounds) {

@@ -4,6 +4,8 @@
 // so that a row's result does not depend on which rows it shares a tile with.
 #pragma once
 
+#include <type_traits>
+
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/kernels/elementwise.inl"
 #include "backends/cpu/kernels/kv_elements.inl"
@@ -15,14 +17,16 @@ namespace {
 constexpr float kNoMax = -__builtin_inff();
 
 inline void kv_store(const KvStoreTask& task) {
+  const auto scatter = [&](int64_t first, const auto* lanes, int64_t n) {
+    using Element = std::remove_cvref_t<decltype(*lanes)>;
+    auto* to = static_cast<Element*>(task.data) + task.first + first * task.stride;
+    for (int64_t lane = 0; lane < n; ++lane) to[lane * task.stride] = lanes[lane];
+  };
   const auto put = [&](int64_t i, F32x16 v, int64_t n) {
-    const int64_t at = task.first + i * task.stride;
     if (task.kind == KvKind::f32) {
       float lanes[16];
       store(lanes, v);
-      auto* to = static_cast<float*>(task.data) + at;
-      for (int64_t lane = 0; lane < n; ++lane) to[lane * task.stride] = lanes[lane];
-      return;
+      return scatter(i, lanes, n);
     }
     uint16_t lanes[16];
     if (task.kind == KvKind::f16) {
@@ -31,8 +35,10 @@ inline void kv_store(const KvStoreTask& task) {
     } else {
       store_bf16(lanes, v);
     }
-    auto* to = static_cast<uint16_t*>(task.data) + at;
-    for (int64_t lane = 0; lane < n; ++lane) to[lane * task.stride] = lanes[lane];
+    if (task.kind != KvKind::bf16_pairs) return scatter(i, lanes, n);
+    uint32_t pairs[8];
+    __builtin_memcpy(pairs, lanes, sizeof pairs);
+    scatter(i / 2, pairs, n / 2);
   };
   for_lanes(
       task.count, [&](int64_t i) { put(i, load(task.x + i), 16); },
@@ -145,48 +151,64 @@ inline void multiply(const float* a, int64_t a_stride, int64_t rows, const float
   }
 }
 
-/// Replaces a row of scores by exp(score - max), zero for keys that the row does not see, and
-/// brings sum and output of the row to the new maximum. A row that sees nothing gets zeros, which
-/// leave its sum and output as they are.
-inline void softmax_row(const TileQueries& queries, int64_t row) {
-  float* scores = queries.scores + row * kTileKeys;
+/// What the scores are multiplied with that prepare_scores leaves.
+inline float remaining_scale(const TileQueries& queries) {
+  return queries.soft_cap > 0 ? 1.0F : queries.score_scale;
+}
+
+/// Caps a row of scores, makes those of keys that the row does not see -infinity, and returns the
+/// row's maximum, to which sums and output are brought if it is new. The row sees some key.
+inline float prepare_scores(const TileQueries& queries, int64_t row, float* scores) {
   const int32_t begin = queries.begin[row];
   const int32_t end = queries.end[row];
-  if (end <= begin) {
-    for (int64_t i = 0; i < kTileKeys; i += 16) store(scores + i, zero());
-    return;
-  }
   for (int64_t i = 0; i < kTileKeys; i += 16) {
     if (queries.soft_cap <= 0) break;
     const F32x16 cap = set1(queries.soft_cap);
-    store(scores + i, mul(cap, hyperbolic_tangent(div(load(scores + i), cap))));
+    const F32x16 score = mul(load(scores + i), set1(queries.score_scale));
+    store(scores + i, mul(cap, hyperbolic_tangent(div(score, cap))));
   }
   for (int32_t i = 0; i < begin; ++i) scores[i] = kNoMax;
   for (int32_t i = end; i < kTileKeys; ++i) scores[i] = kNoMax;
 
   F32x16 top = load(scores);
   for (int64_t i = 16; i < kTileKeys; i += 16) top = max(load(scores + i), top);
+  top = mul(top, set1(remaining_scale(queries)));
   const SoftmaxState& state = queries.state;
   const float old_max = state.max[row];
-  const float tile_max = reduce_max(top);
-  const float new_max = tile_max > old_max ? tile_max : old_max;
+  if (!any_greater(top, set1(old_max + kMaxSlack))) return old_max;
+  const float new_max = reduce_max(top);
+  float lanes[16];
+  store(lanes, exponential(set1(old_max - new_max)));
+  const F32x16 decay = set1(lanes[0]);
+  float* out = state.out + row * queries.padded_dim;
+  for (int64_t d = 0; d < queries.padded_dim; d += 16) store(out + d, mul(load(out + d), decay));
+  float* sums = state.sums + row * kSumLanes;
+  store(sums, mul(load(sums), decay));
+  state.max[row] = new_max;
+  return new_max;
+}
 
-  F32x16 sum = zero();
+inline bool sees_nothing(const TileQueries& queries, int64_t row) {
+  return queries.end[row] <= queries.begin[row];
+}
+
+/// Replaces a row of scores by exp(score - max), zero for keys that the row does not see, and adds
+/// them to its sums. A row that sees nothing gets zeros.
+inline void softmax_row(const TileQueries& queries, int64_t row) {
+  float* scores = queries.scores + row * kTileKeys;
+  if (sees_nothing(queries, row)) {
+    for (int64_t i = 0; i < kTileKeys; i += 16) store(scores + i, zero());
+    return;
+  }
+  const F32x16 most = set1(prepare_scores(queries, row, scores));
+  float* sums = queries.state.sums + row * kSumLanes;
+  F32x16 sum = load(sums);
   for (int64_t i = 0; i < kTileKeys; i += 16) {
-    const F32x16 p = exponential(sub(load(scores + i), set1(new_max)));
+    const F32x16 p = exponential(sub(load(scores + i), most));
     store(scores + i, p);
     sum = add(sum, p);
   }
-  if (new_max > old_max) {
-    float lanes[16];
-    store(lanes, exponential(set1(old_max - new_max)));
-    const F32x16 decay = set1(lanes[0]);
-    float* out = state.out + row * queries.padded_dim;
-    for (int64_t d = 0; d < queries.padded_dim; d += 16) store(out + d, mul(load(out + d), decay));
-    state.sum[row] *= lanes[0];
-    state.max[row] = new_max;
-  }
-  state.sum[row] += reduce_add(sum);
+  store(sums, sum);
 }
 
 inline void attend_tile(const AttendTileTask& task) {
@@ -252,15 +274,20 @@ inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t firs
   unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
     sum[r.value][v.value] = load(out + r.value * queries.padded_dim + 16 * v.value);
   });
+  const int64_t value_bytes = kv_code_bytes(kKind, queries.head_dim);
+  const int64_t scale_bytes =
+      has_scales(kKind) ? queries.head_dim / kKvScaleElements * kKvScaleBytes : 0;
   for (int32_t t = task.tile->begin; t < task.tile->end; ++t) {
-    const uint8_t* codes = task.tile->values[t];
-    const uint8_t* scales = has_scales(kKind) ? task.tile->value_scales[t] : nullptr;
-    if (task.next != nullptr && t >= task.next->begin && t < task.next->end) {
-      const uint8_t* next = task.next->values[t] + kv_code_bytes(kKind, first_element);
+    const uint8_t* codes = task.tile->values[t / 16] + t % 16 * value_bytes;
+    const uint8_t* scales =
+        has_scales(kKind) ? task.tile->value_scales[t / 16] + t % 16 * scale_bytes : nullptr;
+    if (task.next != nullptr) {
+      const uint8_t* next = task.next->values[t / 16] + t % 16 * value_bytes;
       for (int64_t line = 0; line < kv_code_bytes(kKind, kVectors * 16); line += 64) {
-        prefetch_far(next + line);
+        prefetch_far(next + kv_code_bytes(kKind, first_element) + line);
       }
-      if constexpr (has_scales(kKind)) prefetch_far(task.next->value_scales[t]);
+      if constexpr (has_scales(kKind))
+        prefetch_far(task.next->value_scales[t / 16] + t % 16 * scale_bytes);
     }
     F32x16 elements[kVectors];
     unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
@@ -324,19 +351,23 @@ inline void attend_cached(const AttendCachedTask& task) {
 
 inline void merge_softmax(const MergeTask& task) {
   for (int64_t row = 0; row < task.rows; ++row) {
-    if (task.part.max[row] == kNoMax && task.part.sum[row] == 0.0F) continue;
-    const float old_max = task.total.max[row];
     const float part_max = task.part.max[row];
-    const float new_max = part_max > old_max ? part_max : old_max;
-    float lanes[16] = {old_max - new_max, part_max - new_max};
-    store(lanes, exponential(load(lanes)));
-    task.total.max[row] = new_max;
-    task.total.sum[row] = task.total.sum[row] * lanes[0] + task.part.sum[row] * lanes[1];
+    const float* part_sums = task.part.sums + row * kSumLanes;
+    if (part_max == kNoMax && reduce_add(load(part_sums)) == 0.0F) continue;  // it saw nothing
+    const float old_max = task.total.max[row];
+    // What has the greater maximum stays as it is.
+    const bool grows = part_max > old_max;
+    const F32x16 decay = exponential(set1(grows ? old_max - part_max : part_max - old_max));
+    const F32x16 total_weight = grows ? decay : set1(1.0F);
+    const F32x16 part_weight = grows ? set1(1.0F) : decay;
+    task.total.max[row] = grows ? part_max : old_max;
+    const auto add_part = [&](float* total, const float* part) {
+      store(total, fma(load(part), part_weight, mul(load(total), total_weight)));
+    };
+    add_part(task.total.sums + row * kSumLanes, part_sums);
     float* out = task.total.out + row * task.padded_dim;
     const float* part = task.part.out + row * task.padded_dim;
-    for (int64_t d = 0; d < task.padded_dim; d += 16) {
-      store(out + d, fma(load(part + d), set1(lanes[1]), mul(load(out + d), set1(lanes[0]))));
-    }
+    for (int64_t d = 0; d < task.padded_dim; d += 16) add_part(out + d, part + d);
   }
 }
 

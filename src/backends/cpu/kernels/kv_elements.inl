@@ -69,7 +69,7 @@ HASTEN_INLINE inline F32x16 load_value_elements(const uint8_t* codes, const uint
   return mul(elements, broadcast_f16(scale));
 }
 
-/// f(Constant<kind>) for a kind known only at run time.
+/// f(Constant<kind>) for a kind of single elements that is known only at run time.
 template <class F>
 inline void with_kv_kind(KvKind kind, F&& f) {
   switch (kind) {
@@ -79,6 +79,8 @@ inline void with_kv_kind(KvKind kind, F&& f) {
       return f(Constant<static_cast<int>(KvKind::f16)>{});
     case KvKind::bf16:
       return f(Constant<static_cast<int>(KvKind::bf16)>{});
+    case KvKind::bf16_pairs:
+      return;  // attend_pairs reads those
     case KvKind::f8_e4m3:
       return f(Constant<static_cast<int>(KvKind::f8_e4m3)>{});
     case KvKind::q8_0:

@@ -99,6 +99,12 @@ inline float reduce_max(F32x16 v) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
+/// Whether a > b in any lane; false in those that hold a NaN.
+inline bool any_greater(F32x16 a, F32x16 b) {
+  return _mm256_movemask_ps(_mm256_or_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ),
+                                         _mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ))) != 0;
+}
+
 inline I32x16 zero_i32() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline I32x16 set1_i32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline I32x16 add_i32(I32x16 a, I32x16 b) {

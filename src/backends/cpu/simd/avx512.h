@@ -60,6 +60,9 @@ inline float reduce_add(F32x16 v) { return _mm512_reduce_add_ps(v); }
 /// Any lane or NaN where lanes are NaN.
 inline float reduce_max(F32x16 v) { return _mm512_reduce_max_ps(v); }
 
+/// Whether a > b in any lane; false in those that hold a NaN.
+inline bool any_greater(F32x16 a, F32x16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
+
 inline I32x16 zero_i32() { return _mm512_setzero_si512(); }
 inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
 inline I32x16 add_i32(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }

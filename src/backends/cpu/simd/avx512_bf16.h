@@ -19,22 +19,21 @@ inline I32x16 round_bf16(F32x16 first, F32x16 second) {
   return reinterpret_cast<I32x16>(_mm512_cvtne2ps_pbh(second, first));
 }
 
-/// 16 bf16 as the first of pairs of which the second are zero.
-inline I32x16 load_halves(const uint8_t* p) {
-  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-}
-/// The first n < 16 of them; the others are zero.
-inline I32x16 load_first_halves(const uint8_t* p, int64_t n) {
-  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), p));
-}
-inline I32x16 pair_up(I32x16 first, I32x16 second) {
-  return _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
-}
+/// Pairs with zero for the other half.
+inline I32x16 first_halves(I32x16 v) { return _mm512_and_si512(v, set1_i32(0xffff)); }
+inline I32x16 second_halves(I32x16 v) { return _mm512_andnot_si512(set1_i32(0xffff), v); }
 inline void store_pairs(float* p, I32x16 v) { _mm512_storeu_si512(p, v); }
 inline void store_first_pairs(float* p, I32x16 v, int64_t n) {
   _mm512_mask_storeu_epi32(p, first_lanes(n), v);
 }
 inline I32x16 load_pairs(const float* p) { return _mm512_loadu_si512(p); }
+
+/// x less the largest whole number that is not above it; zero for infinities.
+inline F32x16 fraction(F32x16 x) {
+  return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+/// v * 2^n with that number.
+inline F32x16 scale_by_whole(F32x16 v, F32x16 x) { return _mm512_scalef_ps(v, x); }
 
 /// rows[i][k] and rows[k][i] change places.
 inline void transpose(I32x16 (&rows)[16]) {

@@ -73,6 +73,13 @@ inline float reduce_max(F32x16 v) {
   for (int i = 1; i < 16; ++i) most = v[i] > most ? v[i] : most;
   return most;
 }
+/// Whether a > b in any lane; false in those that hold a NaN.
+inline bool any_greater(F32x16 a, F32x16 b) {
+  const I32x16 greater = a > b;
+  int32_t any = 0;
+  for (int i = 0; i < 16; ++i) any |= greater[i];
+  return any != 0;
+}
 
 inline I32x16 zero_i32() { return I32x16{}; }
 inline I32x16 set1_i32(int32_t x) { return x - I32x16{}; }
