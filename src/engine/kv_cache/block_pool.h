@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/huge_pages.h"
+#include "base/prefetch.h"
 
 namespace hasten::engine {
 
@@ -135,8 +136,8 @@ class BlockPool {
   void release(int32_t id);
   /// Begins to bring what there is to know of a block into the caches.
   void fetch(int32_t id) const {
-    __builtin_prefetch(&at(id));
-    if (!links_.empty()) __builtin_prefetch(&link(id), 1);
+    prefetch(&at(id));
+    if (!links_.empty()) prefetch(&link(id));
   }
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/prefetch.h"
 
 namespace hasten::engine {
 namespace {
@@ -406,9 +407,9 @@ void PrefixTree::lose(size_t group, int32_t node, int32_t block_id) {
 void PrefixTree::fetch_next_evicted(size_t group) const {
   const int32_t node = groups_[group].pool->owner_ahead();
   if (node < 0) return;
-  __builtin_prefetch(&nodes_[static_cast<size_t>(node)]);
-  __builtin_prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()]);
-  __builtin_prefetch(tokens(node).data(), 1);  // the next new node will be in its place
+  prefetch(&nodes_[static_cast<size_t>(node)]);
+  prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()]);
+  prefetch(tokens(node).data());  // the next new node will be in its place
 }
 
 /// Begins to bring what the next nodes will be written over into the caches.
@@ -416,9 +417,9 @@ void PrefixTree::fetch_next_free() const {
   constexpr size_t kAhead = 4;
   if (free_nodes_.size() < kAhead) return;
   const int32_t node = free_nodes_[free_nodes_.size() - kAhead];
-  __builtin_prefetch(&at(node), 1);
-  __builtin_prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()], 1);
-  __builtin_prefetch(tokens(node).data(), 1);
+  prefetch(&at(node));
+  prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()]);
+  prefetch(tokens(node).data());
 }
 
 /// Begins to bring what `extend` will look at of a block of each table into the caches.

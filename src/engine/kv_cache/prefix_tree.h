@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/huge_pages.h"
+#include "base/prefetch.h"
 #include "base/siphash.h"
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/block_table.h"
@@ -132,7 +133,7 @@ class PrefixTree {
   /// Begins to bring what `extend` will look at into the caches. `ids` are those of a table of the
   /// group.
   void fetch(const PrefixCursor& cursor, size_t group, std::span<const int32_t> ids) const {
-    if (cursor.node_ >= 0) __builtin_prefetch(&nodes_[static_cast<size_t>(cursor.node_)], 1);
+    if (cursor.node_ >= 0) prefetch(&nodes_[static_cast<size_t>(cursor.node_)]);
     const auto entry = static_cast<size_t>(cursor.depth_);
     if (entry < ids.size() && ids[entry] >= 0) groups_[group].pool->fetch(ids[entry]);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/prefetch.h"
 #include "engine/kv_cache/sizing.h"
 
 namespace hasten::engine {
@@ -206,7 +207,7 @@ void Scheduler::advance(int64_t step_us) {
   sources_.clear();
   for (size_t i = 0; i < plan_.sequences.size(); ++i) {
     if (i + kAhead < plan_.sequences.size())
-      __builtin_prefetch(&plan_.sequences[i + kAhead].sequence->num_computed, 1);
+      prefetch(&plan_.sequences[i + kAhead].sequence->num_computed);
     const PlannedSequence& planned = plan_.sequences[i];
     Sequence& sequence = *planned.sequence;
     sequence.num_computed = planned.end();
@@ -256,8 +257,8 @@ void Scheduler::secure_blocks() {
   constexpr size_t kFar = 8;
   constexpr size_t kNear = 4;
   for (size_t i = 0; i < growing_.size();) {
-    if (i + kFar < growing_.size()) __builtin_prefetch(&growing_[i + kFar]->tables);
-    if (i + kNear < growing_.size()) __builtin_prefetch(growing_[i + kNear]->tables.data());
+    if (i + kFar < growing_.size()) prefetch(&growing_[i + kFar]->tables);
+    if (i + kNear < growing_.size()) prefetch(growing_[i + kNear]->tables.data());
     Running& running = *growing_[i];
     if (running.sequence == nullptr || grow(running)) {
       ++i;
@@ -363,7 +364,7 @@ void Scheduler::emit() {
   int64_t num_logits = 0;
   int64_t num_kept = 0;  // tokens whose keys and values are in the cache after this step
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (i + kAhead < running_.size()) __builtin_prefetch(running_[i + kAhead]);
+    if (i + kAhead < running_.size()) prefetch(running_[i + kAhead]);
     const Running& running = *running_[i];
     if (running.count == 0) {  // the budget did not reach it, or it has left
       if (running.sequence != nullptr && !running.finished) num_kept += running.begin;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "base/prefetch.h"
 #include "engine/scheduler/scheduler.h"
 
 namespace hasten::engine {
@@ -43,13 +44,13 @@ void Scheduler::take_in_full_blocks() {
   for (size_t i = 0; i < due_.size(); ++i) {
     if (i + kFar < due_.size()) {
       const Running& far = *due_[i + kFar];
-      __builtin_prefetch(&far.tables);
+      prefetch(&far.tables);
       for (size_t g = 0; g < groups_.size(); ++g)
-        __builtin_prefetch(ids(far, g).data() + far.take_in_at / options_.block_size - 1);
+        prefetch(ids(far, g).data() + far.take_in_at / options_.block_size - 1);
     }
     if (i + kNear < due_.size()) {
       const Running& near = *due_[i + kNear];
-      __builtin_prefetch(near.tables.data());
+      prefetch(near.tables.data());
       for (size_t g = 0; g < groups_.size(); ++g) tree_->fetch(near.cursor, g, ids(near, g));
     }
     take_in(*due_[i]);
@@ -61,11 +62,11 @@ inline void Scheduler::fetch_ahead(std::span<Running* const> coming) {
   constexpr size_t kFar = 32;
   constexpr size_t kNear = 16;
   if (coming.size() <= kFar) return;
-  __builtin_prefetch(coming[kFar]);
+  prefetch(coming[kFar]);
   const Sequence* const sequence = coming[kNear]->sequence;
   if (sequence == nullptr) return;
-  __builtin_prefetch(&sequence->prompt);
-  __builtin_prefetch(&sequence->slot);
+  prefetch(&sequence->prompt);
+  prefetch(&sequence->slot);
 }
 
 /// Gives every sequence that decodes its token, then the others chunks in order of admission; takes
