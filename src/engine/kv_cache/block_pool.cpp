@@ -37,6 +37,7 @@ BlockPool::BlockPool(int64_t num_blocks, double tenant_share)
       share_(static_cast<int64_t>(tenant_share * static_cast<double>(num_blocks))),
       tenants_(1) {
   HASTEN_CHECK(tenant_share > 0 && tenant_share <= 1);
+  HASTEN_CHECK(queue_.size() <= size_t{1} << 31);
   std::iota(free_.rbegin(), free_.rend(), 0);  // block 0 goes first
 }
 
@@ -44,7 +45,7 @@ BlockRef BlockPool::allocate() {
   if (free_.empty() && !evict()) return {};
   const int32_t id = free_.back();
   free_.pop_back();
-  at(id).ref_count = 1;
+  at(id).state = 1;
   return BlockRef(this, id);
 }
 
@@ -73,7 +74,8 @@ int32_t BlockPool::uncount(int32_t id) {
 
 BlockRef BlockPool::share(int32_t id) {
   HASTEN_CHECK(is_kept(id));
-  if (++at(id).ref_count == 1) end_idle(id);
+  if (at(id).state <= 0) end_idle(id);
+  ++at(id).state;
   return BlockRef(this, id);
 }
 
@@ -107,7 +109,7 @@ bool BlockPool::evict() {
   while (true) {
     if (first_ticket_ + kFar < next_ticket_) fetch(queued(first_ticket_ + kFar));
     const int32_t id = queued(first_ticket_);
-    if (at(id).ticket == first_ticket_++) {
+    if (at(id).state == state_with(first_ticket_++)) {
       forget(id);
       return true;
     }
@@ -121,13 +123,13 @@ int32_t BlockPool::owner_ahead() const {
 }
 
 BlockRef BlockPool::refer(int32_t id) {
-  ++at(id).ref_count;
+  ++at(id).state;
   return BlockRef(this, id);
 }
 
 void BlockPool::release(int32_t id) {
   Block& block = at(id);
-  if (--block.ref_count > 0) return;
+  if (--block.state > 0) return;
   if (block.owner < 0) {
     free_.push_back(id);  // built with room for every block, so this never allocates
     return;
@@ -147,15 +149,15 @@ void BlockPool::make_idle(int32_t id) {
     return;
   }
   if (next_ticket_ - first_ticket_ == std::ssize(queue_)) close_gaps();
-  at(id).ticket = next_ticket_++;
-  queued(at(id).ticket) = id;
+  at(id).state = state_with(next_ticket_);
+  queued(next_ticket_++) = id;
   if (!links_.empty()) add_last(id);
 }
 
 /// Takes it out of those.
 void BlockPool::end_idle(int32_t id) {
   --num_idle_;
-  at(id).ticket = -1;
+  at(id).state = 0;
   if (!is_held(id)) {
     if (!links_.empty()) take_out(id);
     return;
@@ -199,9 +201,9 @@ void BlockPool::close_gaps() {
   int64_t last = first_ticket_;
   for (int64_t ticket = first_ticket_; ticket < next_ticket_; ++ticket) {
     const int32_t id = queued(ticket);
-    if (at(id).ticket != ticket) continue;
+    if (at(id).state != state_with(ticket)) continue;
     queued(last) = id;
-    at(id).ticket = last++;
+    at(id).state = state_with(last++);
   }
   next_ticket_ = last;
 }
@@ -210,7 +212,7 @@ void BlockPool::close_gaps() {
 void BlockPool::tell_tenants_apart() {
   links_.resize(blocks_.size());
   for (int64_t ticket = first_ticket_; ticket < next_ticket_; ++ticket)
-    if (const int32_t id = queued(ticket); at(id).ticket == ticket) add_last(id);
+    if (const int32_t id = queued(ticket); at(id).state == state_with(ticket)) add_last(id);
 }
 
 /// Puts a block behind the idle ones of its tenant.
@@ -239,7 +241,7 @@ int32_t BlockPool::first_above_share() const {
   for (const int32_t number : above_) {
     const Tenant& tenant = at_tenant(number);
     if (tenant.first < 0 || tenant.num_kept < most) continue;
-    if (tenant.num_kept == most && at(best).ticket < at(tenant.first).ticket) continue;
+    if (tenant.num_kept == most && num_before(best) < num_before(tenant.first)) continue;
     best = tenant.first;
     most = tenant.num_kept;
   }

@@ -2,6 +2,7 @@
 // BlockPool counts the cache blocks of one group; BlockRef owns a share of one of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -144,7 +145,7 @@ class BlockPool {
   int64_t num_free() const { return static_cast<int64_t>(free_.size()) + num_idle_; }
   /// Those of the free blocks whose contents are kept.
   int64_t num_idle() const { return num_idle_; }
-  int32_t ref_count(int32_t id) const { return at(id).ref_count; }
+  int32_t ref_count(int32_t id) const { return std::max(at(id).state, 0); }
   /// Whether it makes a difference which tenant a block is kept for.
   bool has_shares() const { return has_shares_; }
   /// Where it does, blocks whose contents are kept for a tenant, free or not.
@@ -157,12 +158,12 @@ class BlockPool {
  private:
   friend class BlockRef;
   friend class BlockHold;
-  // All that there is to know of a block lies together: by the time that one is wanted again, it
-  // has long left the caches.
+  // All that there is to know of a block lies together, and is small: by the time that one is
+  // wanted again, it has left the processor's own caches, but a table of all should not leave the
+  // next one.
   struct Block {
-    int32_t ref_count = 0;
-    int32_t owner = -1;   // of its contents; -1: they are not kept
-    int64_t ticket = -1;  // its place in the queue; -1: it is not there
+    int32_t state = 0;   // above 0: references; below: place in the queue; 0: neither
+    int32_t owner = -1;  // of its contents; -1: they are not kept
   };
 
   struct Held {
@@ -196,6 +197,10 @@ class BlockPool {
   void take_out(int32_t id);
   int32_t first_above_share() const;
   Held& held(int32_t id) { return held_[static_cast<size_t>(id)]; }
+  /// The state of a block with that ticket: its lower bits tell it from all others in the queue.
+  static int32_t state_with(int64_t ticket) { return ~static_cast<int32_t>(ticket & INT32_MAX); }
+  /// How many tickets there are before that of a block in the queue.
+  int64_t num_before(int32_t id) const { return (~at(id).state - first_ticket_) & INT32_MAX; }
   int32_t& queued(int64_t ticket) {
     return queue_[static_cast<size_t>(ticket) & (queue_.size() - 1)];
   }
