@@ -150,6 +150,15 @@ struct QuantizeRowTask {
   int64_t row;        // in the tile
 };
 
+/// Makes a group (PackedFormat) of 16 rows as a model file has them.
+struct PackTask {
+  const uint8_t* rows;  // 16, one behind the other
+  int64_t row_bytes;    // from one to the next
+  int64_t
+      columns;  // to pack of each: whole blocks of the file, or floats of a multiple of 16 bytes
+  uint8_t* out;
+};
+
 struct RmsNormRowTask {
   float* x;            // [dim]; written only with delta
   const float* delta;  // [dim] or null: x += delta first
@@ -282,6 +291,8 @@ struct KernelTable {
   void (*bf16_matmul)(const Bf16MatmulTask&) = nullptr;
   void (*round_bf16_tile)(const RoundBf16Task&) = nullptr;
   int64_t bf16_tile_rows = 0;  // of RowTiles in what bf16_matmul takes
+  void (*pack_quantized[kNumPackedKinds])(const PackTask&);
+  void (*pack_floats[3])(const PackTask&);  // by FloatKind
   void (*quantize_row)(const QuantizeRowTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);

@@ -87,7 +87,7 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
   Memory packed(layout.num_bytes());
   workers_.for_each(layout.num_groups, kTileGroups, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t g = begin; g < end; ++g) {
-      pack_group(layout, source, g, packed.data() + g * layout.group_bytes);
+      pack_group(kernels_, layout, source, g, packed.data() + g * layout.group_bytes);
     }
   });
   return std::make_unique<CpuWeight>(source, layout, std::move(packed));
@@ -178,7 +178,7 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
     HASTEN_CHECK(count <= kTileGroups);
     uint8_t* to = unpacked_groups_.get(0) + thread * largest_tile_bytes_;
     for (int64_t g = 0; g < count; ++g) {
-      pack_group(layout, weight.source(), first + g, to + g * layout.group_bytes);
+      pack_group(kernels_, layout, weight.source(), first + g, to + g * layout.group_bytes);
     }
     groups = to;
   }

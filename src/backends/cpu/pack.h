@@ -21,8 +21,9 @@ struct WeightLayout {
 /// The layout of a matrix [n, k]. Throws Error{unsupported} for a type that is no weight's.
 [[nodiscard]] WeightLayout weight_layout(const Tensor& source);
 
-/// Writes group `index` of `source` to out[layout.group_bytes]; rows behind the last are
-/// zeros. Any thread.
-void pack_group(const WeightLayout& layout, const Tensor& source, int64_t index, uint8_t* out);
+/// Writes group `index` of `source` to out[layout.group_bytes]; rows behind the last are what
+/// blocks of zero bytes make, elements that are zero. Any thread.
+void pack_group(const KernelTable& kernels, const WeightLayout& layout, const Tensor& source,
+                int64_t index, uint8_t* out);
 
 }  // namespace hasten::cpu

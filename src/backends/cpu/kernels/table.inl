@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels/attention.inl"
 #include "backends/cpu/kernels/elementwise.inl"
 #include "backends/cpu/kernels/float_matmul.inl"
+#include "backends/cpu/kernels/pack.inl"
 #include "backends/cpu/kernels/peak.inl"
 #include "backends/cpu/kernels/quant_matmul.inl"
 
@@ -25,6 +26,12 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .wide_value_bytes = kSplitsWideCodes ? 2 : 1,
       .float_matmul = {float_matmul<FloatKind::f32>, float_matmul<FloatKind::f16>,
                        float_matmul<FloatKind::bf16>},
+      .pack_quantized = {pack_quantized<0>, pack_quantized<1>, pack_quantized<2>, pack_quantized<3>,
+                         pack_quantized<4>, pack_quantized<5>, pack_quantized<6>, pack_quantized<7>,
+                         pack_quantized<8>, pack_quantized<9>, pack_quantized<10>,
+                         pack_quantized<11>},
+      .pack_floats = {pack_floats<FloatKind::f32>, pack_floats<FloatKind::f16>,
+                      pack_floats<FloatKind::bf16>},
       .quantize_row = quantize_row,
       .rms_norm_row = rms_norm_row,
       .add = add_row,

@@ -268,6 +268,74 @@ inline U8x64 lookup(const uint8_t* table, U8x64 index) {
       _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   return {_mm256_shuffle_epi8(levels, index.low), _mm256_shuffle_epi8(levels, index.high)};
 }
+/// 16 bytes of each of 16 rows, which are `row_bytes` apart: of row r in lane r of four vectors.
+inline void load_quads(const uint8_t* rows, int64_t row_bytes, U8x64* quads) {
+  const auto row = [&](int r) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows + r * row_bytes));
+  };
+  const auto eight_rows = [&](int first, auto&& put) {
+    const auto two = [&](int r) {
+      return _mm256_inserti128_si256(_mm256_castsi128_si256(row(first + r)), row(first + r + 4), 1);
+    };
+    const __m256i a = two(0);
+    const __m256i b = two(1);
+    const __m256i c = two(2);
+    const __m256i d = two(3);
+    const __m256i ab_low = _mm256_unpacklo_epi32(a, b);
+    const __m256i cd_low = _mm256_unpacklo_epi32(c, d);
+    const __m256i ab_high = _mm256_unpackhi_epi32(a, b);
+    const __m256i cd_high = _mm256_unpackhi_epi32(c, d);
+    put(0, _mm256_unpacklo_epi64(ab_low, cd_low));
+    put(1, _mm256_unpackhi_epi64(ab_low, cd_low));
+    put(2, _mm256_unpacklo_epi64(ab_high, cd_high));
+    put(3, _mm256_unpackhi_epi64(ab_high, cd_high));
+  };
+  eight_rows(0, [&](int i, __m256i v) { quads[i].low = v; });
+  eight_rows(8, [&](int i, __m256i v) { quads[i].high = v; });
+}
+/// Byte t of all lanes to p + t * stride.
+inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
+  const __m256i by_byte = _mm256_set_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400,
+                                           0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400);
+  const __m256i by_half = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
+  const auto eight_rows = [&](__m256i half) {
+    return _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(half, by_byte), by_half);
+  };
+  const __m256i low = eight_rows(v.low);
+  const __m256i high = eight_rows(v.high);
+  const __m256i even = _mm256_unpacklo_epi64(low, high);
+  const __m256i odd = _mm256_unpackhi_epi64(low, high);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(even));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + stride), _mm256_castsi256_si128(odd));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 2 * stride), _mm256_extracti128_si256(even, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 3 * stride), _mm256_extracti128_si256(odd, 1));
+}
+/// The low halves of all lanes, then the high ones.
+inline void store_split_halves(uint8_t* p, U8x64 v) {
+  const __m256i mask = _mm256_set1_epi32(0xffff);
+  const __m256i first =
+      _mm256_packus_epi32(_mm256_and_si256(v.low, mask), _mm256_and_si256(v.high, mask));
+  const __m256i second =
+      _mm256_packus_epi32(_mm256_srli_epi32(v.low, 16), _mm256_srli_epi32(v.high, 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(first, 0xd8));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), _mm256_permute4x64_epi64(second, 0xd8));
+}
+/// Modulo 256.
+inline U8x64 add_bytes(U8x64 v, int n) {
+  const __m256i bytes = _mm256_set1_epi8(static_cast<char>(n));
+  return {_mm256_add_epi8(v.low, bytes), _mm256_add_epi8(v.high, bytes)};
+}
+/// The bits of a lane that are in the mask change places with those kShift above.
+template <int kShift>
+inline U8x64 exchange_bits(U8x64 v, uint32_t mask) {
+  const __m256i lanes = _mm256_set1_epi32(static_cast<int>(mask));
+  const auto exchange = [&](__m256i half) {
+    const __m256i differ =
+        _mm256_and_si256(_mm256_xor_si256(half, _mm256_srli_epi32(half, kShift)), lanes);
+    return _mm256_xor_si256(half, _mm256_or_si256(differ, _mm256_slli_epi32(differ, kShift)));
+  };
+  return {exchange(v.low), exchange(v.high)};
+}
 /// Keeps additions where they stand: GCC puts them off until all products of a block are there,
 /// which do not fit in the registers.
 inline void keep_order(__m256i& low, __m256i& high) { __asm__("" : "+x"(low), "+x"(high)); }

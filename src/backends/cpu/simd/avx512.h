@@ -168,6 +168,58 @@ inline U8x64 lookup(const uint8_t* table, U8x64 index) {
   const __m128i levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), index);
 }
+/// 16 bytes of each of 16 rows, which are `row_bytes` apart: of row r in lane r of four
+/// vectors.
+inline void load_quads(const uint8_t* rows, int64_t row_bytes, U8x64* quads) {
+  const auto row = [&](int r) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows + r * row_bytes));
+  };
+  const auto every_fourth = [&](int first) {
+    __m512i v = _mm512_castsi128_si512(row(first));
+    v = _mm512_inserti32x4(v, row(first + 4), 1);
+    v = _mm512_inserti32x4(v, row(first + 8), 2);
+    return _mm512_inserti32x4(v, row(first + 12), 3);
+  };
+  const __m512i a = every_fourth(0);
+  const __m512i b = every_fourth(1);
+  const __m512i c = every_fourth(2);
+  const __m512i d = every_fourth(3);
+  const __m512i ab_low = _mm512_unpacklo_epi32(a, b);
+  const __m512i cd_low = _mm512_unpacklo_epi32(c, d);
+  const __m512i ab_high = _mm512_unpackhi_epi32(a, b);
+  const __m512i cd_high = _mm512_unpackhi_epi32(c, d);
+  quads[0] = _mm512_unpacklo_epi64(ab_low, cd_low);
+  quads[1] = _mm512_unpackhi_epi64(ab_low, cd_low);
+  quads[2] = _mm512_unpacklo_epi64(ab_high, cd_high);
+  quads[3] = _mm512_unpackhi_epi64(ab_high, cd_high);
+}
+/// Byte t of all lanes to p + t * stride.
+inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
+  const __m512i by_byte = _mm512_set4_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400);
+  const __m512i by_quarter = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  const __m512i bytes = _mm512_permutexvar_epi32(by_quarter, _mm512_shuffle_epi8(v, by_byte));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_castsi512_si128(bytes));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + stride), _mm512_extracti32x4_epi32(bytes, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 2 * stride), _mm512_extracti32x4_epi32(bytes, 2));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 3 * stride), _mm512_extracti32x4_epi32(bytes, 3));
+}
+/// The low halves of all lanes, then the high ones.
+inline void store_split_halves(uint8_t* p, U8x64 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32),
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16)));
+}
+/// Modulo 256.
+inline U8x64 add_bytes(U8x64 v, int n) {
+  return _mm512_add_epi8(v, _mm512_set1_epi8(static_cast<char>(n)));
+}
+/// The bits of a lane that are in the mask change places with those kShift above.
+template <int kShift>
+inline U8x64 exchange_bits(U8x64 v, uint32_t mask) {
+  const __m512i differ = _mm512_and_si512(_mm512_xor_si512(v, _mm512_srli_epi32(v, kShift)),
+                                          _mm512_set1_epi32(static_cast<int>(mask)));
+  return _mm512_xor_si512(v, _mm512_or_si512(differ, _mm512_slli_epi32(differ, kShift)));
+}
 /// sum[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
 inline I32x16 add_products(I32x16 sum, U8x64 codes, int32_t quad) {
   return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(quad));

@@ -10,6 +10,7 @@ namespace {
 typedef float F32x16 __attribute__((vector_size(64)));
 typedef int32_t I32x16 __attribute__((vector_size(64)));
 typedef uint8_t U8x64 __attribute__((vector_size(64)));
+typedef uint16_t U16x32 __attribute__((vector_size(64)));
 typedef uint32_t U32x16 __attribute__((vector_size(64)));
 
 // Register tiles: a value takes four of 16 registers with SSE2 or NEON.
@@ -211,8 +212,9 @@ inline void store_codes(uint8_t* p, U8x64 v) { __builtin_memcpy(p, &v, sizeof v)
 /// Bytes shifted left (kLeft > 0) or right (kLeft < 0) and masked.
 template <int kLeft>
 inline U8x64 shift_and(U8x64 v, uint8_t mask) {
-  if constexpr (kLeft > 0) v = v << kLeft;
-  if constexpr (kLeft < 0) v = v >> -kLeft;
+  // Few machines shift bytes; what comes from a pair's other byte is masked.
+  if constexpr (kLeft > 0) v = reinterpret_cast<U8x64>(reinterpret_cast<U16x32>(v) << kLeft);
+  if constexpr (kLeft < 0) v = reinterpret_cast<U8x64>(reinterpret_cast<U16x32>(v) >> -kLeft);
   return v & mask;
 }
 inline U8x64 bit_or(U8x64 a, U8x64 b) { return a | b; }
@@ -221,6 +223,40 @@ __attribute__((noinline)) inline U8x64 lookup(const uint8_t* table, U8x64 index)
   U8x64 v{};
   for (int i = 0; i < 64; ++i) v[i] = table[index[i]];
   return v;
+}
+/// 16 bytes of each of 16 rows, which are `row_bytes` apart: of row r in lane r of four vectors.
+inline void load_quads(const uint8_t* rows, int64_t row_bytes, U8x64* quads) {
+  uint32_t lanes[4][16];
+  for (int r = 0; r < 16; ++r) {
+    for (int i = 0; i < 4; ++i) __builtin_memcpy(&lanes[i][r], rows + r * row_bytes + 4 * i, 4);
+  }
+  for (int i = 0; i < 4; ++i) __builtin_memcpy(quads + i, lanes[i], 64);
+}
+/// Byte t of all lanes to p + t * stride.
+inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
+  uint8_t bytes[64];
+  __builtin_memcpy(bytes, &v, sizeof bytes);
+  for (int t = 0; t < 4; ++t) {
+    for (int r = 0; r < 16; ++r) p[t * stride + r] = bytes[4 * r + t];
+  }
+}
+/// The low halves of all lanes, then the high ones. Little-endian, as add_products.
+inline void store_split_halves(uint8_t* p, U8x64 v) {
+  uint16_t halves[32];
+  __builtin_memcpy(halves, &v, sizeof halves);
+  for (int r = 0; r < 16; ++r) {
+    __builtin_memcpy(p + 2 * r, &halves[2 * r], 2);
+    __builtin_memcpy(p + 32 + 2 * r, &halves[2 * r + 1], 2);
+  }
+}
+/// Modulo 256.
+inline U8x64 add_bytes(U8x64 v, int n) { return v + static_cast<uint8_t>(n); }
+/// The bits of a lane that are in the mask change places with those kShift above.
+template <int kShift>
+inline U8x64 exchange_bits(U8x64 v, uint32_t mask) {
+  const U32x16 lanes = reinterpret_cast<U32x16>(v);
+  const U32x16 differ = (lanes ^ lanes >> kShift) & mask;
+  return reinterpret_cast<U8x64>(lanes ^ (differ | differ << kShift));
 }
 /// sum[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
 /// Little-endian: byte t of a lane is its bits from 8 * t.

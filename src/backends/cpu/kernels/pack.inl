@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packing of weights: 16 rows of a file's blocks become a group, codes and scales as they are. What
+// four bytes of a row hold is brought into the row's lane first; the rest is the same for all
+// lanes.
+#pragma once
+
+#include "backends/cpu/file_blocks.h"
+#include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/unroll.inl"
+
+namespace hasten::cpu {
+namespace {
+
+/// Bytes of a row that load_quads takes.
+constexpr int64_t kQuadsBytes = 16;
+
+/// Fetches what lies as far behind 16 rows as they are long, some lines with each load_quads of
+/// kLoads that take kBytes of each row: to see 16 rows coming is too much for a processor, and more
+/// lines at a time than it has places to wait for stop it. Floats are fetched into the second-level
+/// cache: of codes, most groups fit in the first.
+template <int64_t kBytes, int kLoads, bool kFar>
+struct NextRows {
+  const uint8_t* at;
+
+  template <int kLoad>
+  HASTEN_INLINE void fetch() const {
+    constexpr int64_t kLines = kGroupRows * kBytes / 64 + (kGroupRows * kBytes % 64 != 0);
+    for (int64_t i = kLoad * kLines / kLoads; i < (kLoad + 1) * kLines / kLoads; ++i) {
+      if constexpr (kFar) {
+        prefetch_far(at + 64 * i);
+      } else {
+        prefetch(at + 64 * i);
+      }
+    }
+  }
+};
+
+/// The bytes [0, 4 * kQuads) of 16 rows in lanes: four of them to a vector of `quads`.
+template <int kQuads, int kFirstLoad, class Next>
+HASTEN_INLINE inline void bring_to_lanes(const uint8_t* rows, int64_t row_bytes, const Next& next,
+                                         U8x64* quads) {
+  unroll<0, kQuads / 4>([&](auto load) HASTEN_INLINE {
+    constexpr int kLoad = decltype(load)::value;
+    next.template fetch<kFirstLoad + kLoad>();
+    load_quads(rows + kQuadsBytes * kLoad, row_bytes, quads + 4 * kLoad);
+  });
+}
+
+/// A binary16 of each row.
+HASTEN_INLINE inline void put_halves(const uint8_t* rows, int64_t row_bytes, uint16_t flip,
+                                     uint8_t* out) {
+  for (int r = 0; r < kGroupRows; ++r) {
+    const auto half = load_scalar<uint16_t>(rows + r * row_bytes);
+    const auto flipped = static_cast<uint16_t>(half ^ flip);
+    __builtin_memcpy(out + 2 * r, &flipped, 2);
+  }
+}
+
+/// The integer scales (and offsets) of a super-block's blocks, whose places are `stride` apart.
+template <InnerScales kInner>
+HASTEN_INLINE inline void put_inner(const uint8_t* rows, int64_t row_bytes, uint8_t* out) {
+  U8x64 quads[4];
+  if constexpr (kInner == InnerScales::bytes) {
+    load_quads(rows, row_bytes, quads);
+    for (int i = 0; i < 4; ++i) store_bytes(out + 64 * i, kGroupRows, quads[i]);
+  } else if constexpr (kInner == InnerScales::k) {
+    load_quads(rows - 4, row_bytes, quads);
+    constexpr int64_t kStride = 2 * kGroupRows;  // a scale and an offset
+    store_bytes(out, kStride, shift_and<0>(quads[1], 63));
+    store_bytes(out + kGroupRows, kStride, shift_and<0>(quads[2], 63));
+    out += 4 * kStride;
+    store_bytes(out, kStride, bit_or(shift_and<0>(quads[3], 15), shift_and<-2>(quads[1], 48)));
+    store_bytes(out + kGroupRows, kStride,
+                bit_or(shift_and<-4>(quads[3], 15), shift_and<-2>(quads[2], 48)));
+  } else if constexpr (kInner == InnerScales::q3_k) {
+    load_quads(rows - 4, row_bytes, quads);  // the 12 bytes are followed by two only
+    unroll<0, 4>([&](auto index) HASTEN_INLINE {
+      constexpr int kIndex = decltype(index)::value;
+      const U8x64 low = shift_and<-4 * (kIndex / 2)>(quads[1 + kIndex % 2], 15);
+      const U8x64 high = shift_and<4 - 2 * kIndex>(quads[3], 48);
+      store_bytes(out + 64 * kIndex, kGroupRows, add_bytes(bit_or(low, high), -32));
+    });
+  } else if constexpr (kInner == InnerScales::iq4_xs) {
+    load_quads(rows - 2, row_bytes, quads);
+    // The upper half holds two bits for each of eight scales: four for each byte below.
+    const U8x64 halves = exchange_bits<16>(quads[0], 0x0000ffff);
+    const U8x64 bytes = exchange_bits<8>(halves, 0x0000ff00);
+    const U8x64 pairs = exchange_bits<4>(bytes, 0x00f000f0);
+    const U8x64 even = bit_or(shift_and<0>(quads[1], 15), shift_and<4>(pairs, 48));
+    const U8x64 odd = bit_or(shift_and<-4>(quads[1], 15), shift_and<2>(pairs, 48));
+    store_bytes(out, 2 * kGroupRows, add_bytes(even, -32));
+    store_bytes(out + kGroupRows, 2 * kGroupRows, add_bytes(odd, -32));
+  }
+}
+
+/// Makes the packed planes (CodeBits) of a block, whose first quad of columns is kFirst, of planes
+/// as the file has them in lanes; kFlip changes the sign of bytes.
+template <CodePlanes kPlanes, int kFirst, bool kFlip>
+HASTEN_INLINE inline void put_planes(const U8x64* quads, uint8_t* out) {
+  constexpr int kQuads = 8 / kPlanes.bits;   // that share a vector
+  constexpr int kWidth = kPlanes.width / 4;  // quads that share bits of their bytes in the file
+  constexpr int kMask = (1 << kPlanes.bits) - 1;
+  unroll<0, kPlanes.bits>([&](auto vector) HASTEN_INLINE {
+    U8x64 bits = quads[0];
+    unroll<0, kQuads>([&](auto index) HASTEN_INLINE {
+      constexpr int kIndex = decltype(index)::value;
+      constexpr int kQuad = kFirst + decltype(vector)::value * kQuads + kIndex;
+      constexpr int kFrom = kPlanes.bits * (kQuad / kWidth % kQuads);
+      constexpr int kTo = kPlanes.bits * kIndex;
+      constexpr int kAt = kQuad / (kQuads * kWidth) * kWidth + kQuad % kWidth;
+      const U8x64 moved = shift_and<kTo - kFrom>(quads[kAt], kMask << kTo);
+      bits = kIndex == 0 ? moved : bit_or(bits, moved);
+    });
+    if constexpr (kFlip) bits = add_bytes(bits, -128);
+    store_codes(out + 64 * decltype(vector)::value, bits);
+  });
+}
+
+/// Which of the 32 bits of a lane is column 4 * j + t goes from place 4 * j + t to 8 * t + j, where
+/// a packed plane has it: the five bits of its number are turned by two, two exchanged at a time.
+HASTEN_INLINE inline U8x64 turn_bits(U8x64 v) {
+  v = exchange_bits<14>(v, 0x0000cccc);
+  v = exchange_bits<7>(v, 0x00aa00aa);
+  v = exchange_bits<2>(v, 0x0c0c0c0c);
+  return exchange_bits<1>(v, 0x22222222);
+}
+
+/// The codes of one block of each row.
+template <int kKind>
+inline void pack_codes(const uint8_t* rows, int64_t row_bytes, const uint8_t* next_rows,
+                       uint8_t* out) {
+  constexpr FileBlock kBlock = kFileBlocks[kKind];
+  constexpr CodeBits kBits = kPackedFormats[kKind].bits;
+  constexpr CodePlanes kLow = kBlock.low;
+  constexpr CodePlanes kHigh = kBlock.high;
+  constexpr bool kHasFifth = kBlock.fifth_at != 0;
+  static_assert(code_bytes(kBits) == 64 * (kLow.bits + kHigh.bits + (kHasFifth ? 1 : 0)));
+
+  constexpr int kLowQuads = kBlock.columns * kLow.bits / 32;
+  constexpr int kHighQuads = kBlock.columns * kHigh.bits / 32;
+  constexpr int kLowLoads = kLowQuads / 4;
+  const NextRows<kBlock.bytes, kLowLoads + kHighQuads / 4, false> next{next_rows};
+  U8x64 low[kLowQuads];
+  bring_to_lanes<kLowQuads, 0>(rows + kLow.at, row_bytes, next, low);
+  U8x64 high[kHighQuads + 1];
+  bring_to_lanes<kHighQuads, kLowLoads>(rows + kHigh.at, row_bytes, next, high);
+  unroll<0, kBlock.columns / kBlockColumns>([&](auto block) HASTEN_INLINE {
+    constexpr int kIndex = decltype(block)::value;
+    uint8_t* to = out + kIndex * code_bytes(kBits);
+    put_planes<kLow, 8 * kIndex, kBlock.is_signed>(low, to);
+    if constexpr (kHighQuads > 0) put_planes<kHigh, 8 * kIndex, false>(high, to + 64 * kLow.bits);
+  });
+  if constexpr (kHasFifth) {
+    U8x64 quads[4];
+    load_quads(rows + kBlock.fifth_at, row_bytes, quads);
+    store_codes(out + 64 * kLow.bits, turn_bits(quads[0]));
+  }
+}
+
+template <int kKind>
+void pack_quantized(const PackTask& task) {
+  constexpr FileBlock kBlock = kFileBlocks[kKind];
+  constexpr PackedFormat kFormat = kPackedFormats[kKind];
+  constexpr UnitLayout kUnit = unit_layout(kFormat);
+  constexpr int64_t kBlocks = kBlock.columns / kBlockColumns;
+  constexpr int64_t kUnitFileBlocks = kUnit.blocks / kBlocks;
+  const int64_t count = task.columns / kBlock.columns;
+  if (count % kUnitFileBlocks != 0) {  // the last unit has no scales in some places
+    __builtin_memset(task.out + count / kUnitFileBlocks * kUnit.bytes(), 0, kUnit.codes_at);
+  }
+  for (int64_t b = 0; b < count; ++b) {
+    const int64_t in_unit = b % kUnitFileBlocks;
+    uint8_t* unit = task.out + b / kUnitFileBlocks * kUnit.bytes();
+    const uint8_t* rows = task.rows + b * kBlock.bytes;
+    uint8_t* halves = unit + in_unit * kUnit.half_bytes;
+    put_halves(rows + kBlock.scale_at, task.row_bytes, 0, halves);
+    if constexpr (kFormat.offsets) {
+      put_halves(rows + kBlock.offset_at, task.row_bytes, kFormat.super_scales ? 0x8000 : 0,
+                 halves + 2 * kGroupRows);
+    }
+    put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes,
+                            unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes);
+    pack_codes<kKind>(rows, task.row_bytes,
+                      task.rows + kGroupRows * (task.row_bytes + b * kBlock.bytes),
+                      unit + kUnit.codes_at + in_unit * kBlocks * kUnit.code_bytes);
+  }
+}
+
+/// [columns][16] of float, or of pairs of bf16; for f16 the halves of each pair come apart.
+template <FloatKind kKind>
+void pack_floats(const PackTask& task) {
+  constexpr int64_t kElementBytes = kKind == FloatKind::f32 ? 4 : 2;
+  const int64_t bytes = task.columns * kElementBytes;
+  for (int64_t at = 0; at < bytes; at += kQuadsBytes) {
+    U8x64 quads[4];
+    const NextRows<kQuadsBytes, 1, true> next{task.rows + kGroupRows * (task.row_bytes + at)};
+    bring_to_lanes<4, 0>(task.rows + at, task.row_bytes, next, quads);
+    uint8_t* out = task.out + kGroupRows * at;
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (kKind == FloatKind::f16) {
+        store_split_halves(out + 64 * i, quads[i]);
+      } else {
+        store_codes(out + 64 * i, quads[i]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hasten::cpu
