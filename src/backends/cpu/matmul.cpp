@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -82,15 +83,38 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
   if (!repack) {
     largest_tile_bytes_ = std::max(largest_tile_bytes_, kTileGroups * layout.group_bytes);
     unpacked_groups_.reserve(largest_tile_bytes_ * workers_.num_threads());
-    return std::make_unique<CpuWeight>(source, layout, Memory());
+    return std::make_unique<CpuWeight>(source, layout, nullptr);
   }
-  Memory packed(layout.num_bytes());
-  workers_.for_each(layout.num_groups, kTileGroups, [&](int64_t begin, int64_t end, int32_t) {
-    for (int64_t g = begin; g < end; ++g) {
-      pack_group(kernels_, layout, source, g, packed.data() + g * layout.group_bytes);
+  Arena::Piece packed = weights_.allocate(layout.num_bytes());
+  pack_groups(layout, source, packed.get());
+  return std::make_unique<CpuWeight>(source, layout, std::move(packed));
+}
+
+/// Packs all of a weight on all threads. Each new page is brought in by one thread shortly before
+/// it is written, so that it is still in the cache then; the others pack what lies before it.
+void Matmul::pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out) {
+  struct Work {
+    uint8_t* page;  // to bring in; null: to pack groups
+    int64_t first_group;
+  };
+  const int64_t piece =
+      std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, layout.group_bytes));
+  const int64_t ahead = workers_.num_threads() * kHugePage;
+  std::vector<Work> order;
+  for (int64_t first = 0; first < layout.num_groups; first += piece) {
+    const int64_t end = std::min(first + piece, layout.num_groups) * layout.group_bytes + ahead;
+    const uint8_t* until = out + std::min(end, layout.num_bytes());
+    while (uint8_t* page = weights_.next_page(until)) order.push_back({page, 0});
+    order.push_back({nullptr, first});
+  }
+  workers_.for_each(std::ssize(order), 1, [&](int64_t index, int64_t, int32_t) {
+    const Work& work = order[static_cast<size_t>(index)];
+    if (work.page != nullptr) return bring_in(work.page);
+    const int64_t end = std::min(work.first_group + piece, layout.num_groups);
+    for (int64_t g = work.first_group; g < end; ++g) {
+      pack_group(kernels_, layout, source, g, out + g * layout.group_bytes);
     }
   });
-  return std::make_unique<CpuWeight>(source, layout, std::move(packed));
 }
 
 void Matmul::reserve(const ops::StepLimits& limits) {

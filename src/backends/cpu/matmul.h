@@ -14,16 +14,16 @@ namespace hasten::cpu {
 /// A weight in groups of 16 rows, or still in the file and packed tile by tile while it is used.
 class CpuWeight final : public ops::Weight {
  public:
-  CpuWeight(const Tensor& source, const WeightLayout& layout, Memory packed)
+  CpuWeight(const Tensor& source, const WeightLayout& layout, Arena::Piece packed)
       : Weight(source), layout_(layout), packed_(std::move(packed)) {}
 
   const WeightLayout& layout() const { return layout_; }
-  bool is_packed() const { return packed_.data() != nullptr; }
-  const uint8_t* group(int64_t index) const { return packed_.data() + index * layout_.group_bytes; }
+  bool is_packed() const { return packed_ != nullptr; }
+  const uint8_t* group(int64_t index) const { return packed_.get() + index * layout_.group_bytes; }
 
  private:
   WeightLayout layout_;
-  Memory packed_;
+  Arena::Piece packed_;
 };
 
 /// Not thread-safe: it owns the scratch memory of one backend.
@@ -47,6 +47,7 @@ class Matmul {
     int64_t columns = 0;
   };
 
+  void pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out);
   Rows gather(const ops::MatmulParams& params);
   void quantize(const Rows& rows, const PackedFormat& format);
   void round_to_bf16(const Rows& rows);
@@ -60,6 +61,7 @@ class Matmul {
   const KernelTable& kernels_;
   Workers& workers_;
   const bool one_stream_;
+  Arena weights_;
   Scratch gathered_;         // [rows, columns] f32
   Scratch quantized_;        // QuantizedRows::tiles
   Scratch rounded_;          // Bf16MatmulTask::tiles

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/checked.h"
@@ -14,7 +15,8 @@ namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
-constexpr int64_t kHugePage = int64_t{2} << 20;
+// So large that what is left over at the end of a chunk is little, of addresses only.
+constexpr int64_t kChunkBytes = 32 * kHugePage;
 
 }  // namespace
 
@@ -35,6 +37,32 @@ Memory::Memory(int64_t num_bytes) : num_bytes_(num_bytes) {
 }
 
 void Memory::Free::operator()(uint8_t* p) const { std::free(p); }
+
+Arena::Piece Arena::allocate(int64_t num_bytes) {
+  const int64_t size = round_up(num_bytes, kLine);
+  if (chunk_ == nullptr || chunk_->num_bytes() - used_ < size) {
+    chunk_ = std::make_shared<Memory>(std::max(kChunkBytes, round_up(size, kHugePage)));
+    used_ = 0;
+    touched_ = 0;
+  }
+  uint8_t* data = chunk_->data() + used_;
+  used_ += size;
+  return {chunk_, data};
+}
+
+uint8_t* Arena::next_page(const uint8_t* end) {
+  uint8_t* page = chunk_->data() + touched_;
+  if (page >= end) return nullptr;
+  touched_ += kHugePage;
+  return page;
+}
+
+void bring_in(uint8_t* page) {
+#if defined(MADV_POPULATE_WRITE)
+  // A hint as well: without it pages come in when they are written.
+  madvise(page, static_cast<size_t>(kHugePage), MADV_POPULATE_WRITE);
+#endif
+}
 
 uint8_t* Scratch::get(int64_t num_bytes) {
   if (num_bytes > memory_.num_bytes()) {

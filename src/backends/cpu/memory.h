@@ -25,6 +25,31 @@ class Memory {
   int64_t num_bytes_ = 0;
 };
 
+/// The pages that some memory lies on: the first time that one is written, the system clears it.
+inline constexpr int64_t kHugePage = int64_t{2} << 20;
+
+/// Memory for what lives long and is written once, as weights do: many pieces to a chunk, so that
+/// small ones lie on huge pages, too. A chunk is given back with its last piece. Not thread-safe.
+class Arena {
+ public:
+  using Piece = std::shared_ptr<uint8_t>;
+
+  /// Aligned to a cache line. Error{resource_exhausted} when the system refuses.
+  Piece allocate(int64_t num_bytes);
+  /// The next page of the latest piece's chunk that begins below `end` and has not been given out
+  /// here, null without one: whoever will write to the piece calls bring_in with each first.
+  uint8_t* next_page(const uint8_t* end);
+
+ private:
+  std::shared_ptr<Memory> chunk_;
+  int64_t used_ = 0;     // bytes of it
+  int64_t touched_ = 0;  // likewise, up to the end of a page
+};
+
+/// Has the system clear a page before it is written, in one thread: of two that write to a new page
+/// at the same time both clear one, and one of these is thrown away.
+void bring_in(uint8_t* page);
+
 /// Memory for what an operation needs only while it runs.
 class Scratch {
  public:
