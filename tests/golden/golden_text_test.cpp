@@ -80,8 +80,8 @@ TEST(GoldenText, Stories260KMatchesThePublishedText) {
 TEST(GoldenText, DemonstrationModelSaysWhatItsReferenceSaid) {
   const auto golden = json::parse(read_file(source_dir() / "tests/golden/hasten-tiny.json"),
                                   "golden", kRecordLimits);
-  // Rounding may choose between two tokens that are as likely, and all that follows is another text;
-  // each token of the recorded one must remain a choice all the same.
+  // Rounding may choose between two tokens that are as likely, and all that follows is another
+  // text; each token of the recorded one must remain a choice all the same.
   constexpr double kTie = 5e-3;
   Engine engine;
   int equal = 0;

@@ -154,8 +154,7 @@ struct QuantizeRowTask {
 struct PackTask {
   const uint8_t* rows;  // 16, one behind the other
   int64_t row_bytes;    // from one to the next
-  int64_t
-      columns;  // to pack of each: whole blocks of the file, or floats of a multiple of 16 bytes
+  int64_t columns;      // of each: whole blocks of the file, or floats of whole 16 bytes
   uint8_t* out;
 };
 
