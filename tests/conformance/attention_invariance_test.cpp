@@ -37,18 +37,22 @@ class AttentionInvarianceTest
 
   AttentionSettings random_settings() {
     const Variant& variant = std::get<1>(GetParam());
-    const int64_t head_dim = random_.pick<int64_t>({32, 64, 80, 96, 128});
+    const int64_t head_dim = random_.pick<int64_t>({16, 32, 48, 64, 80, 96, 128});
     const auto pick_type = [&] {
       const DType type = random_.pick<DType>({kKvTypes.begin(), kKvTypes.end()});
       return head_dim % info(type).block_size == 0 ? type : DType::f8_e4m3;
     };
+    // The default, which may have kernels of its own, as often as all others together.
+    const ops::KvTypes types = random_.between(0, 1) == 0
+                                   ? ops::KvTypes{}
+                                   : ops::KvTypes{.keys = pick_type(), .values = pick_type()};
     return {.num_kv_heads = random_.between(1, 3),
             .heads_per_kv_head = random_.pick<int64_t>({1, 2, 3, 4, 7, 8}),
             .head_dim = head_dim,
-            .kv_types = {.keys = pick_type(), .values = pick_type()},
+            .kv_types = types,
             .soft_cap = variant.soft_cap,
             .window = variant.window,
-            .block_size = random_.pick<int64_t>({8, 16, 32})};
+            .block_size = random_.pick<int64_t>({8, 16, 32, 48})};
   }
 
   static std::string describe(const AttentionSettings& settings) {

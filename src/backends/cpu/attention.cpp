@@ -23,7 +23,8 @@ constexpr int64_t kPartsPerThread = 4;
 // From so many rows of partial results on, threads share the merging, too, at the cost of one more
 // wait for each other.
 constexpr int64_t kMinSharedRows = 512;
-// Up to so many rows, a tile is read where it lies; more share one that is brought to floats.
+// Up to so many rows, a tile is read where it lies; more share one that is brought to floats, but
+// for pairs.
 constexpr int64_t kCachedRows = 12;
 // Partial results of spans; where they need more, one thread does all spans of a piece.
 constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
@@ -307,6 +308,7 @@ void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory
 /// zero, so that what nobody sees is finite.
 void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                           const ThreadMemory& memory) {
+  HASTEN_CHECK(!shape.pairs);
   const ops::PagedBatch& batch = shape.params.batch;
   const int64_t block_size = shape.cache.spec().block_size;
   const int64_t tile_begin = begin / kTileKeys * kTileKeys;
@@ -371,6 +373,26 @@ void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin,
   }
 }
 
+/// Writes which keys of the tile at `tile`, whose keys end at `end`, each row sees: all of them if
+/// there are several pieces.
+void Attention::see_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile,
+                         int64_t end, const ThreadMemory& memory) {
+  const Piece& piece = pieces.front();
+  const auto see = [&](int64_t row, int64_t count, int64_t position) {
+    const auto in_tile = [&](int64_t key) {
+      return static_cast<int32_t>(std::clamp<int64_t>(key - tile, 0, kTileKeys));
+    };
+    std::fill_n(memory.begin + row, count, in_tile(shape.first_visible(position)));
+    std::fill_n(memory.end + row, count, in_tile(position + 1));
+  };
+  const int64_t rows = std::ssize(pieces) * shape.num_rows(piece);
+  if (pieces.size() > 1) return see(0, rows, end - 1);
+  const int64_t first = shape.position(piece, piece.first_token);
+  const int64_t last = first + piece.num_tokens - 1;
+  if (first + 1 >= tile + kTileKeys && shape.first_visible(last) <= tile) return see(0, rows, last);
+  for (int64_t t = 0; t < piece.num_tokens; ++t) see(t * shape.group, shape.group, first + t);
+}
+
 /// state = softmax of the pieces' queries over the keys of one span. All see all of it if there are
 /// several pieces.
 void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, int64_t span,
@@ -387,29 +409,13 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
   const auto tile_end = [&](int64_t begin) {
     return std::min(begin / kTileKeys * kTileKeys + kTileKeys, span_end);
   };
-  // What the rows see of the tile at `tile`, whose keys end at `end`.
-  const auto see_tile = [&](int64_t tile, int64_t end) {
-    const auto see = [&](int64_t row, int64_t count, int64_t position) {
-      const auto in_tile = [&](int64_t key) {
-        return static_cast<int32_t>(std::clamp<int64_t>(key - tile, 0, kTileKeys));
-      };
-      std::fill_n(memory.begin + row, count, in_tile(shape.first_visible(position)));
-      std::fill_n(memory.end + row, count, in_tile(position + 1));
-    };
-    if (pieces.size() > 1) return see(0, rows, end - 1);
-    const int64_t first = shape.position(piece, piece.first_token);
-    const int64_t last = first + piece.num_tokens - 1;
-    if (first + 1 >= tile + kTileKeys && shape.first_visible(last) <= tile)
-      return see(0, rows, last);
-    for (int64_t t = 0; t < piece.num_tokens; ++t) see(t * shape.group, shape.group, first + t);
-  };
   CachedTile tiles[2];
   if (cached) find_tile(shape, piece, span_begin, tile_end(span_begin), tiles[0]);
   int current = 0;
   for (int64_t begin = span_begin; begin < span_end;) {
     const int64_t tile = begin / kTileKeys * kTileKeys;
     const int64_t end = tile_end(begin);
-    see_tile(tile, end);
+    see_tile(shape, pieces, tile, end, memory);
     const TileQueries queries{.q = memory.q,
                               .score_scale = shape.params.scale / shape.q_scale,
                               .rows = rows,

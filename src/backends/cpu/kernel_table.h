@@ -253,7 +253,8 @@ struct CachedTile {
   int32_t end;
 };
 
-/// For few rows: the work of loading the tile for so few is saved. head_dim is a multiple of 16.
+/// Without loading the tile first: for few rows, and for any number of pairs. head_dim is a
+/// multiple of 16.
 struct AttendCachedTask {
   TileQueries queries;
   KvKind key_kind;

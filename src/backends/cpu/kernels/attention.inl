@@ -99,20 +99,9 @@ inline void kv_load(const KvRunTask& task) {
                [&](auto kind) { load_values<KvKind{decltype(kind)::value}>(task); });
 }
 
-/// What multiply_tile takes for an element: a float.
-struct FloatElements {
-  using Vector = F32x16;
-  static constexpr int kUnits = 1;
-  static HASTEN_INLINE Vector load_row(const float* p) { return load(p); }
-  static HASTEN_INLINE Vector broadcast(const float* p) { return set1(*p); }
-  static HASTEN_INLINE F32x16 multiply_add(Vector a, Vector b, F32x16 sum) {
-    return fma(a, b, sum);
-  }
-};
-
 /// c[r, 16 v ...] = (kAdd: itself) + sum over k of a[r, k] * b[k, 16 v ...], for a tile of rows and
-/// vectors. Elements of a and b have the size of a float, whatever they are.
-template <class Elements, bool kAdd, int kVectors, int kRows>
+/// vectors.
+template <bool kAdd, int kVectors, int kRows>
 inline void multiply_tile(const float* a, int64_t a_stride, const float* b, int64_t b_stride,
                           int64_t depth, float* c, int64_t c_stride) {
   F32x16 sum[kRows][kVectors];
@@ -120,13 +109,11 @@ inline void multiply_tile(const float* a, int64_t a_stride, const float* b, int6
     for (int v = 0; v < kVectors; ++v) sum[r][v] = kAdd ? load(c + r * c_stride + 16 * v) : zero();
   }
   for (int64_t k = 0; k < depth; ++k) {
-    typename Elements::Vector row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = Elements::load_row(b + k * b_stride + 16 * v);
+    F32x16 row[kVectors];
+    for (int v = 0; v < kVectors; ++v) row[v] = load(b + k * b_stride + 16 * v);
     for (int r = 0; r < kRows; ++r) {
-      const auto factor = Elements::broadcast(a + r * a_stride + Elements::kUnits * k);
-      for (int v = 0; v < kVectors; ++v) {
-        sum[r][v] = Elements::multiply_add(factor, row[v], sum[r][v]);
-      }
+      const F32x16 factor = set1(a[r * a_stride + k]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(factor, row[v], sum[r][v]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -135,14 +122,14 @@ inline void multiply_tile(const float* a, int64_t a_stride, const float* b, int6
 }
 
 /// multiply_tile over all rows and columns (a multiple of 16).
-template <class Elements, bool kAdd>
+template <bool kAdd>
 inline void multiply(const float* a, int64_t a_stride, int64_t rows, const float* b,
                      int64_t b_stride, int64_t depth, int64_t columns, float* c, int64_t c_stride) {
   for (int64_t column = 0; column < columns; column += 16 * kFloatGroups) {
     with_constant<kFloatGroups>((columns - column) / 16, [&](auto vectors) {
       for (int64_t r = 0; r < rows; r += kFloatRows) {
         with_constant<kFloatRows>(rows - r, [&](auto tile_rows) {
-          multiply_tile<Elements, kAdd, decltype(vectors)::value, decltype(tile_rows)::value>(
+          multiply_tile<kAdd, decltype(vectors)::value, decltype(tile_rows)::value>(
               a + r * a_stride, a_stride, b + column, b_stride, depth, c + r * c_stride + column,
               c_stride);
         });
@@ -213,12 +200,11 @@ inline void softmax_row(const TileQueries& queries, int64_t row) {
 
 inline void attend_tile(const AttendTileTask& task) {
   const TileQueries& queries = task.queries;
-  multiply<FloatElements, false>(queries.q, queries.head_dim, queries.rows, task.tile_keys,
-                                 kTileKeys, queries.head_dim, kTileKeys, queries.scores, kTileKeys);
+  multiply<false>(queries.q, queries.head_dim, queries.rows, task.tile_keys, kTileKeys,
+                  queries.head_dim, kTileKeys, queries.scores, kTileKeys);
   for (int64_t row = 0; row < queries.rows; ++row) softmax_row(queries, row);
-  multiply<FloatElements, true>(queries.scores, kTileKeys, queries.rows, task.tile_values,
-                                queries.padded_dim, kTileKeys, queries.padded_dim,
-                                queries.state.out, queries.padded_dim);
+  multiply<true>(queries.scores, kTileKeys, queries.rows, task.tile_values, queries.padded_dim,
+                 kTileKeys, queries.padded_dim, queries.state.out, queries.padded_dim);
 }
 
 /// Scores of kRows queries with kVectors * 16 keys of a tile, in the order of multiply_tile.
