@@ -3,9 +3,13 @@
 #include "backends/cpu/memory.h"
 
 #include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -15,8 +19,23 @@ namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
-// So large that what is left over at the end of a chunk is little, of addresses only.
+// Small pieces fill it. What a large one leaves at its end, half of it at worst, is addresses only.
 constexpr int64_t kChunkBytes = 32 * kHugePage;
+
+#if defined(__SANITIZE_ADDRESS__)
+/// Has AddressSanitizer report what reads or writes memory that belongs to nobody.
+void hide(const uint8_t* data, int64_t num_bytes) {
+  __asan_poison_memory_region(data, static_cast<size_t>(num_bytes));
+}
+void show(const uint8_t* data, int64_t num_bytes) {
+  __asan_unpoison_memory_region(data, static_cast<size_t>(num_bytes));
+}
+constexpr int64_t kHiddenBytes = kLine;  // behind each piece
+#else
+void hide(const uint8_t* /*data*/, int64_t /*num_bytes*/) {}
+void show(const uint8_t* /*data*/, int64_t /*num_bytes*/) {}
+constexpr int64_t kHiddenBytes = 0;
+#endif
 
 }  // namespace
 
@@ -39,25 +58,31 @@ Memory::Memory(int64_t num_bytes) : num_bytes_(num_bytes) {
 void Memory::Free::operator()(uint8_t* p) const { std::free(p); }
 
 Arena::Piece Arena::allocate(int64_t num_bytes) {
-  const int64_t size = round_up(num_bytes, kLine);
-  if (chunk_ == nullptr || chunk_->num_bytes() - used_ < size) {
-    chunk_ = std::make_shared<Memory>(std::max(kChunkBytes, round_up(size, kHugePage)));
+  const int64_t size = round_up(num_bytes, kLine) + kHiddenBytes;
+  std::shared_ptr<Memory> chunk = chunk_.lock();
+  if (chunk == nullptr || chunk->num_bytes() - used_ < size) {
+    chunk = std::make_shared<Memory>(std::max(kChunkBytes, round_up(size, kHugePage)));
+    hide(chunk->data(), chunk->num_bytes());
+    chunk_ = chunk;
     used_ = 0;
     touched_ = 0;
   }
-  uint8_t* data = chunk_->data() + used_;
+  uint8_t* data = chunk->data() + used_;
   used_ += size;
-  return {chunk_, data};
+  show(data, num_bytes);
+  return {std::move(chunk), data};
 }
 
 uint8_t* Arena::next_page(const uint8_t* end) {
-  uint8_t* page = chunk_->data() + touched_;
+  const std::shared_ptr<Memory> chunk = chunk_.lock();
+  if (chunk == nullptr) return nullptr;
+  uint8_t* page = chunk->data() + touched_;
   if (page >= end) return nullptr;
   touched_ += kHugePage;
   return page;
 }
 
-void bring_in(uint8_t* page) {
+void bring_in([[maybe_unused]] uint8_t* page) {
 #if defined(MADV_POPULATE_WRITE)
   // A hint as well: without it pages come in when they are written.
   madvise(page, static_cast<size_t>(kHugePage), MADV_POPULATE_WRITE);

@@ -41,9 +41,9 @@ class Arena {
   uint8_t* next_page(const uint8_t* end);
 
  private:
-  std::shared_ptr<Memory> chunk_;
-  int64_t used_ = 0;     // bytes of it
-  int64_t touched_ = 0;  // likewise, up to the end of a page
+  std::weak_ptr<Memory> chunk_;  // of the latest piece
+  int64_t used_ = 0;             // bytes of it
+  int64_t touched_ = 0;          // likewise, up to the end of a page
 };
 
 /// Has the system clear a page before it is written, in one thread: of two that write to a new page

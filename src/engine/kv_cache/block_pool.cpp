@@ -29,10 +29,12 @@ BlockHold::~BlockHold() {
 
 BlockRef BlockRef::share() const { return pool_ != nullptr ? pool_->refer(id_) : BlockRef(); }
 
-BlockPool::BlockPool(int64_t num_blocks, double tenant_share)
+BlockPool::BlockPool(int64_t num_blocks, double tenant_share, int64_t first_ticket)
     : free_(static_cast<size_t>(num_blocks)),
       blocks_(static_cast<size_t>(num_blocks)),
       queue_(std::bit_ceil(2 * static_cast<size_t>(num_blocks) + 1)),
+      first_ticket_(first_ticket),
+      next_ticket_(first_ticket),
       has_shares_(tenant_share < 1),
       share_(static_cast<int64_t>(tenant_share * static_cast<double>(num_blocks))),
       tenants_(1) {

@@ -90,8 +90,9 @@ class BlockHold {
 class BlockPool {
  public:
   /// All of `num_blocks` blocks, with ids from 0, are free. `tenant_share`, of the blocks, is what
-  /// each tenant's kept ones may be before they go first; 1: tenants make no difference.
-  explicit BlockPool(int64_t num_blocks, double tenant_share = 1);
+  /// each tenant's kept ones may be before they go first; 1: tenants make no difference. Tickets
+  /// (see state_with) begin with `first_ticket`, which tests want to be large.
+  explicit BlockPool(int64_t num_blocks, double tenant_share = 1, int64_t first_ticket = 0);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -221,8 +222,8 @@ class BlockPool {
   // gap, an id that has another ticket. A list in order of memory, unlike one of links, tells far
   // ahead what will be evicted.
   HugeVector<int32_t> queue_;
-  int64_t first_ticket_ = 0;
-  int64_t next_ticket_ = 0;
+  int64_t first_ticket_;
+  int64_t next_ticket_;
   int64_t num_idle_ = 0;
   // By id, and one entry more, where the ring of the free ones that are held begins and ends, those
   // first that have been free for longest. Empty before the first hold.

@@ -303,7 +303,7 @@ class PoolModel {
   int64_t now_ = 0;
 };
 
-void share_out_at_random(uint32_t seed) {
+void share_out_at_random(uint32_t seed, int64_t first_ticket) {
   std::mt19937 random(seed);
   const auto draw = [&](int32_t bound) {
     return static_cast<int32_t>(random() % static_cast<uint32_t>(bound));
@@ -311,7 +311,7 @@ void share_out_at_random(uint32_t seed) {
   const int32_t num_blocks = 1 + draw(12);
   const double share = 0.1 * (1 + draw(10));
   const int32_t num_tenants = 1 + draw(4);
-  BlockPool pool(num_blocks, share);
+  BlockPool pool(num_blocks, share, first_ticket);
   PoolModel model(num_blocks, share);
   std::vector<BlockRef> used;
   std::vector<std::pair<int32_t, BlockHold>> holds;
@@ -390,7 +390,13 @@ void share_out_at_random(uint32_t seed) {
 }
 
 TEST(BlockPool, SharesAreAsInAListOfAllBlocks) {
-  for (uint32_t seed = 0; seed < 500 && !HasFailure(); ++seed) share_out_at_random(seed);
+  for (uint32_t seed = 0; seed < 500 && !HasFailure(); ++seed) share_out_at_random(seed, 0);
+}
+
+// Blocks keep the lower bits of a ticket only, and are evicted some hours long until those repeat.
+TEST(BlockPool, SharesAreTheSameWhenTicketsRepeat) {
+  for (uint32_t seed = 0; seed < 500 && !HasFailure(); ++seed)
+    share_out_at_random(seed, int64_t{INT32_MAX} - seed % 100);
 }
 
 TEST(BlockPool, AHoldIsOnContentsAndNotOnTheirBlock) {
