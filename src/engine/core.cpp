@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "engine/kv_cache/sizing.h"
 
 namespace hasten::engine {
@@ -547,10 +548,15 @@ void Core::abandon() { jobs_.clear(); }
 void Core::keep_cache(int64_t timeout_us) {
   if (!disk_) return;
   const int64_t end_us = monotonic_us() + timeout_us;
-  while (monotonic_us() < end_us && scheduler_->evict(kKeptAtOnce)) {
+  const auto written = [&] { return disk_->stats().written_bytes; };
+  const int64_t before = written();
+  bool more = true;
+  while (monotonic_us() < end_us && (more = scheduler_->evict(kKeptAtOnce))) {
     move_blocks(scheduler_->plan(monotonic_us()));
     disk_->await_writes(std::max<int64_t>(0, end_us - monotonic_us()));
   }
+  log::info("wrote {} of keys and values to disk at the end{}", size_text(written() - before),
+            more ? fmt::format(", all that {} s were enough for", timeout_us / 1'000'000) : "");
 }
 
 Stats Core::stats() const {

@@ -803,8 +803,7 @@ class Serve(unittest.TestCase):
             flags = ("--kv-disk", store, "--kv-disk-bytes", "64MiB", "--ctx", "2048")
             seen = []
             for _ in range(2):
-                # The slowest backend: where computing is quick, a busy disk is not worth waiting for.
-                with self.serving(*flags, "--devices", "reference") as (process, banner):
+                with self.serving(*flags) as (process, banner):
                     url = self.url(banner)
                     seen.append((*ask(url), from_disk(url)))
                     taken = hasten("run", "-p", "x", *flags)

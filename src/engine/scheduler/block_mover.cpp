@@ -49,7 +49,8 @@ void BlockMover::save(const BlockName& name, int64_t index, int32_t block) {
   }
   if (tier_.contains(name)) return;
   const int64_t begin = index * block_size_;
-  if (!pays(begin, begin + block_size_, groups_[static_cast<size_t>(name.group)].block_bytes))
+  if (!saves_all_ &&
+      !pays(begin, begin + block_size_, groups_[static_cast<size_t>(name.group)].block_bytes))
     return;
   const std::span<std::byte> to = tier_.save(name);
   if (!to.empty()) saves_.push_back({.group = name.group, .block = block, .to = to});

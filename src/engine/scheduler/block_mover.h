@@ -45,6 +45,10 @@ class BlockMover {
   /// has `num_found` of its tokens. `wait`: more is on its way.
   Outcome bring(Sequence& sequence, int64_t num_found, int64_t limit, int64_t now_us);
 
+  /// From now on saves all that the tree loses: what is written for whoever comes after this
+  /// process is not for the speed of its last steps to decide.
+  void save_all() { saves_all_ = true; }
+
   /// What there is to do before the step; valid until `end_moves`.
   const std::vector<BlockSave>& saves() const { return saves_; }
   const std::vector<BlockLoad>& loads() const { return loads_; }
@@ -83,6 +87,7 @@ class BlockMover {
   std::vector<BlockSave> saves_;
   std::vector<BlockLoad> loads_;
   int64_t round_ = 0;
+  bool saves_all_ = false;
   int64_t num_coming_tokens_ = 0;  // with the loads of this step
   int64_t num_loaded_tokens_ = 0;
 };

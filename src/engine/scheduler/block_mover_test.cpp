@@ -21,9 +21,11 @@ class FakeTier final : public BlockTier {
     return on ? state : TierState::absent;
   }
   std::span<const std::byte> take(const BlockName& /*name*/) override { return {}; }
-  std::span<std::byte> save(const BlockName& /*name*/) override { return {}; }
+  std::span<std::byte> save(const BlockName& /*name*/) override { return place; }
   void end_step(bool /*done*/) override {}
-  double load_us(int64_t /*num_bytes*/) override { return 0; }
+  double load_us(int64_t /*num_bytes*/) override { return read_us; }
+  std::vector<std::byte> place;  // of what is saved; empty: there is none
+  double read_us = 0;
   bool on = false;
   TierState state = TierState::reading;
 };
@@ -46,6 +48,44 @@ TEST(BlockMover, CountsWhatWasLoadedWhenItHasBeen) {
     EXPECT_EQ(scheduler.prefix_stats().num_loaded, done ? 32 : 0);
     scheduler.remove(sequence);
   }
+}
+
+// While it runs, a block is saved where loading it will be quicker than computing it; at the end
+// all.
+TEST(BlockMover, SavesWhatIsSlowToLoadAtTheEndOnly) {
+  FakeTier tier;
+  tier.place.resize(64);
+  tier.read_us = 1e9;
+  Scheduler scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
+                      std::vector<GroupBlocks>{{.num_blocks = 12, .block_bytes = 64}});
+  int64_t now_us = 0;
+  size_t num_saves = 0;
+  const auto serve = [&](int32_t token) {
+    const std::vector<int32_t> prompt(100, token);
+    Sequence sequence;
+    sequence.request_id = token;
+    sequence.prompt = prompt;
+    sequence.max_generated = 1;
+    sequence.arrival_us = now_us;
+    scheduler.add(sequence);
+    while (sequence.num_computed < sequence.num_tokens()) {
+      num_saves += scheduler.plan(now_us).saves.size();
+      scheduler.end_moves(true);
+      scheduler.advance(1000);
+      now_us += 1000;
+    }
+    sequence.generated.push_back(1);
+    scheduler.finish(sequence);
+  };
+  for (int32_t i = 1; i <= 8; ++i) serve(i);  // until the time of a step is known
+  num_saves = 0;
+  serve(9);
+  EXPECT_EQ(num_saves, 0U);
+  while (scheduler.evict(4)) {
+    num_saves += scheduler.plan(now_us).saves.size();
+    scheduler.end_moves(true);
+  }
+  EXPECT_EQ(num_saves, 11U);  // whole blocks: six, of which the seventh took one of six before
 }
 
 TEST(BlockMover, WaitsForATierNoLongerThanComputingWhatIsMissingTakes) {

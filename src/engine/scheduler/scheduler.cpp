@@ -234,6 +234,7 @@ void Scheduler::end_moves(bool done) {
 }
 
 bool Scheduler::evict(int64_t num_blocks) {
+  if (mover_) mover_->save_all();
   bool evicted = false;
   for (Group& group : groups_)
     for (int64_t i = 0; i < num_blocks && group.pool.evict(); ++i) evicted = true;

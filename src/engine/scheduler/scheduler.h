@@ -125,8 +125,8 @@ class Scheduler {
   /// `done` false, not, and then the plan is not to be run. To be called for each plan where there
   /// is a tier.
   void end_moves(bool done);
-  /// Gives up so many blocks of each group that nobody has, which makes for saves. False: there
-  /// was none.
+  /// When no step will follow: gives up so many blocks of each group that nobody has, which makes
+  /// for saves, whatever computing them anew would take. False: there was none.
   bool evict(int64_t num_blocks);
   /// The planned tokens have run, in `step_us` (0: not measured): moves num_computed and num_scored
   /// of the plan's sequences.
