@@ -84,8 +84,7 @@ class BatchRun {
  public:
   BatchRun(Engine& engine, const BenchOptions& options, int64_t batch, uint64_t seed)
       : gen_(options.gen), first_us_(static_cast<size_t>(batch)), later_(first_us_.size()) {
-    const int64_t started = monotonic_us();
-    std::vector<Generation> generations;
+    std::vector<Request> requests;
     for (size_t i = 0; i < first_us_.size(); ++i) {
       Request request;
       request.prompt =
@@ -93,10 +92,15 @@ class BatchRun {
       request.sampling.temperature = 0;
       request.ignore_eos = true;
       request.max_tokens = engine.model().context - options.prompt;
-      generations.push_back(
-          engine.submit(std::move(request), [this, i](const Chunk& chunk) { take(i, chunk); }));
+      requests.push_back(std::move(request));
     }
+    std::vector<Generation> generations;
+    // No chunk is taken, so the engine cannot run ahead, before the last request is submitted.
     std::unique_lock lock(mutex_);
+    const int64_t started = monotonic_us();
+    for (size_t i = 0; i < requests.size(); ++i)
+      generations.push_back(
+          engine.submit(std::move(requests[i]), [this, i](const Chunk& chunk) { take(i, chunk); }));
     changed_.wait(lock, [&] { return done_ || !error_.empty(); });
     lock.unlock();
     for (Generation& generation : generations) generation.cancel();
