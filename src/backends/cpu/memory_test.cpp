@@ -64,7 +64,7 @@ TEST(Arena, EachPageIsToldOnce) {
   std::vector<Arena::Piece> pieces;
   const uint8_t* last = nullptr;  // page
   int64_t num_pages = 0;
-  for (const int64_t size : {3 * kMegabyte, 1000 * int64_t{1}, 5 * kMegabyte, 100 * kMegabyte}) {
+  for (const int64_t size : {3 * kMegabyte, int64_t{1000}, 5 * kMegabyte, 100 * kMegabyte}) {
     pieces.push_back(arena.allocate(size));
     const uint8_t* end = pieces.back().get() + size;
     while (uint8_t* page = arena.next_page(end)) {
