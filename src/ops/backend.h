@@ -32,6 +32,8 @@ class Weight {
   const Tensor& source() const { return source_; }
   int64_t out_features() const { return source_.dim(0); }
   int64_t in_features() const { return source_.dim(1); }
+  /// False: products read the source itself.
+  virtual bool is_packed() const { return false; }
 
  private:
   Tensor source_;

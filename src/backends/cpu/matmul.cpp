@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/quantity.h"
 
 namespace hasten::cpu {
 namespace {
@@ -75,19 +76,28 @@ Matmul::Matmul(const KernelTable& kernels, Workers& workers, bool one_stream)
 
 std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
   const WeightLayout layout = weight_layout(source);
-  if (repack && layout.num_bytes() > measure_memory().available_bytes - kMemoryMargin) {
-    log::warn("no memory to repack a weight of {} bytes: it is used from the file, slower",
-              layout.num_bytes());
-    repack = false;
-  }
-  if (!repack) {
+  Arena::Piece packed = repack ? allocate(layout.num_bytes()) : nullptr;
+  if (packed == nullptr) {
     largest_tile_bytes_ = std::max(largest_tile_bytes_, kTileGroups * layout.group_bytes);
     unpacked_groups_.reserve(largest_tile_bytes_ * workers_.num_threads());
     return std::make_unique<CpuWeight>(source, layout, nullptr);
   }
-  Arena::Piece packed = weights_.allocate(layout.num_bytes());
   pack_groups(layout, source, packed.get());
   return std::make_unique<CpuWeight>(source, layout, std::move(packed));
+}
+
+/// Memory for a packed weight; null: there is too little.
+Arena::Piece Matmul::allocate(int64_t num_bytes) {
+  if (num_bytes <= measure_memory().available_bytes - kMemoryMargin) {
+    if (Arena::Piece piece = weights_.allocate(num_bytes)) return piece;
+  }
+  if (!std::exchange(told_of_memory_, true)) {
+    log::warn(
+        "no memory to pack a weight of {}: it is used from the file, slower, as are all others "
+        "that do not fit",
+        size_text(num_bytes));
+  }
+  return nullptr;
 }
 
 /// Packs all of a weight on all threads. Each new page is brought in by one thread shortly before

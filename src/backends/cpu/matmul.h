@@ -18,7 +18,7 @@ class CpuWeight final : public ops::Weight {
       : Weight(source), layout_(layout), packed_(std::move(packed)) {}
 
   const WeightLayout& layout() const { return layout_; }
-  bool is_packed() const { return packed_ != nullptr; }
+  bool is_packed() const override { return packed_ != nullptr; }
   const uint8_t* group(int64_t index) const { return packed_.get() + index * layout_.group_bytes; }
 
  private:
@@ -33,7 +33,7 @@ class Matmul {
   Matmul(const KernelTable& kernels, Workers& workers, bool one_stream);
 
   /// Packs on all threads, or leaves the weight in the file: without `repack`, or when memory is
-  /// short. The products are the same numbers either way.
+  /// short, which the log says once. The products are the same numbers either way.
   std::unique_ptr<CpuWeight> prepare(const Tensor& source, bool repack);
   void reserve(const ops::StepLimits& limits);
 
@@ -47,6 +47,7 @@ class Matmul {
     int64_t columns = 0;
   };
 
+  Arena::Piece allocate(int64_t num_bytes);
   void pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out);
   Rows gather(const ops::MatmulParams& params);
   void quantize(const Rows& rows, const PackedFormat& format);
@@ -68,6 +69,7 @@ class Matmul {
   Scratch thread_scratch_;   // [threads] of kMatmulScratchBytes
   Scratch unpacked_groups_;  // [threads] of a tile of groups, for weights left in the file
   int64_t largest_tile_bytes_ = 0;
+  bool told_of_memory_ = false;
 };
 
 }  // namespace hasten::cpu

@@ -39,20 +39,28 @@ constexpr int64_t kHiddenBytes = 0;
 
 }  // namespace
 
-Memory::Memory(int64_t num_bytes) : num_bytes_(num_bytes) {
+Memory::Memory(int64_t num_bytes) : Memory(try_allocate(num_bytes)) {
+  if (num_bytes > 0 && data_ == nullptr) {
+    fail(ErrorCode::resource_exhausted, "cannot allocate {} bytes of memory", num_bytes);
+  }
+}
+
+Memory Memory::try_allocate(int64_t num_bytes) {
   HASTEN_CHECK(num_bytes >= 0);
-  if (num_bytes == 0) return;
+  Memory memory;
+  if (num_bytes == 0) return memory;
   // Rounding up to huge pages must not cost much of a small buffer.
   const int64_t alignment = num_bytes >= 4 * kHugePage ? kHugePage : kLine;
   const auto size = static_cast<size_t>(round_up(num_bytes, alignment));
-  data_.reset(static_cast<uint8_t*>(std::aligned_alloc(static_cast<size_t>(alignment), size)));
-  if (data_ == nullptr) {
-    fail(ErrorCode::resource_exhausted, "cannot allocate {} bytes of memory", num_bytes);
-  }
+  memory.data_.reset(
+      static_cast<uint8_t*>(std::aligned_alloc(static_cast<size_t>(alignment), size)));
+  if (memory.data_ == nullptr) return memory;
+  memory.num_bytes_ = num_bytes;
 #if defined(MADV_HUGEPAGE)
   // A hint: refused where huge pages are switched off.
-  if (alignment == kHugePage) madvise(data_.get(), size, MADV_HUGEPAGE);
+  if (alignment == kHugePage) madvise(memory.data_.get(), size, MADV_HUGEPAGE);
 #endif
+  return memory;
 }
 
 void Memory::Free::operator()(uint8_t* p) const { std::free(p); }
@@ -61,7 +69,9 @@ Arena::Piece Arena::allocate(int64_t num_bytes) {
   const int64_t size = round_up(num_bytes, kLine) + kHiddenBytes;
   std::shared_ptr<Memory> chunk = chunk_.lock();
   if (chunk == nullptr || chunk->num_bytes() - used_ < size) {
-    chunk = std::make_shared<Memory>(std::max(kChunkBytes, round_up(size, kHugePage)));
+    Memory memory = Memory::try_allocate(std::max(kChunkBytes, round_up(size, kHugePage)));
+    if (memory.data() == nullptr) return nullptr;
+    chunk = std::make_shared<Memory>(std::move(memory));
     hide(chunk->data(), chunk->num_bytes());
     chunk_ = chunk;
     used_ = 0;

@@ -14,6 +14,8 @@ class Memory {
   Memory() = default;
   /// Error{resource_exhausted} when the system refuses.
   explicit Memory(int64_t num_bytes);
+  /// None when the system refuses.
+  static Memory try_allocate(int64_t num_bytes);
   uint8_t* data() const { return data_.get(); }
   int64_t num_bytes() const { return num_bytes_; }
 
@@ -34,7 +36,7 @@ class Arena {
  public:
   using Piece = std::shared_ptr<uint8_t>;
 
-  /// Aligned to a cache line. Error{resource_exhausted} when the system refuses.
+  /// Aligned to a cache line. Null when the system refuses.
   Piece allocate(int64_t num_bytes);
   /// The next page of the latest piece's chunk that begins below `end` and has not been given out
   /// here, null without one: whoever will write to the piece calls bring_in with each first.

@@ -11,6 +11,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/matmul.h"
+#include "hasten_test/address_space_limit.h"
 #include "quant/codec.h"
 #include "quant/iq4_nl.h"
 #include "tensor/half.h"
@@ -205,6 +206,40 @@ TEST(Pack, UnpackedWeightsGiveTheSameNumbers) {
     }
   }
 }
+
+TEST(Pack, RepackIsAChoice) {
+  const OwnedTensor matrix = random_matrix(DType::q4_0, 101, 512);
+  for (const bool repack : {false, true}) {
+    const auto backend = make_cpu_backend({.threads = 1, .repack = repack});
+    EXPECT_EQ(backend->prepare_weight(matrix.view)->is_packed(), repack);
+  }
+}
+
+#if HASTEN_LIMITS_ADDRESS_SPACE
+TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
+  const OwnedTensor matrix = random_matrix(DType::q4_0, 101, 512);
+  const std::vector<float> x(512, 0.5F);
+  const std::vector<float> want = multiply(matrix, x, 1, {.threads = 1});
+  Workers workers(1);
+  Matmul matmul(*supported_kernels().front(), workers, true);
+  std::unique_ptr<CpuWeight> refused;
+  {
+    const testing::AddressSpaceLimit limit(int64_t{16} << 20);  // packed ones lie in larger chunks
+    refused = matmul.prepare(matrix.view, true);
+  }
+  const auto packed = matmul.prepare(matrix.view, true);
+  EXPECT_FALSE(refused->is_packed());
+  EXPECT_TRUE(packed->is_packed()) << "as soon as there is memory";
+  for (const CpuWeight* weight : {refused.get(), packed.get()}) {
+    std::vector<float> out(101);
+    const ops::MatmulParams params{.weight = *weight,
+                                   .x = Tensor(x.data(), DType::f32, {1, 512}),
+                                   .out = Tensor(out.data(), DType::f32, {1, 101})};
+    matmul.run({&params, 1});
+    EXPECT_EQ(out, want);
+  }
+}
+#endif
 
 // What a processor prefers changes no number: both ways on this one. The largest matrix is dealt in
 // pieces of 16 groups, four streams of four, and a last piece of one.

@@ -5,19 +5,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "hasten_test/address_space_limit.h"
 
 namespace hasten::cpu {
 namespace {
@@ -81,24 +79,17 @@ TEST(Workers, PassesOnAnExceptionAndLives) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space
+#if HASTEN_LIMITS_ADDRESS_SPACE
 TEST(Workers, TooManyThreadsAreAnError) {
-  rlimit before = {};
-  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
-  // Room for some threads, far from all: those that started must be joined.
-  int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  rlimit small = before;
-  small.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{256} << 20);
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
   std::string message;
   try {
+    // Room for some threads, far from all: those that started must be joined.
+    const testing::AddressSpaceLimit limit(int64_t{256} << 20);
     const Workers workers(3000);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::resource_exhausted);
     message = error.what();
   }
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_THAT(message, ::testing::HasSubstr("of 3000 worker threads"));
   EXPECT_THAT(message, ::testing::HasSubstr("--threads"));
 }
