@@ -25,6 +25,9 @@ struct EngineOptions {
                                              // of the model's own ones; empty: none does
   std::string devices = "auto";  // "auto", "cpu", or "reference" (the slow, exact truth)
   int32_t threads = 0;           // CPU workers; 0: one per physical core
+  // Weights are copied into the layout of the device's kernels; else they are used from the mapped
+  // file: it starts at once and takes less memory, steps are slower, tokens the same.
+  bool repack = true;
   int64_t context = 0;  // tokens that one sequence may reach; 0: the model's own, as memory allows
   int64_t kv_cache_bytes = 0;  // for keys and values; 0: by arithmetic from free memory
   // How keys and values are kept: f32, f16, bf16, fp8 (e4m3), q8_0 or q4_0; auto: bf16 (f32 for
@@ -92,6 +95,7 @@ struct ModelInfo {
   int64_t num_layers = 0;
   int64_t num_parameters = 0;
   int64_t weight_bytes = 0;
+  int64_t mapped_bytes = 0;  // of them, those that steps read from the mapped file
   int64_t kv_cache_bytes = 0;
   int64_t kv_bytes_per_token = 0;
   int64_t num_kv_blocks = 0;

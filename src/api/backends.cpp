@@ -8,9 +8,10 @@
 
 namespace hasten::api {
 
-std::unique_ptr<ops::Backend> make_backend(const std::string& devices, int32_t threads) {
+std::unique_ptr<ops::Backend> make_backend(const std::string& devices, int32_t threads,
+                                           bool repack) {
   if (devices == "auto" || devices == "cpu")
-    return cpu::make_cpu_backend({.threads = threads, .isa = {}});
+    return cpu::make_cpu_backend({.threads = threads, .isa = {}, .repack = repack});
   if (devices == "reference") return ops::make_reference_backend();
   fail_param("devices", "device \"{}\" is unknown; this build knows: auto, cpu, reference",
              devices);

@@ -11,7 +11,9 @@
 namespace hasten::api {
 
 /// "auto" and "cpu": the CPU backend; "reference": the scalar truth. `threads` 0: one per physical
-/// core. Throws Error{invalid_argument} with the known names.
-std::unique_ptr<ops::Backend> make_backend(const std::string& devices, int32_t threads);
+/// core; without `repack` weights stay in the mapped file. Throws Error{invalid_argument} with the
+/// known names.
+std::unique_ptr<ops::Backend> make_backend(const std::string& devices, int32_t threads,
+                                           bool repack = true);
 
 }  // namespace hasten::api

@@ -3,6 +3,8 @@
 // engine layer.
 #include "hasten/engine.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -18,6 +20,7 @@
 #include "base/quantity.h"
 #include "engine/core.h"
 #include "engine/engine.h"
+#include "engine/kv_cache/sizing.h"
 #include "models/model.h"
 #include "ops/kv_row.h"
 
@@ -28,9 +31,6 @@ namespace {
 // short enough (well under a second for 1B weights) that decodes beside it do not stall for long.
 constexpr int64_t kStepTokens = 512;
 constexpr int32_t kMaxBatch = 32;
-// Keys and values take this share of what is free once weights and steps are counted; the rest is
-// for the page cache and everything else on the machine.
-constexpr double kFreeMemoryShare = 0.6;
 constexpr int64_t kKvDiskBytes = int64_t{8} << 30;
 
 DType kv_type(std::string_view name, const models::ModelInfo& info) {
@@ -93,7 +93,7 @@ int64_t kv_cache_bytes(const models::Model& model, const engine::CoreOptions& co
          counted(core.max_batch, "sequence"), size_text(step), size_text(core.kv_cache_bytes));
   }
   if (core.kv_cache_bytes > 0) return core.kv_cache_bytes;
-  return static_cast<int64_t>(static_cast<double>(std::max<int64_t>(left, 0)) * kFreeMemoryShare);
+  return engine::default_cache_bytes(left, model.info().mapped_bytes);
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ Engine::Impl::Impl(const EngineOptions& options)
     : checkpoint((check(options), api::open_model(options.model))),
       tokenizer(std::make_unique<Tokenizer::Impl>(
           *checkpoint, api::read_tokenizer_spec(*checkpoint), options.chat_template)),
-      backend(api::make_backend(options.devices, options.threads)) {
+      backend(api::make_backend(options.devices, options.threads, options.repack)) {
   tokenizer.impl_->warn_of_doubts();
   const int64_t started_us = monotonic_us();
   models::LoadOptions load{.context = options.context, .progress = {}};
@@ -198,6 +198,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.num_layers = loaded.num_layers;
   info.num_parameters = loaded.num_parameters;
   info.weight_bytes = loaded.weight_bytes;
+  info.mapped_bytes = loaded.mapped_bytes;
   info.kv_cache_bytes = capacity.kv_cache_bytes;
   info.kv_bytes_per_token = capacity.kv_bytes_per_token;
   info.num_kv_blocks = capacity.num_kv_blocks;
@@ -209,8 +210,11 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.eos_token = text->eos();
   info.max_batch = capacity.max_batch;
   info.step_tokens = capacity.step_tokens;
-  log::info("loaded {} in {:.1f} s: {}, context {}, {} for keys and values", info.name,
+  log::info("loaded {} in {:.1f} s: {}{}, context {}, {} for keys and values", info.name,
             static_cast<double>(monotonic_us() - started_us) * 1e-6, info.weight_types,
+            info.mapped_bytes == 0
+                ? ""
+                : fmt::format(", {} of it used from the file", size_text(info.mapped_bytes)),
             info.context, size_text(info.kv_cache_bytes));
 }
 

@@ -105,6 +105,19 @@ TEST(Engine, VocabularyIsWhatARequestMayName) {
   EXPECT_THROW(engine.generate(request), Error);
 }
 
+TEST(Engine, WeightsInTheFileGiveTheSameText) {
+  Engine packed;
+  Engine mapped({.repack = false});
+  EXPECT_EQ(packed.model().mapped_bytes, 0);
+  // All but norms is multiplied, the embedding too: it is the output.
+  EXPECT_GT(mapped.model().mapped_bytes, mapped.model().weight_bytes * 9 / 10);
+  EXPECT_LE(mapped.model().mapped_bytes, mapped.model().weight_bytes);
+  Request request = question(packed);
+  request.ignore_eos = true;
+  request.max_tokens = 64;
+  EXPECT_EQ(mapped.generate(request), packed.generate(request));
+}
+
 TEST(Engine, TokensWithoutEmbeddingsAreRefused) {
   const testing::TemporaryFolder folder;
   write_padded_model(folder.path() / "added.gguf", 1, 9);

@@ -122,6 +122,9 @@ void add_engine_flags(Command command, EngineOptions& options) {
   command.option("--devices NAME", options.devices,
                  "auto, cpu, or reference (slow and exact: what every kernel is tested against) "
                  "(default: {})");
+  command.flag_off("--no-repack", options.repack,
+                   "Use weights from the mapped file as they are: starts at once and takes the "
+                   "memory of the file alone, but every step is slower, and the text the same");
   command.option("--kv-type TYPE", options.kv_type,
                  "How keys and values are kept: auto, f32, f16, bf16, fp8, q8_0 or q4_0; or keys "
                  "and values apart, as in q8_0/q4_0 (default: {})");

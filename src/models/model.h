@@ -31,6 +31,7 @@ struct ModelInfo {
   int64_t num_layers = 0;
   int64_t num_parameters = 0;
   int64_t weight_bytes = 0;          // of all tensors in the checkpoint
+  int64_t mapped_bytes = 0;          // of weights that every step reads from the mapped file
   int64_t bytes_per_token = 0;       // weights read to decode one token alone
   int64_t matmul_ops_per_token = 0;  // 2 * weights multiplied per token, output head included
   int64_t output_ops_per_token = 0;  // the output head's part of them

@@ -434,6 +434,8 @@ class Models(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             answer = json.loads(hasten("run", path, "-p", "x", "--json", "-n", "4").stdout)
             self.assertGreaterEqual(answer["completion_tokens"], 1)
+            asked = ("--raw", "-p", "x", "-n", "32", "--temperature", "0", "--kv-cache", "1MiB")
+            self.assertEqual(hasten("run", path, *asked, "--no-repack").stdout, hasten("run", path, *asked).stdout)
             self.assertEqual(hasten("synth", "--shape", "tiny-qwen3", path).returncode, 0)
 
     def test_synth_overwrites_no_other_file(self):

@@ -13,6 +13,12 @@ namespace hasten::engine {
 namespace {
 
 constexpr int64_t kTooMuch = std::numeric_limits<int64_t>::max();
+// Keys and values take this share of what is free once weights and steps are counted; the rest is
+// for the page cache and everything else on the machine.
+constexpr double kFreeMemoryShare = 0.6;
+// Weights in the file that leave less than this part do not fit, and are read again and again
+// whatever they are left.
+constexpr int64_t kLeastPart = 4;
 
 /// The largest x in [low, high] with fits(x), given that fits(low) and that fits never turns from
 /// false to true.
@@ -42,6 +48,11 @@ int64_t total_bytes(std::span<const GroupSize> groups, NumBlocks num_blocks) {
 }
 
 }  // namespace
+
+int64_t default_cache_bytes(int64_t left_bytes, int64_t mapped_bytes) {
+  const int64_t spare = std::max({left_bytes - mapped_bytes, left_bytes / kLeastPart, int64_t{0}});
+  return static_cast<int64_t>(static_cast<double>(spare) * kFreeMemoryShare);
+}
 
 int64_t peak_blocks(int64_t num_tokens, int64_t window, int64_t step_tokens, int64_t block_size) {
   const int64_t all = ceil_div(num_tokens, block_size);

@@ -30,6 +30,11 @@ struct CacheSizing {
   int64_t bytes = 0;                // of all groups
 };
 
+/// Bytes for keys and values where nobody names them: a share of what all else leaves of the
+/// memory, `left_bytes`, pages of files included; `mapped_bytes` of them are to stay, as each step
+/// reads them.
+int64_t default_cache_bytes(int64_t left_bytes, int64_t mapped_bytes);
+
 /// The most blocks that one sequence of `num_tokens` holds at a time: those of all its tokens, or
 /// of the window of the token before a step and of the step's own.
 int64_t peak_blocks(int64_t num_tokens, int64_t window, int64_t step_tokens, int64_t block_size);

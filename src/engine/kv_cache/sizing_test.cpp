@@ -99,6 +99,14 @@ TEST(SizeCache, SaysWhatOneSequenceWouldTake) {
   }
 }
 
+TEST(DefaultCacheBytes, LeavesRoomForWeightsInTheFile) {
+  EXPECT_EQ(default_cache_bytes(1000, 0), 600);
+  EXPECT_EQ(default_cache_bytes(1000, 500), 300);
+  EXPECT_EQ(default_cache_bytes(1000, 5000), 150) << "which do not fit in any case";
+  EXPECT_EQ(default_cache_bytes(-1000, 0), 0);
+  EXPECT_EQ(default_cache_bytes(-1000, 500), 0);
+}
+
 TEST(SizeCache, SurvivesNumbersThatOverflow) {
   const std::vector<GroupSize> groups = {{.block_bytes = int64_t{1} << 60, .window = 0}};
   const SizingInput input = {.groups = groups,

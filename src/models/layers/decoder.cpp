@@ -155,6 +155,7 @@ void Decoder::describe(const BuildInput& input, const WeightLoader& load) {
   info_.num_layers = h_.num_layers;
   info_.num_parameters = load.num_parameters();
   info_.weight_bytes = input.checkpoint.total_bytes();
+  info_.mapped_bytes = load.mapped_bytes();
   info_.bytes_per_token = load.bytes_per_token() + embedding_->source().row_bytes();
   info_.matmul_ops_per_token = 2 * load.matmul_elements();
   info_.output_ops_per_token = 2 * info_.vocab_size * h_.dim;

@@ -132,6 +132,7 @@ std::unique_ptr<ops::Weight> WeightLoader::prepare(const Tensor& matrix) {
   auto weight = backend_.prepare_weight(matrix);
   matmul_elements_ += matrix.num_elements();
   bytes_per_token_ += matrix.num_bytes();
+  if (!weight->is_packed()) mapped_bytes_ += matrix.num_bytes();
   count(matrix);
   return weight;
 }

@@ -65,6 +65,7 @@ class WeightLoader {
   [[nodiscard]] int64_t num_parameters() const { return num_parameters_; }
   [[nodiscard]] int64_t matmul_elements() const { return matmul_elements_; }
   [[nodiscard]] int64_t bytes_per_token() const { return bytes_per_token_; }
+  [[nodiscard]] int64_t mapped_bytes() const { return mapped_bytes_; }
   /// "q4_0 (84 %), q6_k (16 %)" by bytes of matrices, largest first.
   [[nodiscard]] std::string weight_types() const;
 
@@ -85,6 +86,7 @@ class WeightLoader {
   int64_t num_parameters_ = 0;
   int64_t matmul_elements_ = 0;
   int64_t bytes_per_token_ = 0;
+  int64_t mapped_bytes_ = 0;
 };
 
 /// The numbers on the device: [values.size()] f32.
