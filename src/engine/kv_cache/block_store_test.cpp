@@ -281,6 +281,30 @@ TEST(StoreDirectory, KeepsItsSecretAndIsOnesOwn) {
   EXPECT_EQ(StoreDirectory(store).secret(), another);
 }
 
+TEST(StoreDirectory, LeavesFoldersOfOtherFilesAlone) {
+  const testing::TemporaryFolder temporary;
+  const auto store = temporary.path() / "store";
+  std::filesystem::create_directory(store);
+  std::filesystem::permissions(store, std::filesystem::perms::owner_all);
+  std::ofstream(store / "thesis.txt") << "mine";
+  try {
+    const StoreDirectory folder(store);
+    FAIL() << "it has files of somebody else";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("such as thesis.txt: give --kv-disk a name"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(store / "lock")) << "nothing was made there";
+  std::filesystem::remove(store / "thesis.txt");
+  // As a process leaves it that was killed early, at the top of a file system.
+  std::ofstream(store / "lock").flush();
+  std::ofstream(store / "secret.new").flush();
+  std::filesystem::create_directory(store / "lost+found");
+  { const StoreDirectory begun(store); }
+  std::ofstream(store / "thesis.txt") << "mine";
+  const StoreDirectory ours(store);
+}
+
 TEST(StoreDirectory, TouchesNothingThroughLinksAndInOthersFolders) {
   const testing::TemporaryFolder temporary;
   const auto store = temporary.path() / "store";

@@ -14,15 +14,16 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 
 namespace hasten::engine {
 namespace {
 
+constexpr const char* kLock = "lock";
 constexpr const char* kSecret = "secret";
 constexpr const char* kNewSecret = "secret.new";
+constexpr const char* kOfFileSystems = "lost+found";  // in the top folder of one
 
 /// The secret and what tells that it is whole.
 struct SecretFile {
@@ -50,6 +51,7 @@ StoreDirectory::StoreDirectory(std::filesystem::path path) : path_(std::move(pat
                "{} belongs to another user, or others may write to it: give --kv-disk a folder of "
                "your own (chmod 700)",
                path_.string());
+  check_ours();
   lock();
   read_secret();
 }
@@ -69,22 +71,41 @@ FileDescriptor StoreDirectory::open_file(const std::string& name) const {
   return file;
 }
 
-int64_t StoreDirectory::remove_files(
-    const std::function<bool(std::string_view)>& is_unwanted) const {
+std::vector<std::string> StoreDirectory::files(
+    const std::function<bool(std::string_view)>& is_wanted) const {
   std::vector<std::string> names;
   std::error_code code;
   for (std::filesystem::directory_iterator at(path_, code), end; !code && at != end;
        at.increment(code))
-    if (std::string name = at->path().filename(); is_unwanted(name))
-      names.push_back(std::move(name));
+    if (std::string name = at->path().filename(); is_wanted(name)) names.push_back(std::move(name));
   if (code) fail(ErrorCode::io, "cannot list the folder {}: {}", path_.string(), code.message());
+  return names;
+}
+
+/// A folder of ours has a secret, or nothing but what a process makes before that.
+void StoreDirectory::check_ours() const {
+  bool has_secret = false;
+  const std::vector<std::string> others = files([&](std::string_view name) {
+    has_secret = has_secret || name == kSecret;
+    return name != kLock && name != kNewSecret && name != kSecret && name != kOfFileSystems;
+  });
+  if (has_secret || others.empty()) return;
+  fail_param("kv_disk",
+             "{} has files that are not hasten's, such as {}: give --kv-disk a name that is not "
+             "there yet, or an empty folder",
+             path_.string(), others.front());
+}
+
+int64_t StoreDirectory::remove_files(
+    const std::function<bool(std::string_view)>& is_unwanted) const {
+  const std::vector<std::string> names = files(is_unwanted);
   for (const std::string& name : names)
     if (::unlinkat(folder_.get(), name.c_str(), 0) != 0) fail_io("remove", path_ / name);
   return std::ssize(names);
 }
 
 void StoreDirectory::lock() {
-  lock_ = open_file("lock");
+  lock_ = open_file(kLock);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
   if (errno != EWOULDBLOCK) fail_io("lock", path_);
   fail(ErrorCode::unavailable,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/siphash.h"
@@ -17,8 +18,8 @@ namespace hasten::engine {
 class StoreDirectory {
  public:
   /// Makes the folder if need be, for this user alone. Throws Error{invalid_argument} when it is
-  /// another user's or others may write to it, Error{unavailable} when another process has it,
-  /// Error{io}.
+  /// another user's, others may write to it, or it has files and no secret of ours;
+  /// Error{unavailable} when another process has it, Error{io}.
   explicit StoreDirectory(std::filesystem::path path);
 
   /// What the keys of the blocks in here are hashed with. It stays the same from process to
@@ -33,6 +34,8 @@ class StoreDirectory {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  std::vector<std::string> files(const std::function<bool(std::string_view)>& is_wanted) const;
+  void check_ours() const;
   void lock();
   void read_secret();
   void make_secret();
