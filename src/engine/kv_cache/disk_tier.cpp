@@ -64,6 +64,7 @@ DiskTier::DiskTier(const DiskTierOptions& options)
     log::info("{}: removed {} of a model with more cache groups", folder_.path().string(),
               counted(num_removed, "file"));
   const Hash128 seal = siphash(options.model, folder_.secret());
+  int64_t num_others = 0;
   for (size_t g = 0; g < options.block_bytes.size(); ++g) {
     const int64_t bytes = options.block_bytes[g];
     groups_.push_back(std::make_unique<Group>(
@@ -73,8 +74,9 @@ DiskTier::DiskTier(const DiskTierOptions& options)
             .payload_bytes = bytes,
             .max_bytes = num_slots * BlockFile::slot_bytes(options.block_tokens, bytes),
             .seal = seal}));
-    find_blocks(g);
+    num_others += find_blocks(g);
   }
+  tell_what_was_found(num_others);
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "hasten-kv-disk");
     run();
@@ -91,8 +93,9 @@ DiskTier::~DiskTier() {
   thread_.join();
 }
 
-/// Takes up what an earlier process has left, in the order in which it was written.
-void DiskTier::find_blocks(size_t g) {
+/// Takes up what an earlier process has left, in the order in which it was written. Returns how
+/// many blocks are none of this model.
+int64_t DiskTier::find_blocks(size_t g) {
   Group& group = *groups_[g];
   std::vector<std::tuple<uint64_t, int64_t, Hash128>> found;  // serial, slot, key
   const int64_t num_others =
@@ -104,11 +107,21 @@ void DiskTier::find_blocks(size_t g) {
     group.index.restore(slot, key);
     serial_ = std::max(serial_, serial);
   }
-  log::info("{}: {} of cache group {} from before{}", folder_.path().string(),
-            counted(group.index.num_used(), "block"), g,
-            num_others == 0 ? ""
-                            : fmt::format("; {} of another model, or damaged, will be overwritten",
-                                          num_others));
+  return num_others;
+}
+
+/// Says what was found, and that there were `num_others` more that cannot be used.
+void DiskTier::tell_what_was_found(int64_t num_others) const {
+  int64_t num_found = 0;
+  for (const auto& group : groups_) num_found += group->index.num_used();
+  const std::string others = num_others == 0
+                                 ? ""
+                                 : fmt::format(
+                                       "; {} of another model, of other flags or damaged, to be "
+                                       "overwritten",
+                                       counted(num_others, "block"));
+  log::info("{}: {} of keys and values from an earlier run{}", folder_.path().string(),
+            num_found == 0 ? "no blocks" : counted(num_found, "block"), others);
 }
 
 bool DiskTier::contains(const BlockName& name) {

@@ -107,7 +107,8 @@ class DiskTier final : public BlockTier {
     std::vector<SharedBlock> unused;  // kept for others, so that no step allocates
   };
 
-  void find_blocks(size_t g);
+  int64_t find_blocks(size_t g);
+  void tell_what_was_found(int64_t num_others) const;
   Group& group(int32_t g) { return *groups_[static_cast<size_t>(g)]; }
   SharedBlock new_block(const BlockName& name);
   void recycle(SharedBlock block);
