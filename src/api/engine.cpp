@@ -11,6 +11,7 @@
 #include "api/backends.h"
 #include "api/content_key.h"
 #include "api/model_files.h"
+#include "api/option_conflicts.h"
 #include "api/tokenizer_impl.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -40,7 +41,7 @@ DType kv_type(std::string_view name, const models::ModelInfo& info) {
   const auto type = dtype_from_name(name == "fp8" ? "f8_e4m3" : name);
   if (!type || !ops::is_kv_type(*type)) {
     fail_param("kv_type",
-               "kv_type {} is unknown; known: auto, f32, f16, bf16, fp8, q8_0, q4_0, or one for "
+               "--kv-type {} is unknown; known: auto, f32, f16, bf16, fp8, q8_0, q4_0, or one for "
                "keys and one for values as in q8_0/q4_0",
                printable(name));
   }
@@ -54,7 +55,8 @@ ops::KvTypes kv_types(std::string_view names, const models::ModelInfo& info) {
   return {.keys = kv_type(names.substr(0, slash), info), .values = kv_type(values, info)};
 }
 
-/// Checks the options that are numbers, so that arithmetic on them cannot go wrong.
+/// Checks the options that are numbers, so that arithmetic on them cannot go wrong, and those that
+/// have no effect beside others.
 void check(const EngineOptions& options) {
   constexpr int64_t kMaxContext = int64_t{1} << 24;
   if (options.context < 0 || options.context > kMaxContext) {
@@ -69,6 +71,11 @@ void check(const EngineOptions& options) {
   if (options.kv_disk_bytes < 0) {
     fail_param("kv_disk_bytes", "kv_disk_bytes {} is negative", options.kv_disk_bytes);
   }
+  if (options.kv_disk_bytes > 0 && options.kv_disk.empty()) {
+    fail_param("kv_disk_bytes",
+               "--kv-disk-bytes bounds a folder of --kv-disk: add --kv-disk DIR, or leave it out");
+  }
+  api::check_conflicts(options);
   if (options.max_batch < 0 || options.max_batch > 4096) {
     fail_param("max_batch", "max_batch {} is outside [0, 4096]", options.max_batch);
   }

@@ -130,7 +130,7 @@ void add_engine_flags(Command command, EngineOptions& options) {
                  "and values apart, as in q8_0/q4_0 (default: {})");
   command.option("--block-size N", options.block_size, whole_number(0, 1 << 20),
                  "Tokens in a cache block (default: {})");
-  command.option("--kv-disk DIR", options.kv_disk,
+  command.option("--kv-disk DIR", options.kv_disk, not_empty(),
                  "A folder of this process alone, for what the prefix cache has no room for; it is "
                  "found there again after a restart (default: none)");
   command.option("--kv-disk-bytes SIZE", options.kv_disk_bytes, byte_size(),
