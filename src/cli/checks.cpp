@@ -44,7 +44,8 @@ std::string read_byte_size(std::string& text) {
   const std::string_view rest = std::string_view(unit).substr(power > 0 ? 1 : 0);
   if (!count || !(rest.empty() || rest == "b" || (power > 0 && rest == "ib"))) {
     return fmt::format(
-        "{} is no size: write a number of bytes, or one with KiB, MiB, GiB or TiB behind it", text);
+        "{} is no size: write a number of bytes, or one with B, KiB, MiB, GiB or TiB behind it",
+        text);
   }
   const double bytes = std::ldexp(*count, 10 * power);
   if (!(bytes <= kMost)) return fmt::format("{} is too large", text);

@@ -41,13 +41,6 @@ constexpr int64_t kCardContext = 32768;
 constexpr int64_t kCardStepTokens = 2048;
 constexpr int32_t kCardMaxBatch = 256;
 
-const weights::synthetic::ModelShape& find_shape(std::string_view name) {
-  for (const auto& shape : weights::synthetic::model_shapes())
-    if (shape.name == name) return shape;
-  fail_param("shape", "--shape {} is unknown; known: {}", name,
-             fmt::join(weights::synth_shapes(), " "));
-}
-
 ModelInfo model_of(const weights::synthetic::ModelShape& shape, DType type) {
   const int64_t attention = shape.head_dim * (2 * shape.num_heads + 2 * shape.num_kv_heads);
   const int64_t layer = shape.hidden * (attention + 3 * shape.feed_forward);
@@ -134,11 +127,10 @@ void visit_fields(MachineModel& machine, Visit visit) {
 
 MachineModel peak_machine(std::string_view machine, std::string_view shape_name,
                           std::string_view type_name, double efficiency) {
-  const weights::synthetic::ModelShape& shape = find_shape(shape_name);
-  const auto type = dtype_from_name(type_name);
-  if (!type) fail_param("type", "--type {} is unknown; such as bf16, q8_0 or q4_0", type_name);
+  const weights::synthetic::ModelShape& shape = weights::synthetic::find_shape(shape_name);
+  const DType type = weights::synth_type(type_name);
   MachineModel result;
-  result.model = model_of(shape, *type);
+  result.model = model_of(shape, type);
   SimulatorOptions& options = result.options;
   double cache_bytes = 0;
   const auto card = std::find_if(kCards.begin(), kCards.end(),

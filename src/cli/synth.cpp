@@ -26,15 +26,7 @@ struct SynthCommand {
 };
 
 int synth(SynthCommand& command) {
-  const auto type = dtype_from_name(command.type);
-  if (!type) {
-    fail_param(
-        "type",
-        "type \"{}\" is unknown; known: f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k "
-        "q6_k iq4_nl iq4_xs",
-        command.type);
-  }
-  command.options.type = *type;
+  command.options.type = weights::synth_type(command.type);
   const std::filesystem::path folder = std::filesystem::absolute(command.options.out).parent_path();
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {

@@ -442,10 +442,10 @@ TEST(Core, OptionsOutOfRangeNameThemselves) {
   EXPECT_THAT(message(options), HasSubstr("--max-batch is 600"));
   options = {};
   options.policy = "luck";
-  EXPECT_THAT(message(options), HasSubstr("'luck'; known: fcfs"));
+  EXPECT_THAT(message(options), HasSubstr("\"luck\" is unknown; known: fcfs"));
   options = {};
   options.batching = "late";
-  EXPECT_THAT(message(options), HasSubstr("'late'; known: continuous"));
+  EXPECT_THAT(message(options), HasSubstr("\"late\" is unknown; known: continuous"));
   options = {};
   options.preferred_batch = 33;
   EXPECT_THAT(message(options), HasSubstr("--preferred-batch is 33"));

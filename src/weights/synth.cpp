@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <string>
 #include <system_error>
 
 #include "base/error.h"
@@ -22,13 +25,6 @@ namespace {
 
 using synthetic::ModelShape;
 using synthetic::TensorPlan;
-
-const ModelShape& find_shape(std::string_view name) {
-  for (const ModelShape& shape : synthetic::model_shapes()) {
-    if (shape.name == name) return shape;
-  }
-  fail_param("shape", "unknown shape {}; known are {}", name, fmt::join(synth_shapes(), ", "));
-}
 
 // general.file_type: enum llama_ftype of llama.h.
 uint32_t file_type(DType type) {
@@ -146,8 +142,19 @@ std::vector<std::string_view> synth_shapes() {
   return names;
 }
 
+DType synth_type(std::string_view name) {
+  constexpr std::array kTypes{DType::f32,  DType::f16,  DType::bf16, DType::q4_0,   DType::q4_1,
+                              DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,   DType::q3_k,
+                              DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs};
+  const auto type = dtype_from_name(name);
+  if (type && std::ranges::find(kTypes, *type) != kTypes.end()) return *type;
+  std::string known;
+  for (const DType dtype : kTypes) known += fmt::format(" {}", info(dtype).name);
+  fail_param("type", "--type {} is unknown; known:{}", name, known);
+}
+
 SynthResult synth(const SynthOptions& options) {
-  const ModelShape& shape = find_shape(options.shape);
+  const ModelShape& shape = synthetic::find_shape(options.shape);
   if (!quant::has_codec(options.type)) {
     fail(ErrorCode::invalid_argument, "weights cannot be of type {}", info(options.type).name);
   }

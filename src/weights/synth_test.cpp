@@ -259,7 +259,7 @@ TEST(Synth, NamesWhatItDoesNotKnow) {
     return "no error";
   };
   EXPECT_THAT(message("gpt-9", DType::q4_0),
-              HasSubstr("unknown shape gpt-9; known are llama-3.2-1b,"));
+              HasSubstr("--shape gpt-9 is unknown; known: llama-3.2-1b "));
   EXPECT_THAT(message("tiny-llama", DType::i8), HasSubstr("cannot be of type i8"));
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }

@@ -90,13 +90,15 @@ class Help(unittest.TestCase):
     def test_value_that_no_option_takes_is_status_2_and_named(self):
         for arguments, named in (
                 (("run", "-p", "x", "--temperature", "-1"), "temperature"),
-                (("run", "-p", "x", "--devices", "abacus"), "abacus"),
-                (("run", "-p", "x", "--policy", "whim"), "whim"),
-                (("run", "-p", "x", "--length-predictor", "guess"), "guess"),
+                (("run", "-p", "x", "--devices", "abacus"), '--devices "abacus" is unknown; this build knows: auto, cpu'),
+                (("run", "-p", "x", "--policy", "whim"), '--policy "whim" is unknown; known: fcfs, priority'),
+                (("run", "-p", "x", "--length-predictor", "guess"), '--length-predictor "guess" is unknown; known: limit'),
                 (("serve", "--host", "nowhere"), "nowhere"),
                 (("serve", "--api-key", ""), "API key"),
                 (("bench", "--batch", "8", "--max-batch", "4"), "--max-batch"),
-                (("synth", "--shape", "tiny-llama", "--type", "q9", "/tmp/x.gguf"), "q9"),
+                (("synth", "--shape", "tiny-llama", "--type", "q9", "/tmp/x.gguf"), "--type q9 is unknown; known: f32 f16"),
+                (("simulate", "--type", "q9"), "--type q9 is unknown; known: f32 f16 bf16 q4_0"),
+                (("run", "-p", "x", "--kv-type", "q9"), '--kv-type "q9" is unknown; known: auto, f32'),
                 (("synth", "--shape", "llama-9000b", "--type", "q4_0", "/tmp/x.gguf"), "llama-9000b")):
             done = hasten(*arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""), (arguments, done.stderr))
@@ -188,13 +190,13 @@ class Help(unittest.TestCase):
     def test_sizes_have_units_that_fit(self):
         done = hasten("run", "-p", "x", "--kv-cache", "1KiB")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("of 1 token take", done.stderr)
-        self.assertIn("the cache has 1.0 KiB, enough for 0 tokens", done.stderr)
+        self.assertIn("the cache has 1.0 KiB, enough for 0 tokens (a --kv-cache without a unit is in bytes)", done.stderr)
+        self.assertRegex(done.stderr, r"values of 1 token take [\d.]+ KiB, of the model's whole context [\d.]+ MiB; raise --k")
         self.assertIn("9.0 TiB are asked for", hasten("run", "-p", "x", "--kv-cache", "9TiB").stderr)
         for wrong in ("4XB", "GiB", "1.2.3", "-1", "1e3", "4KiBB", "4i", "4 G i B", " 4GiB"):
             done = hasten("run", "-p", "x", "--kv-cache=" + wrong)
             self.assertEqual(done.returncode, 2)
-            self.assertIn(wrong + " is no size: write a number of bytes", done.stderr)
+            self.assertIn(wrong + " is no size: write a number of bytes, or one with B, KiB", done.stderr)
         self.assertIn("too large", hasten("run", "-p", "x", "--kv-cache", "9999999TiB").stderr)
         for less in ("0.5", "0.0001KiB"):
             done = hasten("run", "-p", "x", "--kv-cache", less)
@@ -204,6 +206,22 @@ class Help(unittest.TestCase):
             done = hasten("run", "-p", "x", "-n", "1", "--ctx", "32", "--kv-cache", right)
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("KiB, MiB, GiB or TiB", " ".join(hasten("run", "--help").stdout.split()))
+
+    def test_a_flag_that_another_leaves_without_effect_is_refused(self):
+        for flags, said in (
+                (("--kv-disk-bytes", "1GiB"), "add --kv-disk DIR, or leave it out"),
+                (("--kv-disk", ""), "--kv-disk: an empty name is none"),
+                (("--target-tbt-ms", "50", "--no-chunked-prefill"), "--no-chunked-prefill turns off: leave out one"),
+                (("--batch-wait-ms", "5"), "--batch-wait-ms is of dynamic batches: add --batching dynamic"),
+                (("--preferred-batch", "1", "--batching", "static"), "--preferred-batch is of dynamic batches")):
+            for command in (("run", "-p", "x"), ("simulate", "--machine", "a100")):
+                if "--kv-disk" in flags[0] and command[0] == "simulate":
+                    continue
+                done = hasten(*command, *flags)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), (command, flags))
+                self.assertIn(said, done.stderr)
+        done = hasten("run", "-p", "x", "-n", "1", "--batching", "dynamic", "--batch-wait-ms", "5")
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_limits_that_do_not_fit_together_are_an_error(self):
         done = hasten("run", "-p", "x", "--max-batch", "64", "--step-tokens", "16")
@@ -807,7 +825,7 @@ class Serve(unittest.TestCase):
             flags = ("--kv-disk", store, "--kv-disk-bytes", "64MiB", "--ctx", "2048")
             seen = []
             for _ in range(2):
-                with self.serving(*flags) as (process, banner):
+                with open(Path(folder) / "log", "w") as log, self.serving(*flags, log=log) as (process, banner):
                     url = self.url(banner)
                     seen.append((*ask(url), from_disk(url)))
                     taken = hasten("run", "-p", "x", *flags)
@@ -818,12 +836,16 @@ class Serve(unittest.TestCase):
             self.assertEqual(store.stat().st_mode & 0o777, 0o700)
             (first, first_cached, first_hits), (second, second_cached, second_hits) = seen
             self.assertEqual((first_cached, first_hits), (0, 0))
+            self.assertRegex((Path(folder) / "log").read_text(), r"store: \d+ blocks of keys and values from an earlier run\n")
             self.assertEqual(second, first)
             self.assertGreaterEqual(second_cached, 256)
             self.assertGreaterEqual(second_hits, 256)
             # The same folder serves an answer of its own, and one that cannot be is refused by name.
             done = hasten("run", *flags, "-p", "What is the capital of France?", "--temperature", "0")
             self.assertEqual((done.returncode, done.stdout), (0, "The capital of France is Paris.\n"), done.stderr)
+            foreign = hasten("run", "-p", "x", "--kv-disk", folder)
+            self.assertEqual(foreign.returncode, 2)
+            self.assertIn(f"{folder} has files that are not hasten's, such as ", foreign.stderr)
             without = hasten("run", "-p", "x", "--kv-disk", store, "--no-prefix-cache")
             self.assertEqual(without.returncode, 2)
             self.assertIn("--kv-disk", without.stderr)

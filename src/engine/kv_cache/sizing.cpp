@@ -80,12 +80,19 @@ CacheSizing size_cache(const SizingInput& input) {
   if (least > max_context)
     fail(ErrorCode::invalid_argument,
          "a context of {} tokens is above the limit of {}: lower --ctx", least, max_context);
+  if (!fits(1))
+    fail(
+        ErrorCode::resource_exhausted,
+        "the cache has {}, enough for 0 tokens (a --kv-cache without a unit is in bytes): keys and "
+        "values of {} take {}, of the model's whole context {}; raise --kv-cache",
+        size_text(input.bytes), counted(least, "token"), size_text(sequence_bytes(least)),
+        size_text(sequence_bytes(max_context)));
   if (!fits(least))
     fail(ErrorCode::resource_exhausted,
          "keys and values of one sequence of {} take {}, but the cache has {}, enough for "
          "{}: lower --ctx or raise --kv-cache",
          counted(least, "token"), size_text(sequence_bytes(least)), size_text(input.bytes),
-         counted(fits(1) ? bisect(1, least, fits) : 0, "token"));
+         counted(bisect(1, least, fits), "token"));
 
   CacheSizing sizing;
   sizing.context = input.context > 0 ? input.context : bisect(1, max_context, fits);

@@ -30,7 +30,7 @@ std::span<const BatchingMode* const> batching_modes() {
 }
 
 Batching find_batching(std::string_view name) {
-  return find_named(batching_modes(), name, "batching", "batching").batching;
+  return find_named(batching_modes(), name, "batching", "--batching").batching;
 }
 
 Batcher::Batcher(const BatcherOptions& options) : options_(options) {

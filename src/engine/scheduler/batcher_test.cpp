@@ -77,7 +77,9 @@ TEST(Batching, UnknownNamesListTheKnownOnes) {
     find_batching("sometimes");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'sometimes'; known: continuous, static, dynamic"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("--batching \"sometimes\" is unknown; known: continuous, static, dynamic"));
   }
 }
 

@@ -17,7 +17,7 @@ std::span<const Policy* const> policies() {
 }
 
 const Policy& find_policy(std::string_view name) {
-  return find_named(policies(), name, "policy", "policy");
+  return find_named(policies(), name, "policy", "--policy");
 }
 
 int64_t waited_us(const Sequence& sequence, const QueueView& view) {

@@ -48,7 +48,7 @@ TEST(Policy, UnknownNamesListTheKnownOnes) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_THAT(error.what(), HasSubstr("'best'"));
+    EXPECT_THAT(error.what(), HasSubstr("--policy \"best\" is unknown"));
     EXPECT_THAT(error.what(), HasSubstr("fcfs, priority, sjf"));
   }
 }

@@ -34,7 +34,7 @@ std::span<const PredictorKind* const> predictors() {
 }
 
 const PredictorKind& find_predictor(std::string_view name) {
-  return find_named(predictors(), name, "length_predictor", "length predictor");
+  return find_named(predictors(), name, "length_predictor", "--length-predictor");
 }
 
 int64_t tokens_of_log(double log_tokens) {

@@ -49,7 +49,9 @@ TEST(LengthPredictors, AreFoundByName) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_THAT(error.what(), HasSubstr("'oracle'; known: limit, history, online"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("--length-predictor \"oracle\" is unknown; known: limit, history, online"));
   }
 }
 

@@ -2,7 +2,12 @@
 // The table of shapes. Adding a model of a known family is one entry.
 #include "weights/synth/shapes.h"
 
+#include <fmt/core.h>
+
 #include <array>
+#include <string>
+
+#include "base/error.h"
 
 namespace hasten::weights::synthetic {
 namespace {
@@ -247,5 +252,14 @@ constexpr std::array kShapes = {
 }  // namespace
 
 std::span<const ModelShape> model_shapes() { return kShapes; }
+
+const ModelShape& find_shape(std::string_view name) {
+  std::string known;
+  for (const ModelShape& shape : kShapes) {
+    if (shape.name == name) return shape;
+    known += fmt::format("{}{}", known.empty() ? "" : " ", shape.name);
+  }
+  fail_param("shape", "--shape {} is unknown; known: {}", name, known);
+}
 
 }  // namespace hasten::weights::synthetic

@@ -32,5 +32,7 @@ struct ModelShape {
 };
 
 [[nodiscard]] std::span<const ModelShape> model_shapes();
+/// The one of that name. Error{invalid_argument} lists the known ones.
+[[nodiscard]] const ModelShape& find_shape(std::string_view name);
 
 }  // namespace hasten::weights::synthetic
