@@ -2,13 +2,21 @@
 // The bounds of the queue.
 #include "engine/admission.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/printable.h"
 
 namespace hasten::engine {
 namespace {
+
+// A flood is told of at its beginning, and not with a line for each request.
+constexpr int64_t kTellUs = 60'000'000;
 
 /// A tenant's part of a limit, at least 1.
 int64_t share_of(int64_t limit, double share) {
@@ -35,7 +43,7 @@ Admission::Place::~Place() {
 
 Admission::Place Admission::enter(std::string_view tenant, int64_t tokens) {
   const std::lock_guard lock(mutex_);
-  check_queue(tokens);
+  check_queue(tenant, tokens);
   const auto found = tenants_.find(tenant);
   if (found != tenants_.end() && limits_.tenant_share < 1)
     check_tenant(tenant, found->second, tokens);
@@ -48,40 +56,44 @@ Admission::Place Admission::enter(std::string_view tenant, int64_t tokens) {
   return place;
 }
 
-void Admission::check_queue(int64_t tokens) {
-  if (all_.requests >= limits_.requests) {
-    ++refusals_.requests;
-    fail(ErrorCode::resource_exhausted,
-         "{} requests wait already, as many as the queue holds: try again later or raise "
-         "--max-queue",
-         all_.requests);
+void Admission::refuse(int64_t& count, const std::string& what, std::string_view flag,
+                       std::string_view tenant) {
+  ++count;
+  const int64_t now_us = monotonic_us();
+  if (told_us_ == 0 || now_us - told_us_ > kTellUs) {
+    told_us_ = now_us;
+    log::warn("a request of tenant {} is refused: {}; {} allows more (told once a minute at most)",
+              printable(tenant), what, flag);
   }
-  if (limits_.tokens > 0 && all_.requests > 0 && tokens > limits_.tokens - all_.tokens) {
-    ++refusals_.tokens;
-    fail(ErrorCode::resource_exhausted,
-         "requests of {} tokens wait already and this one has {}; the queue holds {}: try again "
-         "later or raise --max-queue-tokens",
-         all_.tokens, tokens, limits_.tokens);
-  }
+  fail(ErrorCode::resource_exhausted,
+       "{}: wait (over HTTP as long as Retry-After says), and send fewer at a time", what);
+}
+
+void Admission::check_queue(std::string_view tenant, int64_t tokens) {
+  if (all_.requests >= limits_.requests)
+    refuse(refusals_.requests,
+           fmt::format("{} requests wait already, as many as the queue holds", all_.requests),
+           "--max-queue", tenant);
+  if (limits_.tokens > 0 && all_.requests > 0 && tokens > limits_.tokens - all_.tokens)
+    refuse(refusals_.tokens,
+           fmt::format("requests of {} tokens wait already and this one has {}; the queue holds {}",
+                       all_.tokens, tokens, limits_.tokens),
+           "--max-queue-tokens", tenant);
 }
 
 void Admission::check_tenant(std::string_view tenant, const Held& held, int64_t tokens) {
-  const int64_t requests = share_of(limits_.requests, limits_.tenant_share);
-  if (held.requests >= requests) {
-    ++refusals_.tenant;
-    fail(ErrorCode::resource_exhausted,
-         "{} requests of tenant '{}' wait already, as many as one tenant may have there: try again "
-         "later or raise --tenant-share",
-         held.requests, tenant);
-  }
+  if (held.requests >= share_of(limits_.requests, limits_.tenant_share))
+    refuse(refusals_.tenant,
+           fmt::format("{} of your requests wait already, as many as one key may have there",
+                       held.requests),
+           "--tenant-share", tenant);
   const int64_t most = share_of(limits_.tokens, limits_.tenant_share);
-  if (limits_.tokens > 0 && tokens > most - held.tokens) {
-    ++refusals_.tenant;
-    fail(ErrorCode::resource_exhausted,
-         "requests of {} tokens of tenant '{}' wait already and this one has {}; one tenant may "
-         "have {} there: try again later or raise --tenant-share",
-         held.tokens, tenant, tokens, most);
-  }
+  if (limits_.tokens > 0 && tokens > most - held.tokens)
+    refuse(refusals_.tenant,
+           fmt::format("your requests of {} tokens wait already and this one has {}; one key may "
+                       "have {} there",
+                       held.tokens, tokens, most),
+           "--tenant-share", tenant);
 }
 
 void Admission::leave(const std::string& tenant, int64_t tokens) {

@@ -65,7 +65,11 @@ class Admission {
     int64_t tokens = 0;
   };
 
-  void check_queue(int64_t tokens);
+  /// Counts and throws: `what` there is too much of, to whoever asks; the log has at times whose it
+  /// is, and the flag that allows more.
+  [[noreturn]] void refuse(int64_t& count, const std::string& what, std::string_view flag,
+                           std::string_view tenant);
+  void check_queue(std::string_view tenant, int64_t tokens);
   void check_tenant(std::string_view tenant, const Held& held, int64_t tokens);
   void leave(const std::string& tenant, int64_t tokens);
 
@@ -76,6 +80,7 @@ class Admission {
   // to have one hash.
   std::map<std::string, Held, std::less<>> tenants_;
   Refusals refusals_;
+  int64_t told_us_ = 0;  // when the log was told last; 0: never
 };
 
 }  // namespace hasten::engine
