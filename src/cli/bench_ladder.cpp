@@ -335,10 +335,7 @@ int climb(Ladder ladder, const LadderOptions& options, const Workload& workload)
 int bench_ladder(const LadderOptions& options) {
   log::set_level(log::Level::warn);
   const Workload workload = load_workload(options.workload);
-  for (const workload::TraceRequest& request : workload.trace.requests)
-    if (request.prompt_tokens == 0)
-      fail(ErrorCode::invalid_argument,
-           "the trace has a prompt without prompt_tokens: the ladder's arithmetic needs lengths");
+  check_lengths(workload, "the ladder's arithmetic needs lengths");
   const WorkloadShape shape = shape_of(workload.trace, options.engine.block_size);
   if (options.simulate.empty())
     return climb(RealLadder(options, workload, shape), options, workload);

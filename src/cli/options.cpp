@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cli/nearest_name.h"
+#include "base/nearest_name.h"
 #include "cli/words.h"
 
 namespace hasten::cli {

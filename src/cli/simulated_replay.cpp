@@ -20,11 +20,7 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
                                 const WorkloadOptions& options,
                                 std::function<void(const StepRecord&)> on_step) {
   const auto& requests = workload.trace.requests;
-  for (const workload::TraceRequest& request : requests)
-    if (request.prompt_tokens == 0)
-      fail(ErrorCode::invalid_argument,
-           "the trace has a prompt without prompt_tokens: a simulation has no tokenizer to count "
-           "them");
+  check_lengths(workload, "a simulation has no tokenizer to count them");
 
   SimulatedReplay result{.statistics = workload::Statistics(options.targets)};
   workload::Statistics& statistics = result.statistics;

@@ -90,6 +90,13 @@ Workload load_workload(const WorkloadOptions& options) {
   return workload;
 }
 
+void check_lengths(const Workload& workload, std::string_view reason) {
+  for (const workload::TraceRequest& request : workload.trace.requests)
+    if (request.prompt_tokens == 0)
+      fail(ErrorCode::invalid_argument,
+           "line {} of the trace has a prompt without prompt_tokens: {}", request.line, reason);
+}
+
 json::Object to_json(const WorkloadOptions& options, const Workload& workload) {
   json::Object object = {{"requests", workload.trace.requests.size()},
                          {"seed", options.arrivals.seed}};

@@ -39,6 +39,10 @@ void add_workload_flags(Command command, WorkloadOptions& options);
 /// Throws Error for a trace that cannot be read and for flags that do not fit together.
 Workload load_workload(const WorkloadOptions& options);
 
+/// Throws Error{invalid_argument} for a prompt whose tokens the trace does not count, with its line
+/// and who needs them: "a simulation has no tokenizer to count them".
+void check_lengths(const Workload& workload, std::string_view reason);
+
 /// What was asked for, as JSON and in words: "19366 requests of trace.csv, Poisson, 2 a second".
 json::Object to_json(const WorkloadOptions& options, const Workload& workload);
 std::string describe(const WorkloadOptions& options, const Workload& workload);

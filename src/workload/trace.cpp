@@ -2,11 +2,14 @@
 // Reading traces, line by line, within limits.
 #include "workload/trace.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -16,6 +19,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/nearest_name.h"
 #include "base/printable.h"
 
 namespace hasten::workload {
@@ -145,6 +149,7 @@ void parse_csv(std::string_view text, std::string_view name, const TraceLimits& 
       bad_line(place, "TIMESTAMP {} is no time such as 2023-11-16 18:15:46.68",
                printable(cells[columns[0]], 40));
     TraceRequest& request = trace.requests.emplace_back();
+    request.line = place.line;
     request.time_us = *time;
     request.prompt_tokens =
         check_tokens(whole_number(cells[columns[1]]), kColumns[1], limits.tokens, place);
@@ -242,7 +247,37 @@ void read_program(const json::Object& object, TraceRequest& request, const Place
   request.pause_us = time_field(*pause, "pause_ms", 1e3, place);
 }
 
+/// Refuses what is no field of ours, or only what looks like one mistyped beside a text: files of
+/// tasks have others.
+void check_fields(const json::Object& object, const Place& place) {
+  static const std::vector<std::string> kFields = {"time_s",
+                                                   "prompt_tokens",
+                                                   "output_tokens",
+                                                   "blocks",
+                                                   "prompt",
+                                                   "turns",
+                                                   "tenant",
+                                                   "priority",
+                                                   "deadline_ms",
+                                                   "program_id",
+                                                   "program_calls_left",
+                                                   "pause_ms"};
+  constexpr int64_t kMostLonger = 2;  // prompt_id is no prompt
+  const bool has_text = object.contains("prompt") || object.contains("turns");
+  for (const auto& entry : object) {
+    const std::string_view field = entry.key();
+    if (std::ranges::find(kFields, field) != kFields.end()) continue;
+    const std::string nearest = nearest_name(field, kFields);
+    if (!nearest.empty() && std::abs(std::ssize(field) - std::ssize(nearest)) <= kMostLonger)
+      bad_line(place, "there is no field {}; the nearest is {}", printable(field, 40), nearest);
+    if (!has_text)
+      bad_line(place, "there is no field {}; there are {}", printable(field, 40),
+               fmt::join(kFields, ", "));
+  }
+}
+
 TraceRequest read_own(const json::Object& object, const TraceLimits& limits, const Place& place) {
+  check_fields(object, place);
   TraceRequest request;
   if (const json::Value* time = object.if_contains("time_s"))
     request.time_us = time_field(*time, "time_s", 1e6, place);
@@ -343,6 +378,7 @@ void parse_json_lines(std::string_view text, std::string_view name, const TraceL
     total_blocks += std::ssize(request.blocks);
     if (total_blocks > limits.total_blocks)
       bad_line(place, "the trace has more than {} blocks", limits.total_blocks);
+    request.line = place.line;
     trace.requests.push_back(std::move(request));
     chains.add(trace.requests, has_pause, place);
     if (std::ssize(trace.requests) > limits.requests)

@@ -15,6 +15,7 @@ inline constexpr int64_t kMaxSeconds = int64_t{1} << 32;
 
 /// One request: when it comes and how long it is.
 struct TraceRequest {
+  int64_t line = 0;                  // of the file, from 1; 0: of none
   int64_t time_us = 0;               // since the first one
   int64_t prompt_tokens = 0;         // at least 1; 0: only `text` says
   int64_t output_tokens = 0;         // to generate, at least 1; 0: the trace does not say
@@ -54,7 +55,8 @@ struct TraceLimits {
 ///    which the first is taken), tenant, priority, deadline_ms, program_id, program_calls_left,
 ///    pause_ms; a prompt or prompt_tokens is needed, all else may be left out, but either every
 ///    line has time_s or none. One with pause_ms has no time: it comes so long after the end of the
-///    line before it of the same tenant and program_id.
+///    line before it of the same tenant and program_id. A field that is none of these is an
+///    error, but where there is a text, as in files of tasks, only one that is nearly one of these.
 /// Throws Error{invalid_data} with `name`, the line and the value that is wrong.
 Trace parse_trace(std::string_view text, std::string_view name, const TraceLimits& limits = {});
 

@@ -170,6 +170,25 @@ TEST(Trace, SaysWhatIsWrongInWhichLine) {
   EXPECT_THAT(error_of(R"({"turns": []})"), HasSubstr("turns must be"));
 }
 
+TEST(Trace, RefusesFieldsThatAreNone) {
+  EXPECT_THAT(
+      error_of("{\"prompt_tokens\": 1}\n{\"prompt_tokens\": 1, \"ouput_tokens\": 5}"),
+      HasSubstr("t line 2: there is no field \"ouput_tokens\"; the nearest is output_tokens"));
+  EXPECT_THAT(error_of(R"({"prompt_tokens": 1, "colour": 5})"),
+              HasSubstr("no field \"colour\"; there are time_s, prompt_tokens"));
+  EXPECT_THAT(error_of(R"({"prompt": "Why?", "ouput_tokens": 5})"), HasSubstr("output_tokens"));
+  // Files of tasks have more.
+  const Trace tasks = parse_trace(
+      "\n"
+      R"({"prompt": "Why?", "prompt_id": 7, "answer": "So."})"
+      "\n"
+      R"({"turns": ["Why?"], "question_id": 81, "category": "roleplay"})",
+      "t");
+  ASSERT_EQ(tasks.requests.size(), 2U);
+  EXPECT_EQ(tasks.requests[0].line, 2);
+  EXPECT_EQ(tasks.requests[1].line, 3);
+}
+
 TEST(Trace, IsBounded) {
   const std::string line = "{\"prompt_tokens\": 1}\n";
   EXPECT_THAT(error_of(line + line + line, {.requests = 2}), HasSubstr("more than 2 requests"));

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-namespace hasten::cli {
+namespace hasten {
 
 /// The first of `names` among those that take the fewest edits (insertions, deletions,
 /// replacements, swaps of neighbours) to make of `word`; empty when each takes so many that it is
 /// another word.
 std::string nearest_name(std::string_view word, const std::vector<std::string>& names);
 
-}  // namespace hasten::cli
+}  // namespace hasten

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distances of Damerau and Levenshtein, between words of a command line.
-#include "cli/nearest_name.h"
+// Distances of Damerau and Levenshtein, between words that people write.
+#include "base/nearest_name.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
-namespace hasten::cli {
+namespace hasten {
 namespace {
 
 size_t num_edits(std::string_view a, std::string_view b) {
@@ -41,4 +41,4 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
   return nearest;
 }
 
-}  // namespace hasten::cli
+}  // namespace hasten
