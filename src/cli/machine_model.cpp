@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
 #include "cli/roofline.h"
 #include "cli/words.h"
@@ -123,6 +124,17 @@ void visit_fields(MachineModel& machine, Visit visit) {
   visit("sizes", "max_batch", sizes.max_batch, kTokens);
 }
 
+/// A simulation is off by about as much as the fit.
+void warn_of_fit(double mean_error) {
+  constexpr double kUsableError = 0.2;
+  if (mean_error <= kUsableError) return;
+  log::warn(
+      "the calibration's mean error is {:.0f} %, and what it predicts will be as far off: "
+      "calibrate "
+      "anew while nothing else runs, with more requests, of various lengths",
+      100 * mean_error);
+}
+
 }  // namespace
 
 MachineModel peak_machine(std::string_view machine, std::string_view shape_name,
@@ -194,6 +206,7 @@ StepCostFit write_calibration(const std::filesystem::path& path, const MachineMo
   out << json_text(object) << '\n';
   out.close();
   if (!out) fail(ErrorCode::io, "cannot write {}", path.string());
+  warn_of_fit(fit.mean_error);
   return fit;
 }
 
@@ -241,8 +254,10 @@ MachineModel read_calibration(const std::filesystem::path& path) {
   machine.model.weight_types = text(&find("model", "weight_types"));
   const json::Value* error = value.as_object().if_contains("mean_error");
   machine.basis = "fitted to measured steps";
-  if (error != nullptr && error->is_number())
+  if (error != nullptr && error->is_number()) {
     machine.basis += fmt::format(", mean error {:.1f} %", 100 * error->to_number<double>());
+    warn_of_fit(error->to_number<double>());
+  }
   return machine;
 }
 

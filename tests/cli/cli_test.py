@@ -558,6 +558,14 @@ class Measure(unittest.TestCase):
             costs.write_text(json.dumps(older))
             known = hasten("simulate", "--machine", costs, "--kv-cache", "1G", "--requests", "4")
             self.assertEqual(known.returncode, 0, known.stderr)
+            trace = Path(folder) / "texts.jsonl"
+            trace.write_text('{"prompt": "a", "prompt_tokens": 1}\n\n{"prompt": "b"}\n')
+            untold = hasten("simulate", "--machine", costs, "--trace", trace)
+            self.assertIn("line 3 of the trace has a prompt without prompt_tokens: a simulation has", untold.stderr)
+            for error, warns in ((0.57, True), (0.19, False)):
+                costs.write_text(json.dumps({**json.loads(whole), "mean_error": error}))
+                known = hasten("simulate", "--machine", costs, "--kv-cache", "1G", "--requests", "4")
+                self.assertEqual("error is 57 %, and what it predicts will be as far off" in known.stderr, warns, known.stderr)
             costs.write_text(whole)
             none = hasten("simulate", "--machine", costs, "--prompt", 1 << 24, "--requests", "1000")
             self.assertEqual(none.returncode, 1, none.stderr)
