@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/words.h"
@@ -151,6 +152,8 @@ class ServerLoad {
                           const client::Ending& ending) { end(i, now, ending); }});
     return std::move(statistics_);
   }
+  /// What went wrong first, in all words that there are of it; empty: nothing.
+  const std::string& first_failure() const { return first_failure_; }
 
  private:
   static std::vector<size_t> that_follow_nobody(const workload::Trace& trace) {
@@ -210,7 +213,11 @@ class ServerLoad {
          ending.completion_tokens > asked.output_tokens + 1 || ending.prompt_tokens < 0))
       failure = "its usage cannot be";
     if (!ending.failure.empty()) fail_followers(index, now);
-    if (!failure.empty()) return statistics_.fail(answer, now, failure);
+    if (!failure.empty()) {
+      if (first_failure_.empty())
+        first_failure_ = failure + (ending.detail.empty() ? "" : ": " + ending.detail);
+      return statistics_.fail(answer, now, failure);
+    }
     if (ending.completion_tokens > 0) answer.output_tokens = ending.completion_tokens;
     answer.prompt_tokens = std::max<int64_t>(ending.prompt_tokens, 0);
     answer.cached_tokens = std::clamp<int64_t>(ending.cached_tokens, 0, answer.prompt_tokens);
@@ -233,6 +240,7 @@ class ServerLoad {
   std::vector<workload::Answer> answers_;  // [requests]
   workload::Programs programs_;
   int64_t num_ended_ = 0;
+  std::string first_failure_;
   const std::vector<size_t> firsts_;  // requests that come by themselves
   BodyMaker bodies_;                  // last: uses what stands above
 };
@@ -248,7 +256,12 @@ int bench_serve(LoadOptions& options) {
   const Workload workload = load_workload(options.workload);
   if (options.model.empty()) options.model = first_model(options.server);
 
-  const workload::Statistics statistics = ServerLoad(options, workload).run();
+  ServerLoad load(options, workload);
+  const workload::Statistics statistics = load.run();
+  if (statistics.num_failed() > 0)
+    log::warn("{} of {} failed; the first: {}", statistics.num_failed(),
+              counted(std::ssize(workload.trace.requests), "request"),
+              safe_text(load.first_failure()));
   if (options.workload.json) {
     fmt::print("{}\n", json_text(json::Object{{"workload", to_json(options.workload, workload)},
                                               {"url", options.url},

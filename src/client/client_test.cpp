@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client against servers that answer well, stall, lie and break off, on real sockets.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -206,6 +207,28 @@ TEST(Load, CountsEachKindOfFailure) {
   const Seen seen = run(server.address(), cases.size());
   for (size_t i = 0; i < cases.size(); ++i)
     EXPECT_EQ(seen.endings[i].failure, cases[i].second) << i;
+}
+
+TEST(Load, TellsWhatTheServerSaysOfAFailure) {
+  const auto refused = [](std::string_view status, std::string_view body) {
+    return say(
+        fmt::format("HTTP/1.1 {}\r\nContent-Length: {}\r\n\r\n{}", status, body.size(), body));
+  };
+  Answerer server({refused("400 Bad", R"({"error": {"message": "too long", "code": 1}})"),
+                   refused("401 No", R"({"error": "no key"})"),
+                   refused("502 Bad", "<html>" + std::string(1 << 20, 'x')),
+                   refused("503 Busy", ""),
+                   say("HTTP/1.1 500 Bad\r\nContent-Length: 9\r\n\r\n{\"er"),
+                   say(kStreamHead + "data: {\"error\": {\"message\": \"it broke\"}}\n\n")});
+  const Seen seen = run(server.address(), 6);
+  EXPECT_EQ(seen.endings[0].detail, "too long");
+  EXPECT_THAT(seen.endings[1].detail, HasSubstr("no key (give the server's key with --api-key"));
+  EXPECT_EQ(seen.endings[2].detail.substr(0, 7), "<html>x");
+  EXPECT_LT(seen.endings[2].detail.size(), 1000U);
+  EXPECT_EQ(seen.endings[3].detail, "");
+  EXPECT_EQ(seen.endings[4].failure, "HTTP 500");
+  EXPECT_EQ(seen.endings[5].failure, "error event");
+  EXPECT_EQ(seen.endings[5].detail, "it broke");
 }
 
 TEST(Load, GivesUpWhatStallsOrNeverEnds) {

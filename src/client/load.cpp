@@ -43,7 +43,27 @@ using Task = asio::awaitable<T>;
 /// Why an answer did not come whole; one of few texts, so that they can be counted.
 struct Failure {
   std::string kind;
+  std::string detail = {};  // in the server's words, and what to do; may be empty
 };
+
+constexpr size_t kMostWords = 300;        // bytes of what a server says of an error
+constexpr size_t kMostErrorBytes = 8192;  // read of its body
+
+/// What a server says in the body of an error: its message, where it is JSON as OpenAI's.
+std::string words_of(std::string_view body) {
+  std::string words(body);
+  try {
+    const json::Value value = json::parse(body, "an error");
+    const json::Object* object = value.if_object();
+    for (const std::string_view field : {"error", "message"}) {
+      const json::Value* inner = object != nullptr ? object->if_contains(field) : nullptr;
+      if (inner != nullptr && inner->is_string()) words = inner->get_string();
+      if (inner != nullptr && inner->is_object()) object = &inner->get_object();
+    }
+  } catch (const Error&) {  // then as it is
+  }
+  return words.substr(0, kMostWords);
+}
 
 Endpoints resolve(const Url& url) {
   asio::io_context io;
@@ -93,8 +113,14 @@ class Exchange {
     co_await http::async_read_header(stream_, buffer_, parser_,
                                      redirect_error(use_awaitable, error));
     check(error);
-    if (parser_.get().result_int() != 200)
-      throw Failure{"HTTP " + std::to_string(parser_.get().result_int())};
+    const unsigned status = parser_.get().result_int();
+    if (status == 200) co_return;
+    std::string detail = co_await read_words();
+    if (status == 401) {
+      detail += detail.empty() ? "" : " ";
+      detail += "(give the server's key with --api-key KEY or in the variable HASTEN_API_KEY)";
+    }
+    throw Failure{"HTTP " + std::to_string(status), std::move(detail)};
   }
 
   std::string_view content_type() const {
@@ -120,6 +146,20 @@ class Exchange {
   }
 
  private:
+  /// What the body of an error says, as far as it comes.
+  Task<std::string> read_words() {
+    std::string body;
+    try {
+      while (body.size() < kMostErrorBytes) {
+        const std::string_view bytes = co_await read();
+        if (bytes.empty()) break;
+        body += bytes;
+      }
+    } catch (const Failure&) {  // the status says enough
+    }
+    co_return words_of(body);
+  }
+
   /// Sets the time limit of the next operation.
   void arm() {
     stream_.expires_at(
@@ -251,6 +291,7 @@ class Runner {
       co_await converse(index, std::move(body), ending);
     } catch (const Failure& failure) {
       ending.failure = failure.kind;
+      ending.detail = failure.detail;
     }
     load_.on_end(index, monotonic_us(), ending);
     if (load_.followers.empty() || !ending.failure.empty()) co_return;
@@ -264,7 +305,7 @@ class Runner {
       throw Failure{"no event stream"};
     SseReader reader(server_.event_bytes);
     bool done = false;
-    bool failed = false;
+    std::optional<std::string> failed;  // in the server's words
     while (!done) {
       const std::string_view bytes = co_await exchange->read();
       if (bytes.empty()) throw Failure{"cut short"};
@@ -277,7 +318,7 @@ class Runner {
           }
           const json::Value event = json::parse(data, "an event");
           if (!event.is_object()) fail(ErrorCode::invalid_data, "an event is no object");
-          failed = failed || event.get_object().contains("error");
+          if (!failed && event.get_object().contains("error")) failed = words_of(data);
           read_usage(event.get_object(), ending);
           if (!done && brings_text(event.get_object())) load_.on_text(index, now);
         });
@@ -285,7 +326,7 @@ class Runner {
         if (error.code() != ErrorCode::invalid_data) throw;
         throw Failure{"malformed event"};
       }
-      if (failed) throw Failure{"error event"};
+      if (failed) throw Failure{"error event", *failed};
     }
   }
 
@@ -321,21 +362,22 @@ std::string get(const ServerAddress& server, std::string_view path) {
   const Endpoints endpoints = resolve(server.url);
   asio::io_context io{1};
   std::string body;
-  std::string failure;
+  std::optional<Failure> failure;
   asio::co_spawn(
       io,
       [&]() -> Task<> {
         try {
           body = co_await fetch(server, endpoints, std::string(path));
         } catch (const Failure& thrown) {
-          failure = thrown.kind;
+          failure = thrown;
         }
       },
       asio::detached);
   io.run();
-  if (!failure.empty())
-    fail(ErrorCode::unavailable, "GET http://{}{}{}: {}; is a server running there?",
-         server.url.authority(), server.url.prefix, path, failure);
+  if (failure)
+    fail(ErrorCode::unavailable, "GET http://{}{}{}: {}{}{}", server.url.authority(),
+         server.url.prefix, path, failure->kind, failure->detail.empty() ? "" : ": ",
+         failure->detail.empty() ? "; is a server running there?" : failure->detail);
   return body;
 }
 

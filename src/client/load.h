@@ -30,6 +30,7 @@ struct ServerAddress {
 /// How an answer ended.
 struct Ending {
   std::string failure;         // in a few words, one of few; empty: it came whole
+  std::string detail;          // of it, as the server says, and what to do; may be empty
   int64_t prompt_tokens = -1;  // as the server says; -1: it does not
   int64_t cached_tokens = 0;
   int64_t completion_tokens = -1;

@@ -772,6 +772,9 @@ class Serve(unittest.TestCase):
             refused = hasten(*base, "--users", "1", "--model-name", "m", "--json")
             self.assertEqual(refused.returncode, 1)
             self.assertEqual(json.loads(refused.stdout)["result"]["failures"], {"HTTP 401": 6})
+            self.assertIn("6 of 6 requests failed; the first: HTTP 401: ", refused.stderr)
+            for stderr in (refused.stderr, hasten(*base).stderr):
+                self.assertIn(" (give the server's key with --api-key KEY or in the variable HASTEN_API_KEY)", stderr)
             self.assertIn("/v1/models: HTTP 401", hasten(*base).stderr)
 
     def test_bench_serve_sends_what_a_trace_says_of_urgency(self):
