@@ -130,8 +130,7 @@ void warn_of_fit(double mean_error) {
   if (mean_error <= kUsableError) return;
   log::warn(
       "the calibration's mean error is {:.0f} %, and what it predicts will be as far off: "
-      "calibrate "
-      "anew while nothing else runs, with more requests, of various lengths",
+      "calibrate anew while nothing else runs, with more requests, of various lengths",
       100 * mean_error);
 }
 
