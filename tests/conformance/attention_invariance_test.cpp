@@ -42,10 +42,11 @@ class AttentionInvarianceTest
       const DType type = random_.pick<DType>({kKvTypes.begin(), kKvTypes.end()});
       return head_dim % info(type).block_size == 0 ? type : DType::f8_e4m3;
     };
-    // The default, which may have kernels of its own, as often as all others together.
-    const ops::KvTypes types = random_.between(0, 1) == 0
-                                   ? ops::KvTypes{}
-                                   : ops::KvTypes{.keys = pick_type(), .values = pick_type()};
+    // What may have kernels of its own as often as all others together.
+    ops::KvTypes types{.keys = pick_type(), .values = pick_type()};
+    const int64_t chance = random_.between(0, 3);
+    if (chance == 0) types = {};
+    if (chance == 1 && head_dim % 32 == 0) types = {.keys = DType::q8_0, .values = DType::q8_0};
     return {.num_kv_heads = random_.between(1, 3),
             .heads_per_kv_head = random_.pick<int64_t>({1, 2, 3, 4, 7, 8}),
             .head_dim = head_dim,

@@ -27,6 +27,9 @@ double rounded_tolerance(int64_t head_dim) {
   return 6e-3 * (1.0 + 4.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
+// Where queries and weights are rounded to 16 bits, 2^-16 of the largest of a head and of a tile.
+constexpr double kInt16Tolerance = 4e-4;
+
 class AttentionTest : public ConformanceTest {
  protected:
   /// One step with the last `queries` tokens of sequences of `context` tokens.
@@ -64,19 +67,34 @@ class AttentionTest : public ConformanceTest {
       world.write(earlier);
       return world.step(parts);
     };
-    expect_rows_close(run(*backend), run(*reference_), settings.head_dim,
-                      rounds ? rounded_tolerance(settings.head_dim) : kHeadTolerance);
+    expect_rows_close(run(*backend), run(*reference_), settings.head_dim, tolerance(settings));
     if (!rounds) return;
     // All weights alike: rounding changes none, but a value that is left out shows.
     for (SequenceData& sequence : sequences) std::ranges::fill(sequence.k, 0.0F);
     expect_rows_close(run(*backend), run(*reference_), settings.head_dim, kHeadTolerance);
   }
 
-  /// Whether queries and weights are: with such keys and values, of whole vectors.
+  /// With keys and values of each type that may have kernels of its own.
+  void check_pairs(AttentionSettings settings, const std::vector<Load>& loads) {
+    check(settings, loads);
+    if (settings.head_dim % info(DType::q8_0).block_size != 0) return;
+    settings.kv_types = {.keys = DType::q8_0, .values = DType::q8_0};
+    check(settings, loads);
+  }
+
+  /// Whether keys and values are of a type and whole vectors of pairs.
+  static bool has_pairs(const AttentionSettings& settings, DType type) {
+    return settings.head_dim % 16 == 0 && settings.block_size % 16 == 0 &&
+           settings.kv_types.keys == type && settings.kv_types.values == type;
+  }
+  /// Whether queries and weights are.
   static bool rounds_to_bf16(const AttentionSettings& settings) {
-    return GetParam().accuracy.bf16_attention && settings.head_dim % 16 == 0 &&
-           settings.block_size % 16 == 0 && settings.kv_types.keys == DType::bf16 &&
-           settings.kv_types.values == DType::bf16;
+    return GetParam().accuracy.bf16_attention && has_pairs(settings, DType::bf16);
+  }
+  static double tolerance(const AttentionSettings& settings) {
+    if (rounds_to_bf16(settings)) return rounded_tolerance(settings.head_dim);
+    const bool rounds = GetParam().accuracy.int16_attention && has_pairs(settings, DType::q8_0);
+    return rounds ? kInt16Tolerance : kHeadTolerance;
   }
   static void round_queries(SequenceData& sequence) {
     for (float& q : sequence.q) q = bf16_to_f32(f32_to_bf16(q));
@@ -94,7 +112,7 @@ class AttentionTest : public ConformanceTest {
 TEST_P(AttentionTest, HeadShapes) {
   for (const int64_t head_dim : {32, 64, 80, 96, 128, 256}) {
     for (const int64_t ratio : {1, 2, 3, 4, 7, 8}) {
-      check(
+      check_pairs(
           {.num_kv_heads = random_.between(1, 3), .heads_per_kv_head = ratio, .head_dim = head_dim},
           {random_load(40), {random_.between(1, 150), 1}});
     }
@@ -104,10 +122,10 @@ TEST_P(AttentionTest, HeadShapes) {
 // All that a file may ask for: no vector's multiple, and the largest.
 TEST_P(AttentionTest, OddHeadSizes) {
   for (const int64_t head_dim : {8, 17, 24, 40, 100, 255, 512}) {
-    check({.num_kv_heads = random_.between(1, 3),
-           .heads_per_kv_head = random_.between(1, 5),
-           .head_dim = head_dim},
-          {random_load(40), {random_.between(1, 150), 1}, {random_.between(33, 100), 33}});
+    check_pairs({.num_kv_heads = random_.between(1, 3),
+                 .heads_per_kv_head = random_.between(1, 5),
+                 .head_dim = head_dim},
+                {random_load(40), {random_.between(1, 150), 1}, {random_.between(33, 100), 33}});
   }
 }
 
@@ -133,35 +151,36 @@ TEST_P(AttentionTest, StorageTypes) {
 
 TEST_P(AttentionTest, EveryContextNearATileBoundary) {
   for (const int64_t context : {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129}) {
-    check({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32},
-          {{context, 1}, {context, std::min<int64_t>(context, 3)}});
+    check_pairs({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32},
+                {{context, 1}, {context, std::min<int64_t>(context, 3)}});
   }
 }
 
 TEST_P(AttentionTest, Windows) {
   for (const int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 100}) {
-    check({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32, .window = window},
-          {{300, 1}, {random_.between(70, 260), 67}, random_load(90), {5, 5}});
+    check_pairs({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32, .window = window},
+                {{300, 1}, {random_.between(70, 260), 67}, random_load(90), {5, 5}});
   }
 }
 
 TEST_P(AttentionTest, SoftCaps) {
   for (const float cap : {0.5F, 5.0F, 50.0F}) {
     for (const int64_t window : {0, 40}) {
-      check({.num_kv_heads = 1,
-             .heads_per_kv_head = 4,
-             .head_dim = 64,
-             .soft_cap = cap,
-             .window = window},
-            {random_load(90), {150, 1}});
+      check_pairs({.num_kv_heads = 1,
+                   .heads_per_kv_head = 4,
+                   .head_dim = 64,
+                   .soft_cap = cap,
+                   .window = window},
+                  {random_load(90), {150, 1}});
     }
   }
 }
 
 TEST_P(AttentionTest, BlockSizes) {
   for (const int64_t block_size : {1, 8, 16, 32, 128}) {
-    check({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32, .block_size = block_size},
-          {random_load(150), {random_.between(1, 300), 1}});
+    check_pairs(
+        {.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 96, .block_size = block_size},
+        {random_load(150), {random_.between(1, 300), 1}});
   }
 }
 
@@ -177,13 +196,13 @@ TEST_P(AttentionTest, MixedStepOfManySequences) {
     num_tokens += load.queries;
     loads.push_back(load);
   }
-  check({.num_kv_heads = 2, .heads_per_kv_head = 4, .head_dim = 64}, loads);
+  check_pairs({.num_kv_heads = 2, .heads_per_kv_head = 4, .head_dim = 64}, loads);
 }
 
 TEST_P(AttentionTest, LongContexts) {
   for (const int64_t window : {0, 1000}) {
-    check({.num_kv_heads = 1, .heads_per_kv_head = 4, .head_dim = 64, .window = window},
-          {{random_.between(2500, 3500), 1}, {random_.between(1000, 2000), 9}});
+    check_pairs({.num_kv_heads = 1, .heads_per_kv_head = 4, .head_dim = 64, .window = window},
+                {{random_.between(2500, 3500), 1}, {random_.between(1000, 2000), 9}});
   }
 }
 
@@ -192,7 +211,7 @@ TEST_P(AttentionTest, LongChunksBesideDecodes) {
   std::vector<Load> loads = {{random_.between(2500, 3000), random_.between(20, 40)}};
   for (int i = 0; i < 6; ++i) loads.push_back({random_.between(1, 300), 1});
   loads.push_back({random_.between(1500, 2000), 1});
-  check({.num_kv_heads = 2, .heads_per_kv_head = 4, .head_dim = 64}, loads);
+  check_pairs({.num_kv_heads = 2, .heads_per_kv_head = 4, .head_dim = 64}, loads);
 }
 
 // Scores of thousands: exp must not overflow, and all weight goes to the largest.
@@ -211,7 +230,7 @@ TEST_P(AttentionTest, HugeScores) {
 // Maxima that rise from tile to tile, while the values seen before are so large that they count all
 // the same: what was summed must be brought to the new maximum, and must not overflow before.
 TEST_P(AttentionTest, RisingScores) {
-  for (const DType type : {DType::bf16, DType::f32}) {
+  for (const DType type : {DType::bf16, DType::f32, DType::q8_0}) {
     for (const float rise : {3.0F, 9.0F, 15.0F, 75.0F}) {
       SCOPED_TRACE(rise);
       const AttentionSettings settings{.kv_types = {.keys = type, .values = type}};
@@ -232,34 +251,129 @@ TEST_P(AttentionTest, RisingScores) {
       // A weight's relative error is its score's absolute one: 2^-24 of the score for each of some
       // roundings of a float sum.
       const double of_scores = 2.0 * rise * 0x1p-20;
-      expect_rows_close(
-          run(*backend), run(*reference_), dim,
-          of_scores + (rounds_to_bf16(settings) ? rounded_tolerance(dim) : kHeadTolerance));
+      expect_rows_close(run(*backend), run(*reference_), dim, of_scores + tolerance(settings));
     }
   }
 }
 
 // What a window leaves out may be anything, beside its first key, too.
 TEST_P(AttentionTest, NanBeforeAWindow) {
-  for (const int64_t window : {1, 2, 15, 16, 64, 65}) {
-    const AttentionSettings settings{.num_kv_heads = 2, .heads_per_kv_head = 3, .window = window};
-    for (const int64_t length : {100, 101}) {
-      std::vector<SequenceData> sequences = {random_sequence(settings, length, random_)};
-      const auto gone = (length - window) * settings.key_size();  // elements of keys before it
-      for (std::vector<float>* part : {&sequences[0].k, &sequences[0].v})
-        std::fill_n(part->begin(), gone, std::numeric_limits<float>::quiet_NaN());
-      if (rounds_to_bf16(settings)) round_queries(sequences[0]);
-      const auto backend = make(2);
-      const auto run = [&](ops::Backend& any) {
-        PagedWorld world(any, settings, sequences, random_);
-        world.write({{0, 0, length - 1}});
-        return world.step({{0, length - 1, length}});
-      };
-      expect_rows_close(
-          run(*backend), run(*reference_), settings.head_dim,
-          rounds_to_bf16(settings) ? rounded_tolerance(settings.head_dim) : kHeadTolerance);
+  for (const DType type : {DType::bf16, DType::q8_0}) {
+    for (const int64_t window : {1, 2, 15, 16, 64, 65}) {
+      const AttentionSettings settings{.num_kv_heads = 2,
+                                       .heads_per_kv_head = 3,
+                                       .kv_types = {.keys = type, .values = type},
+                                       .window = window};
+      for (const int64_t length : {100, 101}) {
+        std::vector<SequenceData> sequences = {random_sequence(settings, length, random_)};
+        const auto gone = (length - window) * settings.key_size();  // elements of keys before it
+        for (std::vector<float>* part : {&sequences[0].k, &sequences[0].v})
+          std::fill_n(part->begin(), gone, std::numeric_limits<float>::quiet_NaN());
+        if (rounds_to_bf16(settings)) round_queries(sequences[0]);
+        const auto backend = make(2);
+        const auto run = [&](ops::Backend& any) {
+          PagedWorld world(any, settings, sequences, random_);
+          world.write({{0, 0, length - 1}});
+          return world.step({{0, length - 1, length}});
+        };
+        expect_rows_close(run(*backend), run(*reference_), settings.head_dim, tolerance(settings));
+      }
     }
   }
+}
+
+// A value that is no number shows in what sees its key, in a tile that is seen whole or in part.
+TEST_P(AttentionTest, NanValuesShow) {
+  for (const DType type : {DType::f32, DType::bf16, DType::q8_0}) {
+    const AttentionSettings settings{
+        .num_kv_heads = 2, .heads_per_kv_head = 3, .kv_types = {.keys = type, .values = type}};
+    constexpr int64_t kLength = 140;
+    constexpr int64_t kBad = 70;  // the key; its tile is seen whole from 127 on
+    std::vector<SequenceData> sequences = {random_sequence(settings, kLength, random_)};
+    sequences[0].v[kBad * settings.key_size() + 5] = std::numeric_limits<float>::quiet_NaN();
+    const auto backend = make(2);
+    PagedWorld world(*backend, settings, sequences, random_);
+    world.write({{0, 0, kLength - 1}});
+    const auto row_of = [&](int64_t token) { return world.step({{0, token, token + 1}}); };
+    for (const int64_t token : {kBad, kBad + 1, int64_t{126}, int64_t{127}, kLength - 1}) {
+      const auto row = row_of(token);  // of the first three heads
+      for (int64_t head = 0; head < 3; ++head)
+        EXPECT_TRUE(std::isnan(row[head * settings.head_dim + 5])) << info(type).name << token;
+      EXPECT_FALSE(std::isnan(row[3 * settings.head_dim + 5])) << info(type).name << token;
+    }
+    for (const float element : row_of(kBad - 1)) EXPECT_FALSE(std::isnan(element));
+  }
+}
+
+// However little its key counts: a fault is not hidden.
+TEST_P(AttentionTest, NanValuesWithoutWeightShow) {
+  for (const DType type : {DType::f32, DType::bf16, DType::q8_0}) {
+    const AttentionSettings settings{.kv_types = {.keys = type, .values = type}};
+    constexpr int64_t kBad = 20;
+    std::vector<SequenceData> sequences = {random_sequence(settings, 40, random_)};
+    SequenceData& data = sequences[0];
+    std::ranges::fill(data.q, 10.0F);
+    std::ranges::fill(data.k, 0.0F);
+    const auto bad = kBad * settings.key_size();
+    std::fill_n(data.k.begin() + bad, settings.head_dim, -3.0F);  // a score of -240
+    std::fill_n(data.v.begin() + bad, settings.head_dim, std::numeric_limits<float>::quiet_NaN());
+    const auto backend = make(2);
+    for (ops::Backend* any : {backend.get(), reference_.get()}) {
+      PagedWorld world(*any, settings, sequences, random_);
+      world.write({{0, 0, 39}});
+      EXPECT_TRUE(std::isnan(world.step({{0, 39, 40}})[0])) << info(type).name;
+    }
+  }
+}
+
+// One key of each tile has nearly all weight, and the others of it together a thousandth, of which
+// each is rounded to the same side.
+TEST_P(AttentionTest, WeightsRoundedToOneSide) {
+  const AttentionSettings settings{.kv_types = {.keys = DType::q8_0, .values = DType::q8_0}};
+  const auto dim = settings.head_dim;
+  for (const double units : {0.49, 0.51}) {
+    std::vector<SequenceData> sequences = {random_sequence(settings, 640, random_)};
+    SequenceData& data = sequences[0];
+    std::ranges::fill(data.q, 1.0F);
+    std::ranges::fill(data.k, 0.0F);
+    std::ranges::fill(data.v, 1.0F);
+    for (int64_t t = 0; t < data.length; t += 64) {
+      const double score = std::log(32767 / units) / std::sqrt(static_cast<double>(dim));
+      for (int64_t d = 0; d < dim; ++d) {
+        data.k[t * dim + d] = static_cast<float>(score);
+        data.v[t * dim + d] = -1.0F;
+      }
+    }
+    const auto backend = make(2);
+    const auto run = [&](ops::Backend& any) {
+      PagedWorld world(any, settings, sequences, random_);
+      world.write({{0, 0, data.length - 1}});
+      return world.step({{0, data.length - 1, data.length}});
+    };
+    expect_rows_close(run(*backend), run(*reference_), dim,
+                      GetParam().accuracy.int16_attention ? 0x1p-10 : kHeadTolerance);
+  }
+}
+
+// Values of 32 elements each with a scale of its own, far apart from key to key and along the head:
+// what is small beside another may be off by what the other is rounded by, not by more.
+TEST_P(AttentionTest, ScalesFarApart) {
+  const AttentionSettings settings{.heads_per_kv_head = 4,
+                                   .head_dim = 128,
+                                   .kv_types = {.keys = DType::q8_0, .values = DType::q8_0}};
+  std::vector<SequenceData> sequences = {random_sequence(settings, 150, random_)};
+  for (int64_t i = 0; i < sequences[0].length; ++i) {
+    for (int64_t j = 0; j < 4; ++j) {
+      const float scale = std::exp2(static_cast<float>(random_.between(-14, 6)));
+      for (int64_t d = 0; d < 32; ++d) sequences[0].v[i * 128 + 32 * j + d] *= scale;
+    }
+  }
+  for (int64_t d = 0; d < 32; ++d) sequences[0].v[7 * 128 + d] = 0.0F;
+  const auto backend = make(2);
+  const auto run = [&](ops::Backend& any) {
+    return PagedWorld(any, settings, sequences, random_).step({{0, 0, sequences[0].length}});
+  };
+  expect_rows_close(run(*backend), run(*reference_), settings.head_dim, tolerance(settings));
 }
 
 // Of two keys, one with a weight of 1: what 256 weights of the other are off by on average.

@@ -23,7 +23,8 @@ Candidate cpu_candidate(const std::string& isa) {
               },
           .accuracy = {.int8_activations = true,
                        .bf16_activations = isa == "avx512_bf16",
-                       .bf16_attention = isa == "avx512_bf16"},
+                       .bf16_attention = isa == "avx512_bf16",
+                       .int16_attention = isa.starts_with("avx512")},
           .absent = present ? "" : "this machine or build has no " + isa};
 }
 

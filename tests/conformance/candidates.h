@@ -23,6 +23,8 @@ struct Accuracy {
   bool bf16_activations = false;  // matmul with a bf16 weight rounds x to bf16
   // Attention to keys and values of bf16, of whole vectors, rounds queries and weights to bf16.
   bool bf16_attention = false;
+  // Of q8_0 to 16 bits, 2^-16 of the largest.
+  bool int16_attention = false;
 };
 
 struct Candidate {

@@ -49,7 +49,7 @@ void clear(const SoftmaxState& state, int64_t rows, int64_t padded_dim) {
 
 /// What a call is about, with its derived sizes.
 struct Attention::Shape {
-  explicit Shape(const ops::AttentionParams& p)
+  Shape(const ops::AttentionParams& p, const KernelTable& kernels)
       : params(p),
         cache(dynamic_cast<const CpuKvCache&>(p.cache)),
         num_heads(p.q.dim(1)),
@@ -58,8 +58,10 @@ struct Attention::Shape {
         group(num_heads / cache.spec().num_kv_heads),
         tokens_per_piece(std::max<int64_t>(1, kMaxQueryRows / group)),
         max_rows(tokens_per_piece * group),
-        pairs(cache.key_kind() == KvKind::bf16_pairs),
-        q_scale(pairs ? 1.0F : p.scale) {}
+        pairs(cache.key_kind() == KvKind::bf16_pairs   ? &kernels.bf16_pairs
+              : cache.key_kind() == KvKind::q8_0_pairs ? &kernels.q8_0_pairs
+                                                       : nullptr),
+        q_scale(pairs != nullptr ? 1.0F : p.scale) {}
 
   int64_t num_rows(const Piece& piece) const { return piece.num_tokens * group; }
   /// Position of a token of the step in its sequence.
@@ -93,7 +95,7 @@ struct Attention::Shape {
   int64_t group;  // query heads per KV head
   int64_t tokens_per_piece;
   int64_t max_rows;
-  bool pairs;     // of bf16, which attend_pairs reads
+  const PairKernels* pairs;  // null: the cache has none
   float q_scale;  // of queries; of pairs scores are scaled instead, whose rounding is of q itself
 };
 
@@ -287,7 +289,7 @@ bool Attention::list_spans(const Shape& shape, int64_t piece_index, int64_t& num
   return true;
 }
 
-/// Copies the piece's queries: scaled and rotated if the keys are, or rounded to pairs like them.
+/// Copies the piece's queries: scaled and rotated if the keys are, or as pairs, rounded.
 void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory& memory) {
   float* to = memory.q;
   for (int64_t t = piece.first_token; t < piece.first_token + piece.num_tokens; ++t) {
@@ -296,11 +298,11 @@ void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory
     for (int64_t i = 0; i < shape.group * shape.head_dim; ++i) *to++ = from[i] * shape.q_scale;
   }
   const bool rotated = ops::is_rotated(shape.cache.spec().types.keys);
-  if (!rotated && !shape.pairs) return;
+  if (!rotated && shape.pairs == nullptr) return;
   for (int64_t row = 0; row < shape.num_rows(piece); ++row) {
     float* q = memory.q + row * shape.head_dim;
     if (rotated) ops::rotate(q, shape.head_dim);
-    if (shape.pairs) kernels_.round_queries(q, shape.head_dim);
+    if (shape.pairs != nullptr) shape.pairs->round_query(q, shape.head_dim);
   }
 }
 
@@ -308,7 +310,7 @@ void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory
 /// zero, so that what nobody sees is finite.
 void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                           const ThreadMemory& memory) {
-  HASTEN_CHECK(!shape.pairs);
+  HASTEN_CHECK(shape.pairs == nullptr);
   const ops::PagedBatch& batch = shape.params.batch;
   const int64_t block_size = shape.cache.spec().block_size;
   const int64_t tile_begin = begin / kTileKeys * kTileKeys;
@@ -348,7 +350,9 @@ void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin,
   const KvKind key_kind = shape.cache.key_kind();
   const KvKind value_kind = shape.cache.value_kind();
   const int64_t value_bytes = kv_code_bytes(value_kind, head_dim);
-  const int64_t value_scale_bytes = head_dim / kKvScaleElements * kKvScaleBytes;
+  // From the scales of a key's value to those of the next's.
+  const int64_t value_scale_bytes =
+      (value_kind == KvKind::q8_0_pairs ? 1 : head_dim / kKvScaleElements) * kKvScaleBytes;
   const int64_t tile_begin = begin / kTileKeys * kTileKeys;
   tile.begin = static_cast<int32_t>(begin - tile_begin);
   tile.end = static_cast<int32_t>(end - tile_begin);
@@ -403,9 +407,10 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
   const int64_t span_begin = std::max(span * kSpanKeys, shape.first_key(piece));
   const int64_t span_end = std::min((span + 1) * kSpanKeys, shape.end_key(piece));
   const int64_t block_size = shape.cache.spec().block_size;
-  const bool cached = shape.pairs || (rows <= kCachedRows && shape.head_dim == shape.padded_dim &&
-                                      block_size % kGroupRows == 0);
-  const auto attend_cached = shape.pairs ? kernels_.attend_pairs : kernels_.attention.attend_cached;
+  const bool pairs = shape.pairs != nullptr;
+  const bool cached = pairs || (rows <= kCachedRows && shape.head_dim == shape.padded_dim &&
+                                block_size % kGroupRows == 0);
+  const auto attend_cached = pairs ? shape.pairs->attend : kernels_.attention.attend_cached;
   const auto tile_end = [&](int64_t begin) {
     return std::min(begin / kTileKeys * kTileKeys + kTileKeys, span_end);
   };
@@ -435,7 +440,8 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
                      .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
                      .scale_stride = block_size * kKvScaleBytes,
                      .tile = &tiles[current],
-                     .next = more ? &tiles[1 - current] : nullptr});
+                     .next = more ? &tiles[1 - current] : nullptr,
+                     .scratch = memory.tile_keys});
       current = 1 - current;
     } else {
       load_tile(shape, piece, begin, end, memory);
@@ -511,7 +517,7 @@ void Attention::attend_spans(const Shape& shape, std::span<const Piece> pieces, 
 }
 
 void Attention::run(const ops::AttentionParams& params) {
-  const Shape shape(params);
+  const Shape shape(params, kernels_);
   const ops::KvCacheSpec& spec = shape.cache.spec();
   const ops::PagedBatch& batch = params.batch;
   HASTEN_CHECK(shape.head_dim == spec.head_dim && shape.num_heads % spec.num_kv_heads == 0);

@@ -20,8 +20,8 @@ inline constexpr int kTileKeys = 64;
 
 enum class FloatKind : uint8_t { f32, f16, bf16 };
 
-/// How keys or values lie in the cache: as codes, and for the last two scales (CpuKvCache).
-enum class KvKind : uint8_t { f32, f16, bf16, bf16_pairs, f8_e4m3, q8_0, q4_0 };
+/// How keys or values lie in the cache: as codes, and from q8_0 on scales (CpuKvCache).
+enum class KvKind : uint8_t { f32, f16, bf16, bf16_pairs, f8_e4m3, q8_0, q8_0_pairs, q4_0 };
 inline constexpr int64_t kKvScaleElements = 32;  // that share a scale
 inline constexpr int64_t kKvScaleBytes = 2;      // binary16
 static constexpr bool has_scales(KvKind kind) { return kind >= KvKind::q8_0; }
@@ -29,7 +29,7 @@ static constexpr bool has_scales(KvKind kind) { return kind >= KvKind::q8_0; }
 static constexpr int64_t kv_code_bytes(KvKind kind, int64_t elements) {
   return kind == KvKind::f32          ? elements * 4
          : kind <= KvKind::bf16_pairs ? elements * 2
-         : kind <= KvKind::q8_0       ? elements
+         : kind <= KvKind::q8_0_pairs ? elements
                                       : elements / 2;
 }
 /// Bytes from a row of key codes to the next: of one element of the head, of q4_0 and of pairs of
@@ -37,6 +37,7 @@ static constexpr int64_t kv_code_bytes(KvKind kind, int64_t elements) {
 static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
   return kind == KvKind::q4_0         ? num_keys
          : kind == KvKind::bf16_pairs ? 4 * num_keys
+         : kind == KvKind::q8_0_pairs ? 2 * num_keys
                                       : kv_code_bytes(kind, num_keys);
 }
 
@@ -220,7 +221,7 @@ inline constexpr float kMaxSlack = 8;
 
 /// Query rows that attend to one tile of keys.
 struct TileQueries {
-  const float* q;     // [rows, head_dim]; see KernelTable::round_queries
+  const float* q;     // [rows, head_dim]; see PairKernels::round_query
   float score_scale;  // positive; of products of q that is not scaled already
   int64_t rows;
   int64_t head_dim;
@@ -246,12 +247,15 @@ struct CachedTile {
   // of elements 32 j and following at key_scales[i] + j * scale_stride.
   const uint8_t* keys[kTileKeys / 16];
   const uint8_t* key_scales[kTileKeys / 16];
-  // Likewise [16][head_dim], of pairs [8][head_dim][2], and [16][head_dim / 32].
+  // Likewise [16][head_dim], of pairs [8][head_dim][2], and [16][head_dim / 32], of pairs as those
+  // of keys.
   const uint8_t* values[kTileKeys / 16];
   const uint8_t* value_scales[kTileKeys / 16];
   int32_t begin;
   int32_t end;
 };
+
+inline constexpr int64_t kPairScratchRows = 16;
 
 /// Without loading the tile first: for few rows, and for any number of pairs. head_dim is a
 /// multiple of 16.
@@ -263,6 +267,7 @@ struct AttendCachedTask {
   int64_t scale_stride;    // bytes
   const CachedTile* tile;  // what lies outside [begin, end) is read as keys, to no effect
   const CachedTile* next;  // fetched meanwhile; null: none
+  float* scratch;          // [kPairScratchRows, head_dim]; of pairs of q8_0
 };
 
 /// total = total and part together, for `rows` rows.
@@ -278,6 +283,13 @@ struct AttentionKernels {
   void (*kv_load)(const KvRunTask&);
   void (*attend_tile)(const AttendTileTask&);
   void (*attend_cached)(const AttendCachedTask&);
+};
+
+/// How pairs of one kind are attended to; null where there are none.
+struct PairKernels {
+  void (*attend)(const AttendCachedTask&) = nullptr;  // of any number of rows
+  // Makes of a query of `count` elements what `attend` takes, in its place.
+  void (*round_query)(float* q, int64_t count) = nullptr;
 };
 
 struct KernelTable {
@@ -302,10 +314,8 @@ struct KernelTable {
   void (*rope_token)(const RopeTokenTask&);
   void (*kv_store)(const KvStoreTask&);
   AttentionKernels attention;
-  // Of any number of rows, with a cache of KvKind::bf16_pairs and queries that round_queries made.
-  // Null: there is no such cache.
-  void (*attend_pairs)(const AttendCachedTask&) = nullptr;
-  void (*round_queries)(float* q, int64_t count) = nullptr;
+  PairKernels bf16_pairs = {};
+  PairKernels q8_0_pairs = {};
   void (*merge_softmax)(const MergeTask&);
   // For measuring what the machine can do; each returns the operations it did (something of the
   // bytes for read_bytes), so that nothing is optimised away.

@@ -32,10 +32,10 @@ KvKind kind_of(DType type) {
   fail(ErrorCode::internal, "no kernel reads keys and values kept as {}", info(type).name);
 }
 
-/// Whether tiles of pairs are whole vectors.
-bool fits_pairs(const ops::KvCacheSpec& spec) {
-  return spec.types.keys == DType::bf16 && spec.types.values == DType::bf16 &&
-         spec.head_dim % kGroupRows == 0 && spec.block_size % kGroupRows == 0;
+/// Whether both are of a type and tiles of pairs are whole vectors.
+bool fits_pairs(const ops::KvCacheSpec& spec, DType type) {
+  return spec.types.keys == type && spec.types.values == type && spec.head_dim % kGroupRows == 0 &&
+         spec.block_size % kGroupRows == 0;
 }
 
 /// Bytes of the keys, or the values, of one head in one block. Every part begins where any of its
@@ -47,29 +47,48 @@ int64_t part_bytes(const ops::KvCacheSpec& spec, DType type) {
 /// Where one token's units (elements, code bytes or scales) lie among those of a block.
 struct Place {
   int64_t first;
-  int64_t stride;
+  int64_t stride;      // from one to the next or, of pairs, from a pair to the next
+  bool pairs = false;  // two lie side by side
+  int64_t at(int64_t i) const { return first + (pairs ? i / 2 * stride + i % 2 : i * stride); }
 };
 
+/// Where a token's codes and scales lie.
+struct RowPlace {
+  Place codes;
+  Place scales;
+};
+
+RowPlace key_place(KvKind kind, int64_t offset, int64_t block_size) {
+  const Place each{.first = offset, .stride = block_size};
+  if (kind != KvKind::q8_0_pairs) return {each, each};
+  return {{.first = 2 * offset, .stride = 2 * block_size, .pairs = true}, each};
+}
+
+RowPlace value_place(KvKind kind, int64_t offset, const ops::KvCacheSpec& spec) {
+  if (kind == KvKind::bf16_pairs || kind == KvKind::q8_0_pairs)
+    return {{.first = offset / 2 * 2 * spec.head_dim + offset % 2, .stride = 2},
+            {.first = offset, .stride = spec.block_size}};
+  const int64_t units = kind <= KvKind::bf16 ? spec.head_dim : kv_code_bytes(kind, spec.head_dim);
+  return {{.first = offset * units, .stride = 1},
+          {.first = offset * (spec.head_dim / kKvScaleElements), .stride = 1}};
+}
+
 /// Takes a row apart into codes and scales.
-template <class PlaceOf>
-void scatter_row(DType type, KvKind kind, int64_t head_dim, int64_t block_size, const float* x,
-                 uint8_t* block, PlaceOf place_of) {
+void scatter_row(DType type, KvKind kind, const ops::KvCacheSpec& spec, const float* x,
+                 uint8_t* block, const RowPlace& place) {
   static thread_local std::vector<uint8_t> row;  // kept: nothing is allocated in a decode step
-  row.resize(static_cast<size_t>(row_bytes(type, head_dim)));
-  ops::encode_kv_row(type, x, head_dim, row.data());
-  const int64_t num_scales = head_dim / info(type).block_size;
+  row.resize(static_cast<size_t>(row_bytes(type, spec.head_dim)));
+  ops::encode_kv_row(type, x, spec.head_dim, row.data());
+  const int64_t num_scales = spec.head_dim / info(type).block_size;
   const int64_t scale_bytes = has_scales(kind) ? kKvScaleBytes : 0;
   const int64_t code_bytes = info(type).block_bytes - scale_bytes;
-  const Place codes = place_of(num_scales * code_bytes);
-  const Place scales = place_of(num_scales);
-  uint8_t* all_scales = block + kv_code_bytes(kind, block_size * head_dim);
+  uint8_t* scales = block + kv_code_bytes(kind, spec.block_size * spec.head_dim);
   const uint8_t* from = row.data();
-  uint8_t* to = block + codes.first;
+  int64_t code = 0;
   for (int64_t j = 0; j < num_scales; ++j) {
-    std::memcpy(all_scales + (scales.first + j * scales.stride) * scale_bytes, from,
-                static_cast<size_t>(scale_bytes));
+    std::memcpy(scales + place.scales.at(j) * scale_bytes, from, static_cast<size_t>(scale_bytes));
     from += scale_bytes;
-    for (int64_t i = 0; i < code_bytes; ++i, to += codes.stride) *to = *from++;
+    for (int64_t i = 0; i < code_bytes; ++i) block[place.codes.at(code++)] = *from++;
   }
 }
 
@@ -83,8 +102,10 @@ CpuKvCache::CpuKvCache(const ops::KvCacheSpec& spec, const KernelTable& kernels)
       key_bytes_(part_bytes(spec, spec.types.keys)),
       value_bytes_(part_bytes(spec, spec.types.values)),
       memory_(num_bytes(spec)) {
-  if (kernels.attend_pairs != nullptr && fits_pairs(spec))
+  if (kernels.bf16_pairs.attend != nullptr && fits_pairs(spec, DType::bf16))
     key_kind_ = value_kind_ = KvKind::bf16_pairs;
+  if (kernels.q8_0_pairs.attend != nullptr && fits_pairs(spec, DType::q8_0))
+    key_kind_ = value_kind_ = KvKind::q8_0_pairs;
 }
 
 int64_t CpuKvCache::num_bytes(const ops::KvCacheSpec& spec) {
@@ -101,32 +122,24 @@ int64_t CpuKvCache::num_bytes(const ops::KvCacheSpec& spec) {
 void CpuKvCache::store(int64_t layer, int64_t slot, int64_t head, const float* k,
                        const float* v) const {
   const int64_t block_size = spec().block_size;
-  const int64_t head_dim = spec().head_dim;
   const int64_t block = slot / block_size;
   const int64_t offset = slot % block_size;
   uint8_t* to_keys = keys(layer, block, head);
   uint8_t* to_values = values(layer, block, head);
-  const auto put = [&](KvKind kind, const float* x, uint8_t* to, Place place) {
+  const auto put = [&](DType type, KvKind kind, const float* x, uint8_t* to,
+                       const RowPlace& place) {
+    if (kind > KvKind::bf16_pairs) return scatter_row(type, kind, spec(), x, to, place);
     kernels_.kv_store({.x = x,
-                       .count = head_dim,
+                       .count = spec().head_dim,
                        .kind = kind,
                        .data = to,
-                       .first = place.first,
-                       .stride = place.stride});
+                       .first = place.codes.first,
+                       .stride = place.codes.stride});
   };
-  if (key_kind_ == KvKind::bf16_pairs) {
-    put(KvKind::bf16_pairs, k, to_keys, {.first = offset, .stride = block_size});
-    put(KvKind::bf16, v, to_values, {.first = offset / 2 * 2 * head_dim + offset % 2, .stride = 2});
-    return;
-  }
-  const auto put_row = [&](DType type, KvKind kind, const float* x, uint8_t* to, auto place_of) {
-    if (kind > KvKind::bf16) return scatter_row(type, kind, head_dim, block_size, x, to, place_of);
-    put(kind, x, to, place_of(head_dim));
-  };
-  put_row(spec().types.keys, key_kind_, k, to_keys,
-          [&](int64_t) { return Place{.first = offset, .stride = block_size}; });
-  put_row(spec().types.values, value_kind_, v, to_values,
-          [&](int64_t row_units) { return Place{.first = offset * row_units, .stride = 1}; });
+  put(spec().types.keys, key_kind_, k, to_keys, key_place(key_kind_, offset, block_size));
+  // Pairs of keys come one by one.
+  put(spec().types.values, value_kind_ == KvKind::bf16_pairs ? KvKind::bf16 : value_kind_, v,
+      to_values, value_place(value_kind_, offset, spec()));
 }
 
 void CpuKvCache::copy_block(int64_t from, int64_t to) {

@@ -16,16 +16,16 @@ namespace hasten::cpu {
 /// behind them lie their scales if the type has any, binary16: of keys [head_dim / 32][block_size],
 /// of values [block_size][head_dim / 32]. Two elements of q4_0 that are 16 apart in the head share
 /// a byte, in both. Pairs are of neighbours in what kernels sum over: keys [head_dim / 2]
-/// [block_size][2], values [block_size / 2][head_dim][2].
+/// [block_size][2], values [block_size / 2][head_dim][2] with scales as those of keys.
 class CpuKvCache final : public ops::KvCache {
  public:
-  /// Where `kernels` attend to pairs of bf16, keys and values that fit are kept as such.
+  /// Where `kernels` attend to pairs, keys and values that fit are kept as such.
   /// Error{unsupported} as ops::check_kv_types; Error{resource_exhausted}.
   CpuKvCache(const ops::KvCacheSpec& spec, const KernelTable& kernels);
 
   static int64_t num_bytes(const ops::KvCacheSpec& spec);
   /// What is kept elsewhere can be read by the same version only.
-  static constexpr int kLayoutVersion = 2;
+  static constexpr int kLayoutVersion = 3;
 
   KvKind key_kind() const { return key_kind_; }
   KvKind value_kind() const { return value_kind_; }

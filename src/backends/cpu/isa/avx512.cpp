@@ -3,12 +3,22 @@
 #if defined(__x86_64__)
 #include "backends/cpu/simd/avx512.h"
 
+#include "backends/cpu/kernels/q8_attention.inl"
 #include "backends/cpu/kernels/table.inl"
 
 namespace hasten::cpu {
+namespace {
+
+constexpr KernelTable make_avx512_kernels() {
+  KernelTable kernels = make_kernel_table("avx512");
+  kernels.q8_0_pairs = {.attend = attend_q8, .round_query = round_query_q8};
+  return kernels;
+}
+
+}  // namespace
 
 extern const KernelTable kAvx512Kernels;
-const KernelTable kAvx512Kernels = make_kernel_table("avx512");
+const KernelTable kAvx512Kernels = make_avx512_kernels();
 
 }  // namespace hasten::cpu
 #endif

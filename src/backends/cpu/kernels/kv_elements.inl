@@ -80,7 +80,8 @@ inline void with_kv_kind(KvKind kind, F&& f) {
     case KvKind::bf16:
       return f(Constant<static_cast<int>(KvKind::bf16)>{});
     case KvKind::bf16_pairs:
-      return;  // attend_pairs reads those
+    case KvKind::q8_0_pairs:
+      return;  // PairKernels read those
     case KvKind::f8_e4m3:
       return f(Constant<static_cast<int>(KvKind::f8_e4m3)>{});
     case KvKind::q8_0:

@@ -78,12 +78,49 @@ inline F32x16 power_of_two(I32x16 n) {
   return _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_max_epi32(biased, _mm512_setzero_si512()), 23));
 }
+/// The larger of numbers that are not negative, by their bits: NaN, of any sign, if either is.
+inline F32x16 max_bits(F32x16 a, F32x16 b) {
+  return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+/// The largest lane, likewise.
+inline float reduce_bits(F32x16 v) {
+  const auto bits = static_cast<int32_t>(_mm512_reduce_max_epu32(_mm512_castps_si512(v)));
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
+}
+/// a * b in the lanes whose bit is set, zero in others.
+inline F32x16 mul_lanes(uint16_t lanes, F32x16 a, F32x16 b) {
+  return _mm512_maskz_mul_ps(lanes, a, b);
+}
 /// Bit patterns of |a| and |b|, largest of all lanes: orders numbers, infinity and NaN.
 inline uint32_t max_magnitude_bits(F32x16 a, F32x16 b) {
   const I32x16 bits = _mm512_max_epi32(_mm512_castps_si512(abs(a)), _mm512_castps_si512(abs(b)));
   return static_cast<uint32_t>(_mm512_reduce_max_epi32(bits));
 }
 
+/// x less the largest whole number that is not above it; zero for infinities.
+inline F32x16 fraction(F32x16 x) {
+  return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+/// v * 2^n with that number.
+inline F32x16 scale_by_whole(F32x16 v, F32x16 x) { return _mm512_scalef_ps(v, x); }
+
+/// 32 signed bytes as 16 pairs of 16 bits.
+inline I32x16 widen_i8(const uint8_t* p) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+/// Sums of integers that a loop carries: of the very type of what adds to them, or GCC 12 copies
+/// them each time, and spills the copies.
+using I32Sums = int32_t __attribute__((vector_size(64)));
+/// sum[lane] += both products of pairs of 16 bits.
+inline I32Sums dot_i16(I32Sums sum, I32x16 pairs, I32x16 others) {
+  return reinterpret_cast<I32Sums>(
+      _mm512_dpwssd_epi32(reinterpret_cast<__m512i>(sum), pairs, others));
+}
+inline F32x16 to_float(I32Sums v) { return _mm512_cvtepi32_ps(reinterpret_cast<__m512i>(v)); }
+/// The low half of each lane: eight pairs.
+inline void store_i16(float* p, I32x16 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
+}
 /// The low byte of each lane.
 inline void store_i8(int8_t* p, I32x16 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));

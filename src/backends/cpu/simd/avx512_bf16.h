@@ -28,13 +28,6 @@ inline void store_first_pairs(float* p, I32x16 v, int64_t n) {
 }
 inline I32x16 load_pairs(const float* p) { return _mm512_loadu_si512(p); }
 
-/// x less the largest whole number that is not above it; zero for infinities.
-inline F32x16 fraction(F32x16 x) {
-  return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-}
-/// v * 2^n with that number.
-inline F32x16 scale_by_whole(F32x16 v, F32x16 x) { return _mm512_scalef_ps(v, x); }
-
 /// rows[i][k] and rows[k][i] change places.
 inline void transpose(I32x16 (&rows)[16]) {
   I32x16 mixed[16];

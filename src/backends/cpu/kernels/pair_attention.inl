@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention to pairs has in common, whatever they are of: keys and values lie in the cache as
+// pairs, of neighbours in the head and of neighbouring keys, and are multiplied as they lie, two
+// products to an instruction. The orders of sums are those of a tile, whoever shares it. Behind a
+// simd header with fraction and scale_by_whole.
+#pragma once
+
+#include "backends/cpu/kernels/attention.inl"
+
+namespace hasten::cpu {
+namespace {
+
+constexpr float kLog2E = 1.44269504F;
+
+HASTEN_INLINE inline I32x16 broadcast_pair(const float* p) {
+  return set1_i32(load_scalar<int32_t>(reinterpret_cast<const uint8_t*>(p)));
+}
+
+/// 2^x within 3e-6 of itself, exact at zero: much less than weights are rounded by. Zero for
+/// -infinity. The coefficients are minimax for the fraction of x.
+HASTEN_INLINE inline F32x16 rough_power_of_two(F32x16 x) {
+  const F32x16 f = fraction(x);
+  F32x16 power = set1(0.0134266867F);
+  power = fma(power, f, set1(0.0522424704F));
+  power = fma(power, f, set1(0.241280207F));
+  power = fma(power, f, set1(0.693044845F));
+  power = fma(power, f, set1(1.0F));
+  return scale_by_whole(power, x);
+}
+
+/// The weights of a tile's keys.
+struct TileWeights {
+  F32x16 of[kTileKeys / 16];
+};
+
+/// Softmax of a row of scores, which see some key, as softmax_row; the weights are returned.
+HASTEN_INLINE inline TileWeights pair_softmax_row(const TileQueries& queries, int64_t row,
+                                                  float* scores) {
+  const F32x16 shift = set1(-kLog2E * prepare_scores(queries, row, scores));
+  const F32x16 scale = set1(kLog2E * remaining_scale(queries));
+  TileWeights weights;
+  unroll<0, kTileKeys / 16>([&](auto i) HASTEN_INLINE {
+    weights.of[i.value] = rough_power_of_two(fma(load(scores + 16 * i.value), scale, shift));
+  });
+  float* sums = queries.state.sums + row * kSumLanes;
+  F32x16 sum = load(sums);
+  unroll<0, kTileKeys / 32>([&](auto i) HASTEN_INLINE {
+    sum = add(sum, add(weights.of[2 * i.value], weights.of[2 * i.value + 1]));
+  });
+  store(sums, sum);
+  return weights;
+}
+
+/// Part of a tile that is fetched while another is worked on: its runs of 16 keys [begin, end).
+struct PairsAhead {
+  const CachedTile* tile;
+  int begin;
+  int end;
+
+  HASTEN_INLINE void fetch_keys(int64_t at) const {
+    for (int run = begin; run < end; ++run) prefetch(tile->keys[run] + at);
+  }
+  HASTEN_INLINE void fetch_values(int64_t at) const {
+    for (int run = begin; run < end; ++run) prefetch(tile->values[run] + at);
+  }
+  HASTEN_INLINE void fetch_scales(int64_t at) const {
+    for (int run = begin; run < end; ++run) {
+      prefetch(tile->key_scales[run] + at);
+      prefetch(tile->value_scales[run] + at);
+    }
+  }
+};
+
+/// Keys of a tile.
+struct KeyRange {
+  int32_t begin;
+  int32_t end;
+};
+
+/// What any of kRows queries sees; nothing if end <= begin.
+template <int kRows>
+inline KeyRange seen_keys(const TileQueries& queries, int64_t row) {
+  KeyRange seen{kTileKeys, 0};
+  for (int64_t r = row; r < row + kRows; ++r) {
+    if (sees_nothing(queries, r)) continue;
+    seen.begin = queries.begin[r] < seen.begin ? queries.begin[r] : seen.begin;
+    seen.end = queries.end[r] > seen.end ? queries.end[r] : seen.end;
+  }
+  return seen;
+}
+
+/// A bit for each key of the tile, set for those that the row sees, which are some.
+HASTEN_INLINE inline uint64_t seen_lanes(const TileQueries& queries, int64_t row) {
+  static_assert(kTileKeys == 64);
+  const int32_t count = queries.end[row] - queries.begin[row];
+  return (~uint64_t{0} >> (kTileKeys - count)) << queries.begin[row];
+}
+
+/// attend(Constant<count>, ahead, row) for parts of all rows, as even as can be, each of which
+/// fetches some of the next tile.
+template <class Attend>
+inline void attend_in_parts(const AttendCachedTask& task, Attend&& attend) {
+  constexpr int kRuns = kTileKeys / 16;
+  const int64_t rows = task.queries.rows;
+  const int64_t num_parts = (rows + kFloatRows - 1) / kFloatRows;
+  const int runs_each = task.next == nullptr ? 0 : num_parts >= kRuns ? 1 : kRuns;
+  int64_t row = 0;
+  for (int64_t part = 0; part < num_parts; ++part) {
+    const int64_t count = (rows - row + num_parts - part - 1) / (num_parts - part);
+    const int run = part * runs_each < kRuns ? static_cast<int>(part) * runs_each : 0;
+    const PairsAhead ahead{task.next, run, part * runs_each < kRuns ? run + runs_each : run};
+    with_constant<kFloatRows>(count, [&](auto part_rows) { attend(part_rows, ahead, row); });
+    row += count;
+  }
+}
+
+}  // namespace
+}  // namespace hasten::cpu
