@@ -231,6 +231,40 @@ TEST(Load, TellsWhatTheServerSaysOfAFailure) {
   EXPECT_EQ(seen.endings[5].detail, "it broke");
 }
 
+TEST(Load, PutsWhatTheServerSaysOnOneShortLine) {
+  const std::string letters = "a" + [] {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "\xC3\xA4";
+    return text;
+  }();
+  const auto refused = [](std::string_view body) {
+    return say(fmt::format("HTTP/1.1 503 No\r\nContent-Length: {}\r\n\r\n{}", body.size(), body));
+  };
+  Answerer server({refused(R"({"error": "no\nhasten: all is well\u001b[31m"})"), refused(letters)});
+  const Seen seen = run(server.address(), 2);
+  EXPECT_EQ(seen.endings[0].detail, "no hasten: all is well [31m");
+  EXPECT_EQ(seen.endings[1].detail, letters.substr(0, 299) + "...");
+}
+
+TEST(Load, DoesNotWaitForTheWordsOfAFailure) {
+  std::atomic<bool> over = false;
+  Answerer server({[&](tcp::socket& socket, const std::string&) {
+    send(socket, "HTTP/1.1 503 Busy\r\nContent-Length: 9999\r\n\r\n");
+    while (!over) {
+      send(socket, "x");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }});
+  ServerAddress address = server.address();
+  address.error_timeout = std::chrono::milliseconds(100);
+  const auto started = std::chrono::steady_clock::now();
+  const Seen seen = run(address, 1);
+  over = true;
+  EXPECT_EQ(seen.endings[0].failure, "HTTP 503");
+  EXPECT_THAT(seen.endings[0].detail, HasSubstr("x"));
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(30));
+}
+
 TEST(Load, GivesUpWhatStallsOrNeverEnds) {
   std::atomic<bool> over = false;
   Answerer server({[&](tcp::socket& socket, const std::string&) {

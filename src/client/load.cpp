@@ -62,7 +62,13 @@ std::string words_of(std::string_view body) {
     }
   } catch (const Error&) {  // then as it is
   }
-  return words.substr(0, kMostWords);
+  // On one line, and cut between characters of UTF-8.
+  std::ranges::replace_if(
+      words, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
+  if (words.size() <= kMostWords) return words;
+  size_t end = kMostWords;
+  while (end > 0 && (static_cast<unsigned char>(words[end]) & 0xC0U) == 0x80U) --end;
+  return words.substr(0, end) + "...";
 }
 
 Endpoints resolve(const Url& url) {
@@ -146,8 +152,9 @@ class Exchange {
   }
 
  private:
-  /// What the body of an error says, as far as it comes.
+  /// What the body of an error says, as far as it comes in time.
   Task<std::string> read_words() {
+    deadline_ = std::min(deadline_, std::chrono::steady_clock::now() + server_.error_timeout);
     std::string body;
     try {
       while (body.size() < kMostErrorBytes) {
@@ -184,7 +191,7 @@ class Exchange {
 
   const ServerAddress& server_;
   beast::tcp_stream stream_;
-  const std::chrono::steady_clock::time_point deadline_;
+  std::chrono::steady_clock::time_point deadline_;
   beast::flat_buffer buffer_{64 << 10};
   http::response_parser<http::buffer_body> parser_;
   std::array<char, 16 << 10> piece_{};

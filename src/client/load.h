@@ -22,6 +22,7 @@ struct ServerAddress {
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds stall_timeout{60'000};     // between two pieces of an answer
   std::chrono::milliseconds request_timeout{600'000};  // for all of it
+  std::chrono::milliseconds error_timeout{2'000};      // for the words of an error behind its head
   size_t header_bytes = 16 << 10;
   size_t event_bytes = 1 << 20;
   size_t body_bytes = 64 << 20;  // of one answer
