@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/quantity.h"
 #include "cli/command.h"
 
@@ -62,6 +63,7 @@ Workload load_workload(const WorkloadOptions& options) {
       request.prompt_tokens = options.prompt;
   } else {
     workload.trace = workload::read_trace(options.trace);
+    for (const std::string& doubt : workload.trace.doubts) log::warn("{}", doubt);
     if (options.requests > 0) workload::keep_first(workload.trace, options.requests);
     workload::scale_lengths(workload.trace, options.scale_lengths);
   }

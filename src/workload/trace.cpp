@@ -9,10 +9,10 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/checked.h"
@@ -247,37 +247,54 @@ void read_program(const json::Object& object, TraceRequest& request, const Place
   request.pause_us = time_field(*pause, "pause_ms", 1e3, place);
 }
 
-/// Refuses what is no field of ours, or only what looks like one mistyped beside a text: files of
-/// tasks have others.
-void check_fields(const json::Object& object, const Place& place) {
-  static const std::vector<std::string> kFields = {"time_s",
-                                                   "prompt_tokens",
-                                                   "output_tokens",
-                                                   "blocks",
-                                                   "prompt",
-                                                   "turns",
-                                                   "tenant",
-                                                   "priority",
-                                                   "deadline_ms",
-                                                   "program_id",
-                                                   "program_calls_left",
-                                                   "pause_ms"};
-  constexpr int64_t kMostLonger = 2;  // prompt_id is no prompt
-  const bool has_text = object.contains("prompt") || object.contains("turns");
-  for (const auto& entry : object) {
-    const std::string_view field = entry.key();
-    if (std::ranges::find(kFields, field) != kFields.end()) continue;
-    const std::string nearest = nearest_name(field, kFields);
-    if (!nearest.empty() && std::abs(std::ssize(field) - std::ssize(nearest)) <= kMostLonger)
-      bad_line(place, "there is no field {}; the nearest is {}", printable(field, 40), nearest);
-    if (!has_text)
-      bad_line(place, "there is no field {}; there are {}", printable(field, 40),
-               fmt::join(kFields, ", "));
+/// Knows the fields of our own lines.
+class Fields {
+ public:
+  /// Refuses what is none of them; beside a text, where files of tasks have others, what looks like
+  /// one mistyped is a doubt.
+  void check(const json::Object& object, const Place& place, std::vector<std::string>& doubts) {
+    const bool has_text = object.contains("prompt") || object.contains("turns");
+    for (const auto& entry : object) {
+      const std::string_view field = entry.key();
+      if (std::ranges::find(names_, field) != names_.end()) continue;
+      if (!has_text) refuse(field, place);
+      if (std::ssize(judged_) == kMostJudged || !judged_.emplace(field).second) continue;
+      const std::string nearest = nearest_name(field, names_);
+      const int64_t longer = std::ssize(field) - std::ssize(nearest);
+      if (nearest.empty() || longer > kMostLonger || longer < -kMostLonger) continue;
+      doubts.push_back(fmt::format("{} line {}: the field {} is ignored; the nearest known is {}",
+                                   place.name, place.line, printable(field, 40), nearest));
+    }
   }
-}
+
+ private:
+  [[noreturn]] void refuse(std::string_view field, const Place& place) const {
+    const std::string nearest = nearest_name(field, names_);
+    if (!nearest.empty())
+      bad_line(place, "there is no field {}; the nearest is {}", printable(field, 40), nearest);
+    bad_line(place, "there is no field {}; there are {}", printable(field, 40),
+             fmt::join(names_, ", "));
+  }
+
+  // Files of tasks have the same few fields in all lines.
+  static constexpr int64_t kMostJudged = 64;
+  static constexpr int64_t kMostLonger = 2;  // prompt_id is no prompt
+  const std::vector<std::string> names_ = {"time_s",
+                                           "prompt_tokens",
+                                           "output_tokens",
+                                           "blocks",
+                                           "prompt",
+                                           "turns",
+                                           "tenant",
+                                           "priority",
+                                           "deadline_ms",
+                                           "program_id",
+                                           "program_calls_left",
+                                           "pause_ms"};
+  std::set<std::string, std::less<>> judged_;
+};
 
 TraceRequest read_own(const json::Object& object, const TraceLimits& limits, const Place& place) {
-  check_fields(object, place);
   TraceRequest request;
   if (const json::Value* time = object.if_contains("time_s"))
     request.time_us = time_field(*time, "time_s", 1e6, place);
@@ -356,6 +373,7 @@ void parse_json_lines(std::string_view text, std::string_view name, const TraceL
                       Trace& trace) {
   int64_t total_blocks = 0;
   Chains chains;
+  Fields fields;
   for (Place place{name, 1}; !text.empty(); ++place.line) {
     const std::string_view line = next_line(text);
     if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
@@ -364,6 +382,7 @@ void parse_json_lines(std::string_view text, std::string_view name, const TraceL
     if (!value.is_object()) bad_line(place, "not a JSON object");
     const json::Object& object = value.get_object();
     const bool is_mooncake = object.contains("input_length");
+    if (!is_mooncake) fields.check(object, place, trace.doubts);
     TraceRequest request =
         is_mooncake ? read_mooncake(object, limits, place) : read_own(object, limits, place);
     const bool has_time = is_mooncake || object.contains("time_s");

@@ -36,6 +36,9 @@ struct Trace {
   std::vector<TraceRequest> requests;  // in order of time
   int64_t block_tokens = 512;          // of TraceRequest::blocks
   bool has_times = false;              // or else all times are 0
+  // What was ignored though it looks as if it were meant, in words, one for each name; not all of
+  // many.
+  std::vector<std::string> doubts;
 };
 
 /// What a file may ask for at most.
@@ -56,7 +59,7 @@ struct TraceLimits {
 ///    pause_ms; a prompt or prompt_tokens is needed, all else may be left out, but either every
 ///    line has time_s or none. One with pause_ms has no time: it comes so long after the end of the
 ///    line before it of the same tenant and program_id. A field that is none of these is an
-///    error, but where there is a text, as in files of tasks, only one that is nearly one of these.
+///    error, but where there is a text, as in files of tasks, at most a doubt.
 /// Throws Error{invalid_data} with `name`, the line and the value that is wrong.
 Trace parse_trace(std::string_view text, std::string_view name, const TraceLimits& limits = {});
 

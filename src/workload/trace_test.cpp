@@ -176,17 +176,20 @@ TEST(Trace, RefusesFieldsThatAreNone) {
       HasSubstr("t line 2: there is no field \"ouput_tokens\"; the nearest is output_tokens"));
   EXPECT_THAT(error_of(R"({"prompt_tokens": 1, "colour": 5})"),
               HasSubstr("no field \"colour\"; there are time_s, prompt_tokens"));
-  EXPECT_THAT(error_of(R"({"prompt": "Why?", "ouput_tokens": 5})"), HasSubstr("output_tokens"));
   // Files of tasks have more.
   const Trace tasks = parse_trace(
       "\n"
       R"({"prompt": "Why?", "prompt_id": 7, "answer": "So."})"
       "\n"
-      R"({"turns": ["Why?"], "question_id": 81, "category": "roleplay"})",
+      R"({"turns": ["Why?"], "question_id": 81, "category": "roleplay", "ouput_tokens": 5})"
+      "\n"
+      R"({"turns": ["Why?"], "ouput_tokens": 6})",
       "t");
-  ASSERT_EQ(tasks.requests.size(), 2U);
+  ASSERT_EQ(tasks.requests.size(), 3U);
   EXPECT_EQ(tasks.requests[0].line, 2);
   EXPECT_EQ(tasks.requests[1].line, 3);
+  EXPECT_THAT(tasks.doubts, ElementsAre("t line 3: the field \"ouput_tokens\" is ignored; the "
+                                        "nearest known is output_tokens"));
 }
 
 TEST(Trace, IsBounded) {
