@@ -39,7 +39,7 @@ struct Forecast {
   DType type = DType::q4_0;
   int64_t bytes = 0;  // weights, and keys and values of kContext tokens
   bool fits = false;
-  double decode_limit = 0;  // tokens/s for one user: what the memory's bandwidth allows
+  double decode_limit = 0;  // tokens/s for one user behind kContext tokens, by the bandwidth
 };
 
 Forecast forecast(const ModelShape& shape, DType type, const Machine& machine,
@@ -57,7 +57,8 @@ Forecast forecast(const ModelShape& shape, DType type, const Machine& machine,
   result.type = type;
   result.bytes = read_per_token + embedding + keys_and_values;
   result.fits = result.bytes < machine.available_bytes;
-  result.decode_limit = ceilings.read_bytes_per_second / static_cast<double>(read_per_token);
+  result.decode_limit =
+      ceilings.read_bytes_per_second / static_cast<double>(read_per_token + keys_and_values);
   return result;
 }
 
@@ -108,7 +109,7 @@ int doctor(bool as_json) {
       ceilings.read_bytes_per_second * 1e-9, ceilings.int8_ops_per_second * 1e-9,
       ceilings.int4_ops_per_second * 1e-9, ceilings.bf16_flops_per_second * 1e-9,
       ceilings.f32_flops_per_second * 1e-9);
-  fmt::print("With {} tokens of context; tokens/s is the limit of the memory for one user:\n",
+  fmt::print("Behind {} tokens of context; tokens/s is what the memory allows one user:\n",
              kContext);
   for (const Forecast& f : forecasts) {
     fmt::print("  {:<14} {:<5} {:>9}  {}\n", f.shape->name, info(f.type).name, size_text(f.bytes),
