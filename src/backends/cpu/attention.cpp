@@ -76,6 +76,12 @@ struct Attention::Shape {
   int64_t end_key(const Piece& piece) const {
     return position(piece, piece.first_token + piece.num_tokens - 1) + 1;
   }
+  /// Those of them that lie in a span.
+  KeySpan keys(const Piece& piece, int64_t span) const {
+    return {.piece = &piece,
+            .begin = std::max(span * kSpanKeys, first_key(piece)),
+            .end = std::min((span + 1) * kSpanKeys, end_key(piece))};
+  }
   std::span<const int32_t> block_table(int64_t sequence) const {
     const ops::PagedBatch& batch = params.batch;
     return batch.block_tables.subspan(
@@ -341,9 +347,9 @@ void Attention::load_tile(const Shape& shape, const Piece& piece, int64_t begin,
   }
 }
 
-/// Where the keys and values at positions [begin, end) of one tile lie in the cache.
-void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
-                          CachedTile& tile) {
+/// Where keys and values lie in the cache, as far as they are in the first tile.
+void Attention::find_tile(const Shape& shape, const KeySpan& wanted, CachedTile& tile) {
+  const Piece& piece = *wanted.piece;
   const ops::PagedBatch& batch = shape.params.batch;
   const int64_t block_size = shape.cache.spec().block_size;
   const int64_t head_dim = shape.head_dim;
@@ -353,7 +359,9 @@ void Attention::find_tile(const Shape& shape, const Piece& piece, int64_t begin,
   // From the scales of a key's value to those of the next's.
   const int64_t value_scale_bytes =
       (value_kind == KvKind::q8_0_pairs ? 1 : head_dim / kKvScaleElements) * kKvScaleBytes;
+  const int64_t begin = wanted.begin;
   const int64_t tile_begin = begin / kTileKeys * kTileKeys;
+  const int64_t end = std::min(tile_begin + kTileKeys, wanted.end);
   tile.begin = static_cast<int32_t>(begin - tile_begin);
   tile.end = static_cast<int32_t>(end - tile_begin);
   const int32_t* table = batch.block_tables.data() + piece.sequence * batch.block_table_stride;
@@ -398,28 +406,24 @@ void Attention::see_tile(const Shape& shape, std::span<const Piece> pieces, int6
 }
 
 /// state = softmax of the pieces' queries over the keys of one span. All see all of it if there are
-/// several pieces.
+/// several pieces. With its last tile the first of `after` is fetched.
 void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, int64_t span,
-                            const ThreadMemory& memory, const SoftmaxState& state) {
+                            KeySpan after, const ThreadMemory& memory, const SoftmaxState& state) {
   const Piece& piece = pieces.front();
   const int64_t rows = std::ssize(pieces) * shape.num_rows(piece);
   clear(state, rows, shape.padded_dim);
-  const int64_t span_begin = std::max(span * kSpanKeys, shape.first_key(piece));
-  const int64_t span_end = std::min((span + 1) * kSpanKeys, shape.end_key(piece));
+  const KeySpan keys = shape.keys(piece, span);
   const int64_t block_size = shape.cache.spec().block_size;
   const bool pairs = shape.pairs != nullptr;
   const bool cached = pairs || (rows <= kCachedRows && shape.head_dim == shape.padded_dim &&
                                 block_size % kGroupRows == 0);
   const auto attend_cached = pairs ? shape.pairs->attend : kernels_.attention.attend_cached;
-  const auto tile_end = [&](int64_t begin) {
-    return std::min(begin / kTileKeys * kTileKeys + kTileKeys, span_end);
-  };
   CachedTile tiles[2];
-  if (cached) find_tile(shape, piece, span_begin, tile_end(span_begin), tiles[0]);
+  if (cached) find_tile(shape, keys, tiles[0]);
   int current = 0;
-  for (int64_t begin = span_begin; begin < span_end;) {
+  for (int64_t begin = keys.begin; begin < keys.end;) {
     const int64_t tile = begin / kTileKeys * kTileKeys;
-    const int64_t end = tile_end(begin);
+    const int64_t end = std::min(tile + kTileKeys, keys.end);
     see_tile(shape, pieces, tile, end, memory);
     const TileQueries queries{.q = memory.q,
                               .score_scale = shape.params.scale / shape.q_scale,
@@ -432,15 +436,16 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
                               .scores = memory.scores,
                               .state = state};
     if (cached) {
-      const bool more = end < span_end;
-      if (more) find_tile(shape, piece, end, tile_end(end), tiles[1 - current]);
+      const KeySpan rest =
+          end < keys.end ? KeySpan{.piece = &piece, .begin = end, .end = keys.end} : after;
+      if (!rest.is_empty()) find_tile(shape, rest, tiles[1 - current]);
       attend_cached({.queries = queries,
                      .key_kind = shape.cache.key_kind(),
                      .value_kind = shape.cache.value_kind(),
                      .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
                      .scale_stride = block_size * kKvScaleBytes,
                      .tile = &tiles[current],
-                     .next = more ? &tiles[1 - current] : nullptr,
+                     .next = rest.is_empty() ? nullptr : &tiles[1 - current],
                      .scratch = memory.tile_keys});
       current = 1 - current;
     } else {
@@ -467,10 +472,25 @@ void Attention::finish(const Shape& shape, const Piece& piece, const SoftmaxStat
   }
 }
 
-void Attention::attend(const Shape& shape, const SpanOfPiece& span, const ThreadMemory& memory) {
+/// What is read first of the work at an index: of spans of cut pieces, or behind them of others.
+/// Empty behind all work.
+Attention::KeySpan Attention::first_keys(const Shape& shape, int64_t index) const {
+  const auto num_spans = std::ssize(spans_);
+  if (index < num_spans) {
+    const SpanOfPiece& span = spans_[static_cast<size_t>(index)];
+    return shape.keys(pieces_[static_cast<size_t>(span.piece)], span.span);
+  }
+  if (index >= num_spans + std::ssize(work_)) return {};
+  const Work& work = work_[static_cast<size_t>(index - num_spans)];
+  const Piece& piece = pieces_[static_cast<size_t>(work.first_piece)];
+  return shape.keys(piece, shape.first_key(piece) / kSpanKeys);
+}
+
+void Attention::attend(const Shape& shape, const SpanOfPiece& span, KeySpan after,
+                       const ThreadMemory& memory) {
   const Piece& piece = pieces_[static_cast<size_t>(span.piece)];
   start(shape, piece, memory);
-  attend_span(shape, std::span(&piece, 1), span.span, memory, partial_state(shape, span));
+  attend_span(shape, std::span(&piece, 1), span.span, after, memory, partial_state(shape, span));
 }
 
 /// Writes the outputs of a piece all of whose spans have been attended to.
@@ -487,28 +507,35 @@ void Attention::merge(const Shape& shape, const CutPiece& cut, const ThreadMemor
   finish(shape, piece, memory.total);
 }
 
-void Attention::attend(const Shape& shape, const Work& work, const ThreadMemory& memory) {
+void Attention::attend(const Shape& shape, const Work& work, KeySpan after,
+                       const ThreadMemory& memory) {
   const auto pieces = std::span(pieces_).subspan(static_cast<size_t>(work.first_piece),
                                                  static_cast<size_t>(work.num_pieces));
   const int64_t rows = shape.num_rows(pieces.front());
   for (size_t i = 0; i < pieces.size(); ++i)
     start(shape, pieces[i], memory.from_row(shape, static_cast<int64_t>(i) * rows));
   clear(memory.total, std::ssize(pieces) * rows, shape.padded_dim);
-  attend_spans(shape, pieces, 0, work.shared_end, memory);
+  const auto first_span = [&](const Piece& piece) {
+    return std::max(work.shared_end, shape.first_key(piece) / kSpanKeys);
+  };
+  attend_spans(shape, pieces, 0, work.shared_end,
+               shape.keys(pieces.front(), first_span(pieces.front())), memory);
   for (size_t i = 0; i < pieces.size(); ++i) {
     const ThreadMemory own = memory.from_row(shape, static_cast<int64_t>(i) * rows);
-    const int64_t first = std::max(work.shared_end, shape.first_key(pieces[i]) / kSpanKeys);
-    attend_spans(shape, std::span(&pieces[i], 1), first,
-                 ceil_div(shape.end_key(pieces[i]), kSpanKeys), own);
+    const Piece* next = i + 1 < pieces.size() ? &pieces[i + 1] : nullptr;
+    attend_spans(shape, std::span(&pieces[i], 1), first_span(pieces[i]),
+                 ceil_div(shape.end_key(pieces[i]), kSpanKeys),
+                 next != nullptr ? shape.keys(*next, first_span(*next)) : after, own);
     finish(shape, pieces[i], own.total);
   }
 }
 
 /// Adds what spans [begin, end) bring to the totals of the pieces' queries.
 void Attention::attend_spans(const Shape& shape, std::span<const Piece> pieces, int64_t begin,
-                             int64_t end, const ThreadMemory& memory) {
+                             int64_t end, KeySpan after, const ThreadMemory& memory) {
   for (int64_t span = begin; span < end; ++span) {
-    attend_span(shape, pieces, span, memory, memory.part);
+    attend_span(shape, pieces, span, span + 1 < end ? shape.keys(pieces.front(), span + 1) : after,
+                memory, memory.part);
     kernels_.merge_softmax({.total = memory.total,
                             .part = memory.part,
                             .rows = std::ssize(pieces) * shape.num_rows(pieces.front()),
@@ -533,10 +560,12 @@ void Attention::run(const ops::AttentionParams& params) {
   const auto num_spans = static_cast<int64_t>(spans_.size());
   workers_.for_each(num_spans + std::ssize(work_), 1, [&](int64_t index, int64_t, int32_t thread) {
     const ThreadMemory memory = thread_memory(shape, thread);
+    // Threads mostly take turns; otherwise something is fetched that another one reads.
+    const KeySpan after = first_keys(shape, index + workers_.num_threads());
     if (index < num_spans)
-      attend(shape, spans_[static_cast<size_t>(index)], memory);
+      attend(shape, spans_[static_cast<size_t>(index)], after, memory);
     else
-      attend(shape, work_[static_cast<size_t>(index - num_spans)], memory);
+      attend(shape, work_[static_cast<size_t>(index - num_spans)], after, memory);
   });
   int64_t num_rows = 0;  // of partial results
   for (const SpanOfPiece& span : spans_)

@@ -59,6 +59,13 @@ class Attention {
     int64_t num_pieces = 1;
     int64_t shared_end = 0;
   };
+  /// Keys [begin, end) of a piece, of one span.
+  struct KeySpan {
+    const Piece* piece = nullptr;
+    int64_t begin = 0;
+    int64_t end = 0;
+    bool is_empty() const { return begin >= end; }
+  };
   struct Shape;
   struct ThreadMemory;
 
@@ -71,17 +78,18 @@ class Attention {
   ThreadMemory thread_memory(const Shape& shape, int32_t thread);
   SoftmaxState partial_state(const Shape& shape, const SpanOfPiece& span);
   void start(const Shape& shape, const Piece& piece, const ThreadMemory& memory);
-  void attend_span(const Shape& shape, std::span<const Piece> pieces, int64_t span,
+  void attend_span(const Shape& shape, std::span<const Piece> pieces, int64_t span, KeySpan after,
                    const ThreadMemory& memory, const SoftmaxState& state);
-  void attend(const Shape& shape, const SpanOfPiece& span, const ThreadMemory& memory);
-  void attend(const Shape& shape, const Work& work, const ThreadMemory& memory);
+  KeySpan first_keys(const Shape& shape, int64_t index) const;
+  void attend(const Shape& shape, const SpanOfPiece& span, KeySpan after,
+              const ThreadMemory& memory);
+  void attend(const Shape& shape, const Work& work, KeySpan after, const ThreadMemory& memory);
   void merge(const Shape& shape, const CutPiece& cut, const ThreadMemory& memory);
   void attend_spans(const Shape& shape, std::span<const Piece> pieces, int64_t begin, int64_t end,
-                    const ThreadMemory& memory);
+                    KeySpan after, const ThreadMemory& memory);
   void load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                  const ThreadMemory& memory);
-  void find_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
-                 CachedTile& tile);
+  void find_tile(const Shape& shape, const KeySpan& wanted, CachedTile& tile);
   static void see_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile, int64_t end,
                        const ThreadMemory& memory);
   void finish(const Shape& shape, const Piece& piece, const SoftmaxState& total);
