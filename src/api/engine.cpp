@@ -17,13 +17,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/printable.h"
 #include "base/quantity.h"
 #include "engine/core.h"
 #include "engine/engine.h"
 #include "engine/kv_cache/sizing.h"
 #include "models/model.h"
-#include "ops/kv_row.h"
+#include "tensor/kv_types.h"
 
 namespace hasten {
 namespace {
@@ -34,25 +33,10 @@ constexpr int64_t kStepTokens = 512;
 constexpr int32_t kMaxBatch = 32;
 constexpr int64_t kKvDiskBytes = int64_t{8} << 30;
 
-DType kv_type(std::string_view name, const models::ModelInfo& info) {
-  if (name == "auto") {
-    return info.weight_types.starts_with("f32") ? DType::f32 : DType::bf16;
-  }
-  const auto type = dtype_from_name(name == "fp8" ? "f8_e4m3" : name);
-  if (!type || !ops::is_kv_type(*type)) {
-    fail_param("kv_type",
-               "--kv-type {} is unknown; known: auto, f32, f16, bf16, fp8, q8_0, q4_0, or one for "
-               "keys and one for values as in q8_0/q4_0",
-               printable(name));
-  }
-  return *type;
-}
-
-/// "TYPE" for both, or "TYPE/TYPE" for keys and values.
 ops::KvTypes kv_types(std::string_view names, const models::ModelInfo& info) {
-  const size_t slash = std::min(names.find('/'), names.size());
-  const std::string_view values = names.substr(slash == names.size() ? 0 : slash + 1);
-  return {.keys = kv_type(names.substr(0, slash), info), .values = kv_type(values, info)};
+  const DType automatic = info.weight_types.starts_with("f32") ? DType::f32 : DType::bf16;
+  const auto [keys, values] = kv_types_from_name(names, automatic);
+  return {.keys = keys, .values = values};
 }
 
 /// Checks the options that are numbers, so that arithmetic on them cannot go wrong, and those that

@@ -12,6 +12,7 @@
 #include "quant/codec.h"
 #include "tensor/float8.h"
 #include "tensor/half.h"
+#include "tensor/kv_types.h"
 
 namespace hasten::ops {
 namespace {
@@ -40,20 +41,6 @@ void encode_blocks(DType type, const float* x, int64_t size, void* row) {
 }
 
 }  // namespace
-
-bool is_kv_type(DType type) {
-  switch (type) {
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-    case DType::f8_e4m3:
-    case DType::q8_0:
-    case DType::q4_0:
-      return true;
-    default:
-      return false;
-  }
-}
 
 void check_kv_types(const KvCacheSpec& spec) {
   for (const DType type : {spec.types.keys, spec.types.values}) {

@@ -9,11 +9,10 @@
 
 namespace hasten::ops {
 
-/// f32, f16, bf16 and f8_e4m3 keep every element by itself; what is too large for f16 or f8_e4m3
-/// saturates. q8_0 and q4_0 keep blocks of 32 (quant/q8_0.h, quant/q4_0.h); a block with an
-/// infinity or a NaN decodes to NaN, so that a fault is not hidden. q4_0 keeps the row rotated:
-/// see rotate.
-[[nodiscard]] bool is_kv_type(DType type);
+// f32, f16, bf16 and f8_e4m3 keep every element by itself; what is too large for f16 or f8_e4m3
+// saturates. q8_0 and q4_0 keep blocks of 32 (quant/q8_0.h, quant/q4_0.h); a block with an
+// infinity or a NaN decodes to NaN, so that a fault is not hidden. q4_0 keeps the row rotated:
+// see rotate.
 
 /// Error{unsupported} when the types are none for a cache, or their blocks do not divide the head:
 /// says which types do.

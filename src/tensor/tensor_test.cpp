@@ -7,8 +7,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string_view>
+#include <utility>
 
+#include "hasten/error.h"
 #include "tensor/half.h"
+#include "tensor/kv_types.h"
 
 namespace hasten {
 namespace {
@@ -20,6 +24,23 @@ TEST(DType, NamesRoundTrip) {
   EXPECT_EQ(row_bytes(DType::q4_0, 64), 36);
   EXPECT_EQ(row_bytes(DType::q6_k, 512), 420);
   EXPECT_THROW((void)row_bytes(DType::q4_0, 33), Error);
+}
+
+TEST(KvTypes, AreOneNameForBothOrOneForEach) {
+  const auto types = [](std::string_view names) {
+    return kv_types_from_name(names, DType::f32, "--flag");
+  };
+  EXPECT_EQ(types("q8_0"), std::pair(DType::q8_0, DType::q8_0));
+  EXPECT_EQ(types("fp8/auto"), std::pair(DType::f8_e4m3, DType::f32));
+  for (const std::string_view wrong : {"", "q4_k", "q8_0/", "f16/f16/f16"}) {
+    try {
+      (void)types(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("--flag \"")) << error.what();
+    }
+  }
 }
 
 TEST(Half, EveryBinary16RoundTrips) {
