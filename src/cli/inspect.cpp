@@ -2,12 +2,10 @@
 // hasten inspect: what is in a model file, without loading it.
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <system_error>
 
@@ -16,18 +14,11 @@
 #include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/inspect_text.h"
+#include "cli/model_file.h"
 #include "cli/words.h"
 #include "server/openai_json.h"
 #include "tensor/dtype.h"
 #include "weights/checkpoint.h"
-
-extern "C" {
-// The linker's names for the bytes of the built-in model.
-// NOLINTBEGIN(readability-identifier-naming)
-extern const unsigned char hasten_tiny_gguf[];
-extern const unsigned char hasten_tiny_gguf_end[];
-// NOLINTEND(readability-identifier-naming)
-}
 
 namespace hasten::cli {
 namespace {
@@ -80,36 +71,6 @@ std::string architecture(const weights::Checkpoint& checkpoint) {
   return safe_text(checkpoint.metadata().get_string("general.architecture", "unknown"));
 }
 
-/// What a person asks of a model first, as far as its file says it.
-json::Object dimensions(const weights::Checkpoint& checkpoint) {
-  struct Dimension {
-    const char* name;
-    const char* gguf_key;  // behind the architecture
-    const char* hf_key;
-  };
-  constexpr std::array<Dimension, 5> kDimensions{
-      {{"context", "context_length", "max_position_embeddings"},
-       {"layers", "block_count", "num_hidden_layers"},
-       {"width", "embedding_length", "hidden_size"},
-       {"heads", "attention.head_count", "num_attention_heads"},
-       {"kv_heads", "attention.head_count_kv", "num_key_value_heads"}}};
-  json::Object result;
-  const std::string prefix(checkpoint.metadata().get_string("general.architecture", ""));
-  for (const auto& [name, gguf_key, hf_key] : kDimensions) {
-    json::Value value;
-    if (const json::Object* config = checkpoint.config()) {
-      const json::Value* text = config->if_contains("text_config");  // of models that see, too
-      if (text != nullptr && text->is_object()) config = &text->get_object();
-      if (const json::Value* found = config->if_contains(hf_key)) value = *found;
-    } else {
-      for (const auto& [key, found] : checkpoint.metadata().entries())
-        if (key == prefix + "." + gguf_key) value = to_json(found);
-    }
-    if (value.is_number()) result[name] = value;
-  }
-  return result;
-}
-
 /// Whether a folder has text files alone, which open_checkpoint would miss the tensors of.
 bool is_weightless(const std::filesystem::path& folder) {
   std::error_code error;
@@ -126,9 +87,7 @@ std::unique_ptr<const weights::Checkpoint> open(const std::filesystem::path& mod
   std::error_code ignored;
   if (std::filesystem::is_directory(model, ignored) && is_weightless(model))
     return weights::open_checkpoint(model, weights::Contents::no_weights);
-  if (!model.empty()) return weights::open_checkpoint(model);
-  return weights::open_gguf(std::as_bytes(std::span(hasten_tiny_gguf, hasten_tiny_gguf_end)),
-                            "hasten-tiny");
+  return open_model_file(model);
 }
 
 /// Whether a model has a tokenizer at all, working or not.
@@ -159,8 +118,7 @@ json::Object summary_of(const weights::Checkpoint& checkpoint) {
       {"parameters", count_parameters(checkpoint)},
       {"tensor_bytes", checkpoint.total_bytes()},
       {"tensors", checkpoint.tensors().size()}};
-  const json::Object sizes = dimensions(checkpoint);
-  for (const auto& entry : sizes) summary[entry.key()] = entry.value();
+  for (const auto& [name, value] : model_sizes(checkpoint)) summary[name] = value;
   json::Object types;
   for (const auto& [name, bytes] : bytes_by_type(checkpoint)) types[name] = bytes;
   summary["bytes_by_type"] = types;
@@ -193,10 +151,8 @@ void print_head(const weights::Checkpoint& checkpoint) {
   for (const auto& [name, bytes] : bytes_by_type(checkpoint)) {
     fmt::print("  {:<8} {}\n", name, size_text(bytes));
   }
-  for (const auto& entry : dimensions(checkpoint)) {
-    const std::string_view unit = entry.key() == "context" ? " tokens" : "";
-    fmt::print("{:<14} {}{}\n", std::string_view(entry.key()), json_text(entry.value()), unit);
-  }
+  for (const auto& [name, value] : model_sizes(checkpoint))
+    fmt::print("{:<14} {}{}\n", name, value, name == "context" ? " tokens" : "");
 }
 
 void print_metadata(const weights::Checkpoint& checkpoint) {
