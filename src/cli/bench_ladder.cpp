@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "cli/command.h"
 #include "cli/ladder.h"
 #include "cli/machine_model.h"
+#include "cli/model_file.h"
 #include "cli/progress.h"
 #include "cli/replay.h"
 #include "cli/roofline.h"
@@ -24,6 +27,9 @@
 #include "cli/words.h"
 #include "cli/workload_flags.h"
 #include "hasten/machine.h"
+#include "tensor/dtype.h"
+#include "tensor/kv_types.h"
+#include "weights/synth/shapes.h"
 
 namespace hasten::cli {
 namespace {
@@ -33,13 +39,68 @@ struct LadderOptions {
   std::filesystem::path quantized;  // empty: no rung of quantised weights
   std::string quantized_kv = "q8_0";
   std::string simulate;  // a machine; empty: the engine of this process
-  std::string shape = "llama-3.1-8b";
-  std::string type = "bf16";
-  std::string quantized_type = "q4_0";
-  double efficiency = 0.6;
+  // Of a simulation; empty and 0: the defaults below.
+  std::string shape;
+  std::string type;
+  std::string quantized_type;
+  double efficiency = 0;
   int32_t rounds = 1;
   WorkloadOptions workload;
 };
+
+constexpr std::string_view kDefaultShape = "llama-3.1-8b";
+constexpr std::string_view kDefaultType = "bf16";
+constexpr std::string_view kDefaultQuantizedType = "q4_0";
+
+std::string_view or_default(std::string_view text, std::string_view otherwise) {
+  return text.empty() ? otherwise : text;
+}
+
+/// Types of keys and values on the last rung.
+std::pair<DType, DType> quantized_kv_types(const LadderOptions& options) {
+  return kv_types_from_name(options.quantized_kv, DType::bf16, "--quantized-kv");
+}
+
+/// Throws Error{invalid_argument} where a head's keys or values are no whole blocks of their type.
+void check_kv_blocks(const LadderOptions& options, int64_t head_dim) {
+  const auto [keys, values] = quantized_kv_types(options);
+  for (const DType type : {keys, values})
+    if (head_dim % info(type).block_size != 0)
+      fail_param("quantized_kv",
+                 "--quantized-kv {} has blocks of {} elements, but keys and values of a head have "
+                 "{}: choose f32, f16, bf16 or fp8",
+                 options.quantized_kv, info(type).block_size, head_dim);
+}
+
+/// Refuses flags that a simulation, or the engine, would not look at.
+void check_flags(const LadderOptions& options) {
+  struct Flag {
+    std::string_view name;
+    bool is_given;
+  };
+  (void)quantized_kv_types(options);
+  if (options.simulate.empty()) {
+    for (const Flag& flag :
+         {Flag{"--shape", !options.shape.empty()}, Flag{"--type", !options.type.empty()},
+          Flag{"--quantized-type", !options.quantized_type.empty()},
+          Flag{"--efficiency", options.efficiency > 0}})
+      if (flag.is_given)
+        fail_param("simulate", "{} is of simulations: add --simulate MACHINE, or leave it out",
+                   flag.name);
+    return;
+  }
+  if (!options.engine.model.empty())
+    fail_param("model",
+               "a simulation reads no MODEL, and {} is one: name its model with --shape, or leave "
+               "out --simulate",
+               options.engine.model.string());
+  if (!options.quantized.empty())
+    fail_param("quantized",
+               "a simulation reads no --quantized MODEL: give --quantized-type TYPE, or leave out "
+               "--simulate");
+  if (options.engine.threads > 0)
+    fail_param("threads", "--threads is of the engine of this process: leave out it or --simulate");
+}
 
 /// What a rung met with.
 struct Outcome {
@@ -74,7 +135,10 @@ class RealLadder {
   RealLadder(const LadderOptions& options, const Workload& workload, const WorkloadShape& shape)
       : options_(options), workload_(workload), shape_(shape) {
     check_model(options.engine.model);
-    if (!options.quantized.empty()) check_model(options.quantized);
+    check_model(options.quantized);
+    const auto model = open_model_file(options.engine.model);
+    check_kv_blocks(options, head_dim_of(*model));
+    if (!options.quantized.empty()) check_same_model(*model, *open_model_file(options.quantized));
     const Machine machine = describe_machine();
     machine_ = machine.cpu;
     const int32_t threads =
@@ -89,9 +153,8 @@ class RealLadder {
       EngineOptions probe = base_;
       probe.kv_cache_bytes = 0;
       probe.max_batch = 1;
-      show_progress(probe);
       base_.kv_cache_bytes =
-          kContiguousSequences * base_.context * Engine(probe).model().kv_bytes_per_token;
+          kContiguousSequences * base_.context * load(probe)->model().kv_bytes_per_token;
     }
   }
 
@@ -107,12 +170,12 @@ class RealLadder {
       engine_options.step_tokens = std::max<int64_t>(base_.context, base_.max_batch);
     if (rung.quantized_weights) engine_options.model = options_.quantized;
     if (rung.quantized_kv) engine_options.kv_type = options_.quantized_kv;
-    show_progress(engine_options);
     KvUse use;  // of the engine's thread until it has gone
     engine_options.on_step = [&use](const StepRecord& step) { use.add(step); };
     Outcome outcome{.rung = rung};
     {
-      Engine engine(engine_options);
+      const std::unique_ptr<Engine> loaded = load(engine_options);
+      Engine& engine = *loaded;
       outcome.prediction = predict({.rung = rung,
                                     .model = engine.model(),
                                     .ceilings = ceilings_,
@@ -127,6 +190,16 @@ class RealLadder {
   }
 
  private:
+  /// What is doubtful of a model is said when it is loaded first.
+  std::unique_ptr<Engine> load(EngineOptions options) {
+    const bool is_new = loaded_.insert(options.model).second;
+    show_progress(options);
+    log::set_level(is_new ? log::Level::warn : log::Level::error);
+    auto engine = std::make_unique<Engine>(options);
+    log::set_level(log::Level::warn);
+    return engine;
+  }
+
   int64_t ceil_to_block(int64_t tokens) const {
     const int64_t block = std::max<int32_t>(1, base_.block_size);
     return (tokens + block - 1) / block * block;
@@ -138,6 +211,7 @@ class RealLadder {
   std::string machine_;
   Ceilings ceilings_;
   EngineOptions base_;
+  std::set<std::filesystem::path> loaded_;
 };
 
 /// Runs rungs through the scheduler in virtual time.
@@ -145,12 +219,25 @@ class SimulatedLadder {
  public:
   SimulatedLadder(const LadderOptions& options, const Workload& workload,
                   const WorkloadShape& shape)
-      : options_(options), workload_(workload), shape_(shape) {}
+      : options_(options),
+        workload_(workload),
+        shape_(shape),
+        plain_(machine_with("--type", or_default(options.type, kDefaultType))),
+        quantized_(machine_with("--quantized-type",
+                                or_default(options.quantized_type, kDefaultQuantizedType))) {
+    check_kv_blocks(options, weights::synthetic::find_shape(shape_name()).head_dim);
+    for (const Rung& rung : ladder_rungs(/*with_quantized_weights=*/true)) {
+      const MachineModel machine = machine_of(rung);
+      const int64_t asked = options.engine.kv_cache_bytes;
+      check_memory(machine, machine.options.context, asked,
+                   asked > 0 ? "lower --ctx or raise --kv-cache"
+                             : "lower --ctx, or take a --type of fewer bits or a smaller --shape");
+    }
+  }
 
   std::string basis() const {
-    const MachineModel machine = machine_of({});
-    return fmt::format("SIMULATED: {}, {}, steps cost {}", machine.model.name, machine.machine,
-                       machine.basis);
+    return fmt::format("SIMULATED: {}, {}, steps cost {}", plain_.model.name, plain_.machine,
+                       plain_.basis);
   }
 
   Outcome run(const Rung& rung) const {
@@ -171,10 +258,29 @@ class SimulatedLadder {
   }
 
  private:
+  std::string_view shape_name() const { return or_default(options_.shape, kDefaultShape); }
+
+  MachineModel machine_with(std::string_view type_flag, std::string_view type) const {
+    return peak_machine(
+        {.machine = options_.simulate,
+         .shape = shape_name(),
+         .type = type,
+         .efficiency = options_.efficiency > 0 ? options_.efficiency : kDefaultEfficiency,
+         .machine_flag = "--simulate",
+         .type_flag = type_flag});
+  }
+
+  /// Bytes of keys and values on the last rung for each byte of bf16.
+  double quantized_kv_share() const {
+    const auto [keys, values] = quantized_kv_types(options_);
+    const auto bytes = [](DType type) {  // of an element
+      return static_cast<double>(info(type).block_bytes) / info(type).block_size;
+    };
+    return (bytes(keys) + bytes(values)) / (2 * bytes(DType::bf16));
+  }
+
   MachineModel machine_of(const Rung& rung) const {
-    MachineModel machine = peak_machine(
-        options_.simulate, options_.shape,
-        rung.quantized_weights ? options_.quantized_type : options_.type, options_.efficiency);
+    MachineModel machine = rung.quantized_weights ? quantized_ : plain_;
     SimulatorOptions& sizes = machine.options;
     ModelInfo& model = machine.model;
     const EngineOptions& asked = options_.engine;
@@ -184,12 +290,11 @@ class SimulatedLadder {
     if (asked.kv_cache_bytes > 0)
       sizes.num_kv_blocks = asked.kv_cache_bytes / (model.kv_bytes_per_token * sizes.block_size);
     if (rung.quantized_kv) {
-      // A block of 32 elements: 64 bytes of bf16, 34 of q8_0.
-      constexpr double kShare = 34.0 / 64;
-      sizes.num_kv_blocks = static_cast<int64_t>(static_cast<double>(sizes.num_kv_blocks) / kShare);
-      sizes.costs.us_per_key_read *= kShare;
+      const double share = quantized_kv_share();
+      sizes.num_kv_blocks = static_cast<int64_t>(static_cast<double>(sizes.num_kv_blocks) / share);
+      sizes.costs.us_per_key_read *= share;
       model.kv_bytes_per_token =
-          static_cast<int64_t>(static_cast<double>(model.kv_bytes_per_token) * kShare);
+          static_cast<int64_t>(static_cast<double>(model.kv_bytes_per_token) * share);
     }
     sizes.batching = rung.batching.empty() ? sizes.batching : std::string(rung.batching);
     sizes.reserve_context = rung.reserve_context;
@@ -207,6 +312,8 @@ class SimulatedLadder {
   const LadderOptions& options_;
   const Workload& workload_;
   const WorkloadShape& shape_;
+  const MachineModel plain_;
+  const MachineModel quantized_;
 };
 
 double seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
@@ -256,6 +363,10 @@ void print_header() {
 
 void print_row(const Outcome& outcome, const Outcome* before) {
   const workload::Statistics& seen = outcome.statistics;
+  if (seen.num_finished() == 0) {
+    fmt::print("{:<23} nothing answered\n", outcome.rung.name);
+    return;
+  }
   fmt::print(
       "{:<23} {:>8.2f}x {:>6.2f}x {:>9.1f} {:>8.2f} {:>8.2f} {:>7.2f} s {:>6.0f} ms {:>7.1f} %\n",
       outcome.rung.name, predicted_gain(outcome, before), measured_gain(outcome, before),
@@ -323,17 +434,19 @@ int climb(Ladder ladder, const LadderOptions& options, const Workload& workload)
   }
   fmt::print("speculation             not there yet\n");
   if (!with_weights) fmt::print("quantised weights       left out: --quantized MODEL adds them\n");
-  fmt::print("\nFrom the first rung to the last: {:.2f} times the tokens, p99 {:+.0f} %\n",
-             measured_gain(last, &first),
-             100 * (gain(static_cast<double>(last.statistics.e2e_us().quantile(0.99)),
-                         static_cast<double>(first.statistics.e2e_us().quantile(0.99))) -
-                    1));
+  if (first.statistics.num_finished() > 0 && last.statistics.num_finished() > 0)
+    fmt::print("\nFrom the first rung to the last: {:.2f} times the tokens, p99 {:+.0f} %\n",
+               measured_gain(last, &first),
+               100 * (gain(static_cast<double>(last.statistics.e2e_us().quantile(0.99)),
+                           static_cast<double>(first.statistics.e2e_us().quantile(0.99))) -
+                      1));
   if (failed > 0) fmt::print("{} of the last rung failed\n", counted(failed, "request"));
   return last.statistics.num_finished() > 0 ? 0 : 1;
 }
 
 int bench_ladder(const LadderOptions& options) {
   log::set_level(log::Level::warn);
+  check_flags(options);
   const Workload workload = load_workload(options.workload);
   check_lengths(workload, "the ladder's arithmetic needs lengths");
   const WorkloadShape shape = shape_of(workload.trace, options.engine.block_size);
@@ -355,24 +468,31 @@ void add_bench_ladder(Command bench) {
   command.option("--quantized-kv TYPE", options->quantized_kv,
                  "How the last rung keeps keys and values: see --kv-type of bench (default: {})");
   add_threads_flag(command, engine.threads);
-  add_size_flags(command, engine);
+  add_size_flags(command, engine,
+                 {.context = "the longest request",
+                  .kv_cache = "that of four contexts; simulated: what the weights leave"});
   command.option("--simulate NAME", options->simulate,
                  "In virtual time on a machine of 'hasten simulate': here, a100 or h200");
-  command.option("--shape NAME", options->shape,
-                 "Model of the simulation, as synth names them (default: {})");
-  command.option("--type TYPE", options->type, "Type of its weights (default: {})");
+  command.option(
+      "--shape NAME", options->shape,
+      fmt::format("Model of the simulation, as synth names them (default: {})", kDefaultShape));
+  command.option("--type TYPE", options->type,
+                 fmt::format("Type of its weights (default: {})", kDefaultType));
   command.option("--quantized-type TYPE", options->quantized_type,
-                 "Type of its weights where they are quantised (default: {})");
+                 fmt::format("Type of its weights where they are quantised (default: {})",
+                             kDefaultQuantizedType));
   command.option("--efficiency F", options->efficiency, number_within(0.01, 1),
-                 "Fraction of the peaks that simulated steps reach (default: {})");
+                 fmt::format("Fraction of the peaks that simulated steps reach (default: {})",
+                             kDefaultEfficiency));
   command.option("--rounds N", options->rounds, whole_number(1, 99),
                  "Climb so many times and show medians: a machine is not alike from minute to\n"
                  "minute (default: {})");
   add_workload_flags(command, options->workload);
   command.footer(
-      "Every rung has the same memory for keys and values: --kv-cache, or that of four contexts;\n"
-      "the context is --ctx, or the longest request. What ends in a static batch is delivered at\n"
-      "once; its place stays empty. Predictions are by arithmetic on mean lengths and ceilings.\n"
+      "Every rung has the same memory for keys and values: --kv-cache, or that of four contexts\n"
+      "(simulated without --kv-cache: what its weights leave of the machine's); the context is\n"
+      "--ctx, or the longest request. What ends in a static batch is delivered at once; its place\n"
+      "stays empty. Predictions are by arithmetic on mean lengths and ceilings.\n"
       "  hasten bench ladder MODEL --quantized MODEL-q4 --trace azure.csv --requests 64\n"
       "      --scale-lengths 0.125 --speed 4\n"
       "  hasten bench ladder --simulate h200 --shape llama-3.1-8b --trace azure.csv");

@@ -33,8 +33,13 @@ void add_bench_serve(Command bench);
 
 /// Adds the positional MODEL and the flags that load it, those of scheduling included.
 void add_engine_flags(Command command, EngineOptions& options);
+/// What --ctx and --kv-cache are where they are left out.
+struct SizeDefaults {
+  std::string context = "the model's own, as memory allows";
+  std::string kv_cache = "by arithmetic";
+};
 /// Adds --ctx, --kv-cache, --max-batch and --step-tokens.
-void add_size_flags(Command command, EngineOptions& options);
+void add_size_flags(Command command, EngineOptions& options, const SizeDefaults& defaults = {});
 /// Adds these and the flags that say what runs when, and in which order.
 void add_scheduling_flags(Command command, EngineOptions& options);
 /// Adds --chat-template.

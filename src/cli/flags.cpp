@@ -154,14 +154,14 @@ void add_queue_flag(Command command, EngineOptions& options) {
                  "Requests that may wait; more are refused (default: no limit)");
 }
 
-void add_size_flags(Command command, EngineOptions& options) {
+void add_size_flags(Command command, EngineOptions& options, const SizeDefaults& defaults) {
   command.option(
       "--ctx N", options.context, whole_number(0),
-      "Tokens that one conversation may reach (default, and 0: the model's own, as memory "
-      "allows)");
+      fmt::format("Tokens that one conversation may reach (default, and 0: {})", defaults.context));
   command.option("--kv-cache SIZE", options.kv_cache_bytes, byte_size(),
-                 "Memory for keys and values: bytes, or with B, KiB, MiB, GiB or TiB behind the "
-                 "number (default: by arithmetic)");
+                 fmt::format("Memory for keys and values: bytes, or with B, KiB, MiB, GiB or TiB "
+                             "behind the number (default: {})",
+                             defaults.kv_cache));
   command.option("--max-batch N", options.max_batch, whole_number(0, 4096),
                  "Sequences that run at the same time (default: chosen for the device)");
   command.option("--step-tokens N", options.step_tokens, whole_number(0),

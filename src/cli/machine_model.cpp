@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/quantity.h"
 #include "cli/roofline.h"
 #include "cli/words.h"
 #include "tensor/dtype.h"
@@ -136,10 +137,11 @@ void warn_of_fit(double mean_error) {
 
 }  // namespace
 
-MachineModel peak_machine(std::string_view machine, std::string_view shape_name,
-                          std::string_view type_name, double efficiency) {
-  const weights::synthetic::ModelShape& shape = weights::synthetic::find_shape(shape_name);
-  const DType type = weights::synth_type(type_name);
+MachineModel peak_machine(const PeakMachine& peaks) {
+  const weights::synthetic::ModelShape& shape = weights::synthetic::find_shape(peaks.shape);
+  const DType type = weights::synth_type(peaks.type, peaks.type_flag);
+  const std::string_view machine = peaks.machine;
+  const double efficiency = peaks.efficiency;
   MachineModel result;
   result.model = model_of(shape, type);
   SimulatorOptions& options = result.options;
@@ -167,13 +169,29 @@ MachineModel peak_machine(std::string_view machine, std::string_view shape_name,
     options.step_tokens = kCardStepTokens;
     options.max_batch = kCardMaxBatch;
   } else {
-    fail_param("machine", "--machine {} is neither here, a100, h200 nor a file", machine);
+    const bool takes_file = peaks.machine_flag == "--machine";
+    fail_param("machine", "{} {} is {}", peaks.machine_flag, machine,
+               takes_file ? "neither here, a100, h200 nor a file" : "none of here, a100, h200");
   }
   const auto block_bytes = static_cast<double>(result.model.kv_bytes_per_token) *
                            static_cast<double>(options.block_size);
   options.num_kv_blocks = static_cast<int64_t>(std::max(0.0, cache_bytes) / block_bytes);
   options.costs = costs_of(result.model, result.ceilings, efficiency);
   return result;
+}
+
+void check_memory(const MachineModel& machine, int64_t tokens, int64_t asked_bytes,
+                  std::string_view ways_out) {
+  const int64_t fit = machine.options.num_kv_blocks * machine.options.block_size;
+  if (tokens <= fit) return;
+  const double bytes_per_token = static_cast<double>(machine.model.kv_bytes_per_token);
+  const auto bytes = [&](int64_t count) {  // of as long a context as a flag may ask for, too
+    return static_cast<int64_t>(std::min(bytes_per_token * static_cast<double>(count), 0x1p62));
+  };
+  fail(ErrorCode::resource_exhausted,
+       "keys and values of one sequence of {} take {}, but the cache has {}, enough for {}: {}",
+       counted(tokens, "token"), size_text(bytes(tokens)),
+       size_text(asked_bytes > 0 ? asked_bytes : bytes(fit)), counted(fit, "token"), ways_out);
 }
 
 SimulatorOptions simulated_sizes(const ModelInfo& model, int32_t block_size) {

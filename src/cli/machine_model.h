@@ -3,6 +3,7 @@
 // this machine's ceilings, or from steps measured here.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -14,6 +15,8 @@
 
 namespace hasten::cli {
 
+inline constexpr double kDefaultEfficiency = 0.6;
+
 struct MachineModel {
   std::string machine;
   std::string basis = {};  // where its step costs come from, in words
@@ -22,11 +25,24 @@ struct MachineModel {
   SimulatorOptions options;  // costs, and the sizes that are usual there
 };
 
-/// "here", "a100" or "h200" with one of synth's shapes, whose matrices all have that type; its
-/// steps reach the fraction `efficiency` of the peaks. Throws Error{invalid_argument} that lists
-/// the known.
-MachineModel peak_machine(std::string_view machine, std::string_view shape, std::string_view type,
-                          double efficiency);
+/// A model on a machine by its peaks, and the flags that name them.
+struct PeakMachine {
+  std::string_view machine;                // "here", "a100" or "h200"
+  std::string_view shape;                  // one of synth's
+  std::string_view type;                   // of all its matrices
+  double efficiency = kDefaultEfficiency;  // steps reach this fraction of the peaks
+  std::string_view machine_flag = "--machine";
+  std::string_view type_flag = "--type";
+};
+
+/// Throws Error{invalid_argument} that lists the known.
+MachineModel peak_machine(const PeakMachine& peaks);
+
+/// Throws Error{resource_exhausted} that says both sizes when keys and values of one sequence of
+/// `tokens` do not fit the memory for them: `asked_bytes`, or if that is 0 the machine's. Says
+/// `ways_out`, too.
+void check_memory(const MachineModel& machine, int64_t tokens, int64_t asked_bytes,
+                  std::string_view ways_out);
 
 /// Fits costs to measured steps of an engine and writes them down with what it was. Returns the
 /// fit. Throws Error{io} when the file cannot be written.

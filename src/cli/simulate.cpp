@@ -36,10 +36,12 @@ struct SimulateOptions {
 
 MachineModel find_machine(const SimulateOptions& options) {
   std::error_code ignored;
-  MachineModel machine =
-      std::filesystem::is_regular_file(options.machine, ignored)
-          ? read_calibration(options.machine)
-          : peak_machine(options.machine, options.shape, options.type, options.efficiency);
+  MachineModel machine = std::filesystem::is_regular_file(options.machine, ignored)
+                             ? read_calibration(options.machine)
+                             : peak_machine({.machine = options.machine,
+                                             .shape = options.shape,
+                                             .type = options.type,
+                                             .efficiency = options.efficiency});
   const EngineOptions& asked = options.engine;
   SimulatorOptions& sizes = machine.options;
   sizes.policy = asked.policy;

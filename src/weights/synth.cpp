@@ -142,7 +142,7 @@ std::vector<std::string_view> synth_shapes() {
   return names;
 }
 
-DType synth_type(std::string_view name) {
+DType synth_type(std::string_view name, std::string_view flag) {
   constexpr std::array kTypes{DType::f32,  DType::f16,  DType::bf16, DType::q4_0,   DType::q4_1,
                               DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,   DType::q3_k,
                               DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs};
@@ -150,7 +150,7 @@ DType synth_type(std::string_view name) {
   if (type && std::ranges::find(kTypes, *type) != kTypes.end()) return *type;
   std::string known;
   for (const DType dtype : kTypes) known += fmt::format(" {}", info(dtype).name);
-  fail_param("type", "--type {} is unknown; known:{}", name, known);
+  fail_param("type", "{} {} is unknown; known:{}", flag, name, known);
 }
 
 SynthResult synth(const SynthOptions& options) {

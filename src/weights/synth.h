@@ -37,8 +37,9 @@ struct SynthResult {
 /// family, for tests.
 [[nodiscard]] std::vector<std::string_view> synth_shapes();
 
-/// The type of weights of that name. Error{invalid_argument} lists the known ones.
-[[nodiscard]] DType synth_type(std::string_view name);
+/// The type of weights of that name. Error{invalid_argument} lists the known ones; `flag` is what
+/// the user typed.
+[[nodiscard]] DType synth_type(std::string_view name, std::string_view flag = "--type");
 
 /// Writes a GGUF file with the metadata that llama.cpp's converter gives the architecture, a
 /// generated vocabulary of the real size, and weights of normal distribution scaled such that

@@ -694,6 +694,39 @@ class Measure(unittest.TestCase):
             for name in ("static, contiguous", "+ paging", "+ quantised weights", "speculation", "not there yet"):
                 self.assertIn(name, table)
 
+    def test_ladder_refuses_before_the_first_rung(self):
+        with tempfile.TemporaryDirectory() as folder:
+            other = Path(folder) / "other.gguf"
+            hasten("synth", "--shape", "tiny-qwen2", "--type", "q8_0", other)
+            for flags, said in (
+                    (("--quantized-kv", "foo"), '--quantized-kv "foo" is unknown; known: auto, f32'),
+                    (("--simulate", "h200", "--quantized-kv", "q8_0/foo"), '--quantized-kv "foo" is unknown'),
+                    (("--shape", "llama-3.1-8b"), "--shape is of simulations: add --simulate MACHINE, or leave it out"),
+                    (("--quantized-type", "q8_0"), "--quantized-type is of simulations"),
+                    (("--efficiency", "0.6"), "--efficiency is of simulations"),
+                    (("--simulate", "h200", MODEL), "a simulation reads no MODEL"),
+                    (("--simulate", "h200", "--quantized", MODEL), "a simulation reads no --quantized MODEL"),
+                    (("--simulate", "h200", "--threads", "2"), "--threads is of the engine of this process"),
+                    (("--simulate", "abacus"), "--simulate abacus is none of here, a100, h200"),
+                    (("--simulate", "h200", "--quantized-type", "q9"), "--quantized-type q9 is unknown"),
+                    (("--quantized", other), f"of {other} is ")):
+                done = hasten("bench", "ladder", "--requests", "5", *flags)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), (flags, done.stderr))
+                self.assertIn(said, done.stderr)
+        done = hasten("bench", "ladder", "--simulate", "a100", "--kv-cache", "1MiB", "--requests", "5")
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertIn("of 577 tokens take 72.1 MiB, but the cache has 1.0 MiB, enough for 0 tokens", done.stderr)
+
+    def test_simulated_ladder_keeps_keys_and_values_as_asked(self):
+        for kv_type, size in (("q8_0", "68.0 KiB"), ("q4_0", "36.0 KiB"), ("q8_0/q4_0", "52.0 KiB"), ("bf16", "128.0 KiB")):
+            table = hasten("bench", "ladder", "--simulate", "h200", "--quantized-kv", kv_type, "--requests", "5").stdout
+            self.assertIn(f"{size} for each token's keys and values", table)
+
+    def test_ladder_warns_of_a_context_once(self):
+        done = hasten("bench", "ladder", "--requests", "2", "--prompt", "20", "--gen", "4", "--ctx", "8192")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("but the model was trained for"), 1, done.stderr)
+
     def test_bench_flags_that_do_not_fit_are_named(self):
         for arguments, said in (
                 (("replay", "--users", "2", "--rate", "1"), "--users makes a closed loop and --rate an open one"),
