@@ -84,7 +84,8 @@ int bench_replay(ReplayOptions& options) {
   }
   fmt::print("{}: {} on {}, policy {}\n{}\n\n{}", model.name, model.weight_types, model.device,
              options.engine.policy, describe(options.workload, workload), statistics.to_text(best));
-  fmt::print("\n{} steps, {} preemptions\n", stats.steps, stats.preemptions);
+  if (statistics.num_finished() > 0)
+    fmt::print("\n{} steps, {} preemptions\n", stats.steps, stats.preemptions);
   if (fit)
     fmt::print("{}: costs of a step, fitted with a mean error of {:.1f} %\n",
                options.calibrate.string(), 100 * fit->mean_error);

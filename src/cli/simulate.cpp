@@ -6,12 +6,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/machine_model.h"
@@ -27,21 +31,66 @@ namespace {
 
 struct SimulateOptions {
   std::string machine = "here";
-  std::string shape = "llama-3.2-1b";
-  std::string type = "q4_0";
-  double efficiency = 0.6;
+  // Of machines by their peaks; empty and 0: the defaults below.
+  std::string shape;
+  std::string type;
+  double efficiency = 0;
   EngineOptions engine;  // the sizes and the policy of it
   WorkloadOptions workload;
 };
 
-MachineModel find_machine(const SimulateOptions& options) {
+constexpr std::string_view kDefaultShape = "llama-3.2-1b";
+constexpr std::string_view kDefaultType = "q4_0";
+
+/// Refuses flags that a calibration answers itself.
+void check_flags_beside_file(const SimulateOptions& options) {
+  struct Flag {
+    std::string_view name;
+    bool is_given;
+  };
+  for (const Flag& flag :
+       {Flag{"--shape", !options.shape.empty()}, Flag{"--type", !options.type.empty()},
+        Flag{"--efficiency", options.efficiency > 0}})
+    if (flag.is_given)
+      fail_param("machine",
+                 "{} is of machines by their peaks, and --machine {} is a file of measured steps "
+                 "of its own model: leave out one of them",
+                 flag.name, options.machine);
+}
+
+MachineModel read_machine(const SimulateOptions& options) {
   std::error_code ignored;
-  MachineModel machine = std::filesystem::is_regular_file(options.machine, ignored)
-                             ? read_calibration(options.machine)
-                             : peak_machine({.machine = options.machine,
-                                             .shape = options.shape,
-                                             .type = options.type,
-                                             .efficiency = options.efficiency});
+  if (std::filesystem::is_regular_file(options.machine, ignored)) {
+    check_flags_beside_file(options);
+    return read_calibration(options.machine);
+  }
+  return peak_machine(
+      {.machine = options.machine,
+       .shape = options.shape.empty() ? kDefaultShape : options.shape,
+       .type = options.type.empty() ? kDefaultType : options.type,
+       .efficiency = options.efficiency > 0 ? options.efficiency : kDefaultEfficiency});
+}
+
+/// Throws Error{resource_exhausted} when memory has no room for the context that was asked for, or
+/// for none of the requests that the machine's context has room for.
+void check_memory_of(const MachineModel& machine, const EngineOptions& asked,
+                     const workload::Trace& trace) {
+  int64_t tokens = asked.context;
+  if (tokens == 0 && !trace.requests.empty()) {
+    tokens = INT64_MAX;
+    for (const workload::TraceRequest& request : trace.requests)
+      tokens = std::min(tokens, request.prompt_tokens + request.output_tokens);
+    if (tokens > machine.options.context) return;  // fails for its length, whatever the memory
+  }
+  const std::string_view ways_out = asked.kv_cache_bytes == 0
+                                        ? "give a --kv-cache, or take a smaller --shape or --type"
+                                    : asked.context > 0 ? "lower --ctx or raise --kv-cache"
+                                                        : "raise --kv-cache";
+  check_memory(machine, tokens, asked.kv_cache_bytes, ways_out);
+}
+
+MachineModel find_machine(const SimulateOptions& options, const workload::Trace& trace) {
+  MachineModel machine = read_machine(options);
   const EngineOptions& asked = options.engine;
   SimulatorOptions& sizes = machine.options;
   sizes.policy = asked.policy;
@@ -64,6 +113,7 @@ MachineModel find_machine(const SimulateOptions& options) {
   if (asked.kv_cache_bytes > 0)
     sizes.num_kv_blocks =
         asked.kv_cache_bytes / (machine.model.kv_bytes_per_token * sizes.block_size);
+  check_memory_of(machine, asked, trace);
   if (asked.context > 0) {
     sizes.context = asked.context;
   } else {
@@ -81,7 +131,8 @@ double cached_fraction(const workload::Statistics& statistics) {
 
 int simulate(const SimulateOptions& options) {
   const Workload workload = load_workload(options.workload);
-  const MachineModel machine = find_machine(options);
+  check_lengths(workload, "a simulation has no tokenizer to count them");
+  const MachineModel machine = find_machine(options, workload.trace);
   const SimulatedReplay replayed = simulate_replay(machine, workload, options.workload);
   const workload::Statistics& statistics = replayed.statistics;
   const Simulation& simulation = replayed.simulation;
@@ -119,6 +170,7 @@ int simulate(const SimulateOptions& options) {
              machine.model.weight_types, machine.machine, machine.basis,
              describe(options.workload, workload), machine.options.policy,
              statistics.to_text(best));
+  if (statistics.num_finished() == 0) return 1;
   fmt::print(
       "\n{} steps of {:.1f} sequences on average, {} preemptions; busy {:.0f} % of the time; "
       "{:.0f} % of {} used\n",
@@ -132,7 +184,7 @@ int simulate(const SimulateOptions& options) {
   fmt::print("simulated in {:.2f} s: {:.2f} million requests an hour\n", replayed.wall_seconds,
              static_cast<double>(workload.trace.requests.size()) /
                  std::max(replayed.wall_seconds, 1e-6) * 3600e-6);
-  return statistics.num_finished() > 0 ? 0 : 1;
+  return 0;
 }
 
 }  // namespace
@@ -144,14 +196,16 @@ void add_simulate(Command program) {
   command.option("--machine NAME|FILE", options->machine,
                  "here (its measured ceilings), a100 or h200 (like those, by published peaks), or "
                  "a FILE that 'hasten bench replay --calibrate FILE' wrote (default: {})");
+  command.option("--shape NAME", options->shape,
+                 fmt::format("Model, unless a FILE has one: {} (default: {})",
+                             fmt::join(weights::synth_shapes(), " "), kDefaultShape));
   command.option(
-      "--shape NAME", options->shape,
-      fmt::format("Model, unless a FILE has one: {}", fmt::join(weights::synth_shapes(), " ")) +
-          " (default: {})");
-  command.option("--type TYPE", options->type,
-                 "Type of its weights, such as bf16, q8_0 or q4_0 (default: {})");
+      "--type TYPE", options->type,
+      fmt::format("Type of its weights, such as bf16, q8_0 or q4_0 (default: {})", kDefaultType));
   command.option("--efficiency F", options->efficiency, number_within(0.01, 1),
-                 "Fraction of the peaks that steps reach; a FILE knows better (default: {})");
+                 fmt::format("Fraction of the peaks that steps reach, unless a FILE has measured "
+                             "them (default: {})",
+                             kDefaultEfficiency));
   add_scheduling_flags(command, options->engine);
   add_queue_flag(command, options->engine);
   add_workload_flags(command, options->workload);

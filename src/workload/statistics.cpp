@@ -180,6 +180,7 @@ std::string Statistics::to_text(const BestCase& best) const {
     }
     text += '\n';
   }
+  if (num_finished() == 0) return text;
   fmt::format_to(out, "{} in, {} of them from the cache; {} out\n",
                  counted(prompt_tokens_, "token"), cached_tokens_, output_tokens_);
   fmt::format_to(out, "{:.1f} prompt and {:.1f} output tokens/s", per_second(prompt_tokens_),

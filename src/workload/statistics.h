@@ -76,7 +76,7 @@ class Statistics {
   const Distribution& program_us() const { return program_; }
 
   json::Object to_json(const BestCase& best = {}) const;
-  /// A table for people, of several lines.
+  /// For people: several lines, and a table where any answer came.
   std::string to_text(const BestCase& best = {}) const;
 
  private:

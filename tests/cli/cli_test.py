@@ -570,6 +570,12 @@ class Measure(unittest.TestCase):
             none = hasten("simulate", "--machine", costs, "--prompt", 1 << 24, "--requests", "1000")
             self.assertEqual(none.returncode, 1, none.stderr)
             self.assertIn("1000 failed: longer than the context", none.stdout)
+            for table in ("TTFT", "tokens/s", "steps of", "requests an hour"):
+                self.assertNotIn(table, none.stdout)
+            for flag in (("--shape", "llama-3.1-8b"), ("--type", "q4_0"), ("--efficiency", "0.6")):
+                measured = hasten("simulate", "--machine", costs, *flag)
+                self.assertEqual((measured.returncode, measured.stdout), (2, ""), measured.stderr)
+                self.assertIn(f"{flag[0]} is of machines by their peaks", measured.stderr)
             # Too few steps for a fit: the results are there all the same, and so is the old file.
             few = hasten("bench", "replay", "--requests", "1", "--gen", "2", "--calibrate", costs)
             self.assertEqual(few.returncode, 1, few.stderr)
@@ -591,6 +597,23 @@ class Measure(unittest.TestCase):
             done = hasten("simulate", *flags)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn(said, done.stderr)
+
+    def test_simulate_checks_its_memory_before_it_runs(self):
+        for flags, said in (
+                (("--kv-cache", "1MiB"), "of 576 tokens take 18.0 MiB, but the cache has 1.0 MiB, enough for 32 tokens: raise --kv-cache"),
+                (("--kv-cache", "1KiB"), "but the cache has 1.0 KiB, enough for 0 tokens"),
+                (("--kv-cache", "32MiB", "--ctx", "4096"), "of 4096 tokens take 128.0 MiB, but the cache has 32.0 MiB, enough for "
+                                                           "1024 tokens: lower --ctx or raise --kv-cache")):
+            done = hasten("simulate", "--machine", "a100", *flags)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+            self.assertIn(said, done.stderr)
+
+    def test_replay_without_an_answer_prints_no_table(self):
+        done = hasten("bench", "replay", "--ctx", "64", "--requests", "3", "--prompt", "100")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("3 failed: longer than the context", done.stdout)
+        for table in ("TTFT", "tokens/s", "steps,"):
+            self.assertNotIn(table, done.stdout)
 
     AGENTS = ("bench/scheduler/programs.py", "--gap-ms", "2000", "--longest", "30", "--calls-known")
 
