@@ -48,7 +48,8 @@ int bench_replay(ReplayOptions& options) {
   const ModelInfo model = engine.model();
   int64_t concurrency = std::min<int64_t>(model.max_batch, statistics.num_finished());
   if (workload.users > 0) concurrency = std::min(concurrency, workload.users);
-  const workload::BestCase best = workload_limit(model, ceilings, statistics, concurrency);
+  workload::BestCase best = workload_limit(model, ceilings, statistics, concurrency);
+  best.is_open_loop = workload.users == 0;
   const Stats stats = engine.stats();
   loaded.reset();
   std::optional<StepCostFit> fit;

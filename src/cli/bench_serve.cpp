@@ -144,6 +144,7 @@ class ServerLoad {
              [this](size_t i, int64_t due, int64_t now) {
                answers_[i].arrival_us = due;
                answers_[i].deadline_us = workload_.trace.requests[i].deadline_us;
+               answers_[i].tenant = workload_.trace.requests[i].tenant;
                programs_.arrive(i, answers_[i]);
                if (!workload_.times_us.empty()) statistics_.sent_late(now - due);
              },

@@ -139,8 +139,9 @@ int simulate(const SimulateOptions& options) {
 
   int64_t concurrency = std::min<int64_t>(machine.options.max_batch, statistics.num_finished());
   if (workload.users > 0) concurrency = std::min(concurrency, workload.users);
-  const workload::BestCase best =
+  workload::BestCase best =
       workload_limit(machine.model, machine.ceilings, statistics, concurrency);
+  best.is_open_loop = workload.users == 0;
   const double busy = simulation.busy_us / std::max(1.0, static_cast<double>(simulation.end_us));
   const double used = simulation.mean_blocks_used /
                       static_cast<double>(std::max<int64_t>(1, machine.options.num_kv_blocks));

@@ -186,8 +186,10 @@ std::string Statistics::to_text(const BestCase& best) const {
   fmt::format_to(out, "{:.1f} prompt and {:.1f} output tokens/s", per_second(prompt_tokens_),
                  output_tokens_per_second());
   if (best.output_tokens_per_second > 0) {
-    fmt::format_to(out, " (limit {:.1f} for this work: {:.0f} %)", best.output_tokens_per_second,
-                   100 * output_tokens_per_second() / best.output_tokens_per_second);
+    fmt::format_to(out, " (limit of output tokens for this work {:.1f}: {:.0f} %{})",
+                   best.output_tokens_per_second,
+                   100 * output_tokens_per_second() / best.output_tokens_per_second,
+                   best.is_open_loop ? "; an open loop answers no more than arrives" : "");
   }
   text += '\n';
   if (targets_.any()) {

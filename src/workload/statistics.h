@@ -40,6 +40,7 @@ struct BestCase {
   double ttft_ms = 0;  // a prompt of the mean length alone
   double tpot_ms = 0;  // a token of one answer alone
   double output_tokens_per_second = 0;
+  bool is_open_loop = false;  // requests come by themselves: no more can be answered
 };
 
 /// Gathers answers and tells of them:

@@ -300,7 +300,10 @@ TEST(Statistics, PrintALimitBesideWhatHasOne) {
       statistics.to_text({.ttft_ms = 12.5, .tpot_ms = 7.25, .output_tokens_per_second = 10});
   EXPECT_THAT(text, HasSubstr("2 requests answered in 2.0 s: 1.00 a second"));
   EXPECT_THAT(text, HasSubstr("1 failed: refused (1)"));
-  EXPECT_THAT(text, HasSubstr("(limit 10.0 for this work: 25 %)"));
+  EXPECT_THAT(text, HasSubstr("(limit of output tokens for this work 10.0: 25 %)"));
+  const std::string open =
+      statistics.to_text({.output_tokens_per_second = 10, .is_open_loop = true});
+  EXPECT_THAT(open, HasSubstr("10.0: 25 %; an open loop answers no more than arrives)"));
   EXPECT_THAT(text, HasSubstr("goodput 0.50 requests/s"));
   EXPECT_THAT(text, HasSubstr("12.5\n"));
   EXPECT_THAT(text, HasSubstr("7.250\n"));

@@ -523,6 +523,9 @@ class Measure(unittest.TestCase):
             self.assertIn("4 requests of 20 + 5 tokens, closed loop of 2 users", text)
             self.assertIn("4 requests answered", text)
             self.assertRegex(text, r"TTFT( +[\d.]+){6}\n")
+            self.assertRegex(text, r"output tokens/s \(limit of output tokens for this work [\d.]+: \d+ %\)\n")
+            text = hasten("bench", "replay", "--rate", "50", "--requests", "4", "--prompt", "20", "--gen", "5").stdout
+            self.assertRegex(text, r"\d %; an open loop answers no more than arrives\)\n")
 
     def test_simulate_answers_from_peaks_and_from_a_calibration(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -827,6 +830,13 @@ class Serve(unittest.TestCase):
                 self.assertGreaterEqual(report["result"]["prompt_tokens"], 180)
                 self.assertGreater(report["result"]["e2e_ms"]["p50"], 0)
             self.assertEqual(report["result"]["prompt_tokens"], 180)  # ids are exact
+            with tempfile.TemporaryDirectory() as folder:
+                trace = Path(folder) / "trace.jsonl"
+                trace.write_text("".join(json.dumps(
+                    {"time_s": 0, "prompt_tokens": 9, "output_tokens": 2, "tenant": tenant}) + "\n" for tenant in "aba"))
+                done = hasten("bench", "serve", "--url", self.url(banner), "--api-key", "k", "--trace", trace, "--json")
+                tenants = json.loads(done.stdout)["result"]["tenants"]
+                self.assertEqual({name: of["e2e_ms"]["count"] for name, of in tenants.items()}, {"a": 2, "b": 1})
             refused = hasten(*base, "--users", "1", "--model-name", "m", "--json")
             self.assertEqual(refused.returncode, 1)
             self.assertEqual(json.loads(refused.stdout)["result"]["failures"], {"HTTP 401": 6})
