@@ -449,7 +449,7 @@ int bench_ladder(const LadderOptions& options) {
   check_flags(options);
   const Workload workload = load_workload(options.workload);
   check_lengths(workload, "the ladder's arithmetic needs lengths");
-  const WorkloadShape shape = shape_of(workload.trace, options.engine.block_size);
+  const WorkloadShape shape = shape_of(workload.trace);
   if (options.simulate.empty())
     return climb(RealLadder(options, workload, shape), options, workload);
   return climb(SimulatedLadder(options, workload, shape), options, workload);

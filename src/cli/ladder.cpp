@@ -43,7 +43,7 @@ std::vector<Rung> ladder_rungs(bool with_quantized_weights) {
   return rungs;
 }
 
-WorkloadShape shape_of(const workload::Trace& trace, int64_t block_size) {
+WorkloadShape shape_of(const workload::Trace& trace) {
   WorkloadShape shape;
   if (trace.requests.empty()) return shape;
   const auto count = static_cast<double>(trace.requests.size());
@@ -55,7 +55,7 @@ WorkloadShape shape_of(const workload::Trace& trace, int64_t block_size) {
     shape.outputs.push_back(request.output_tokens);
   }
   std::ranges::sort(shape.outputs);
-  shape.reusable = workload::reusable_fraction(trace, block_size) * shape.prompt;
+  shape.reusable = workload::reusable_fraction(trace) * shape.prompt;
   return shape;
 }
 

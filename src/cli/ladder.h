@@ -40,7 +40,7 @@ struct WorkloadShape {
   std::vector<int64_t> outputs;  // tokens, ascending
 };
 
-WorkloadShape shape_of(const workload::Trace& trace, int64_t block_size);
+WorkloadShape shape_of(const workload::Trace& trace);
 
 /// The mean of the largest of `count` lengths drawn from `ascending` ones, over the mean of all:
 /// how much longer a static batch runs than its sequences do on average. 1 for none.

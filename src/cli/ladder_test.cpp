@@ -47,13 +47,13 @@ workload::Trace two_requests() {
 }
 
 TEST(Ladder, KnowsTheShapeOfATrace) {
-  const WorkloadShape shape = shape_of(two_requests(), 16);
+  const WorkloadShape shape = shape_of(two_requests());
   EXPECT_DOUBLE_EQ(shape.prompt, 150);
   EXPECT_DOUBLE_EQ(shape.output, 20);
   EXPECT_EQ(shape.longest_prompt, 200);
   EXPECT_EQ(shape.longest, 210);
   EXPECT_THAT(shape.outputs, ::testing::ElementsAre(10, 30));
-  EXPECT_DOUBLE_EQ(shape.reusable, 96.0 / 2);  // of the second: 99 tokens, in blocks of 16
+  EXPECT_DOUBLE_EQ(shape.reusable, 99.0 / 2);  // of the second all but its last token
 }
 
 class Predictions : public ::testing::Test {

@@ -145,7 +145,7 @@ int simulate(const SimulateOptions& options) {
   const double busy = simulation.busy_us / std::max(1.0, static_cast<double>(simulation.end_us));
   const double used = simulation.mean_blocks_used /
                       static_cast<double>(std::max<int64_t>(1, machine.options.num_kv_blocks));
-  const double reusable = workload::reusable_fraction(workload.trace, machine.options.block_size);
+  const double reusable = workload::reusable_fraction(workload.trace, replayed.answered);
   if (options.workload.json) {
     fmt::print("{}\n", json_text(json::Object{
                            {"workload", to_json(options.workload, workload)},

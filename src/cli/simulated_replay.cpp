@@ -25,12 +25,14 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
   SimulatedReplay result{.statistics = workload::Statistics(options.targets)};
   workload::Statistics& statistics = result.statistics;
   std::vector<workload::Answer> answers(requests.size());
+  result.answered.resize(requests.size());
   ProgressBar bar;
   int64_t num_ended = 0;
   const auto end = [&](size_t i, int64_t now, int64_t cached, std::string_view failure) {
     answers[i].cached_tokens = cached;
     if (++num_ended % 256 == 0)
       bar.show("simulate", static_cast<double>(num_ended) / static_cast<double>(answers.size()));
+    result.answered[i] = failure.empty();
     if (failure.empty()) {
       statistics.finish(answers[i], now);
     } else {

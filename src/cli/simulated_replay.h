@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "cli/machine_model.h"
 #include "cli/workload_flags.h"
@@ -14,7 +15,8 @@ namespace hasten::cli {
 struct SimulatedReplay {
   workload::Statistics statistics{};
   Simulation simulation = {};
-  double wall_seconds = 0;  // that it took
+  std::vector<bool> answered = {};  // [requests]
+  double wall_seconds = 0;          // that it took
 };
 
 /// `on_step` is called after each step; it may be empty. Shows a progress bar. Throws

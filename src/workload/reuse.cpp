@@ -12,12 +12,18 @@
 
 namespace hasten::workload {
 
-std::vector<int64_t> reusable_tokens(const Trace& trace, int64_t block_size) {
-  HASTEN_CHECK(block_size > 0 && trace.block_tokens > 0);
+std::vector<int64_t> reusable_tokens(const Trace& trace, const std::vector<bool>& answered) {
+  HASTEN_CHECK(trace.block_tokens > 0);
+  HASTEN_CHECK(answered.empty() || answered.size() == trace.requests.size());
   std::unordered_map<uint64_t, int64_t> seen;  // by hash of a chain: tokens of its last block
   std::vector<int64_t> result;
   result.reserve(trace.requests.size());
-  for (const TraceRequest& request : trace.requests) {
+  for (size_t i = 0; i < trace.requests.size(); ++i) {
+    const TraceRequest& request = trace.requests[i];
+    if (!answered.empty() && !answered[i]) {
+      result.push_back(0);
+      continue;
+    }
     uint64_t chain = hash_bytes(request.tenant);
     int64_t shared = 0;
     bool shares = true;  // all blocks so far, wholly
@@ -31,16 +37,17 @@ std::vector<int64_t> reusable_tokens(const Trace& trace, int64_t block_size) {
       shares = shares && known == trace.block_tokens;
       known = std::max(known, size);
     }
-    shared = std::min(shared, request.prompt_tokens - 1);
-    result.push_back(std::max<int64_t>(0, shared / block_size * block_size));
+    result.push_back(
+        std::clamp<int64_t>(shared, 0, std::max<int64_t>(0, request.prompt_tokens - 1)));
   }
   return result;
 }
 
-double reusable_fraction(const Trace& trace, int64_t block_size) {
-  const std::vector<int64_t> reusable = reusable_tokens(trace, block_size);
+double reusable_fraction(const Trace& trace, const std::vector<bool>& answered) {
+  const std::vector<int64_t> reusable = reusable_tokens(trace, answered);
   int64_t all = 0;
-  for (const TraceRequest& request : trace.requests) all += request.prompt_tokens;
+  for (size_t i = 0; i < trace.requests.size(); ++i)
+    if (answered.empty() || answered[i]) all += trace.requests[i].prompt_tokens;
   const int64_t sum = std::accumulate(reusable.begin(), reusable.end(), int64_t{0});
   return static_cast<double>(sum) / static_cast<double>(std::max<int64_t>(1, all));
 }

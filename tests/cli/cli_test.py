@@ -685,6 +685,16 @@ class Measure(unittest.TestCase):
             report = json.loads(hasten("simulate", "--machine", "a100", "--trace", trace, "--json").stdout)
             self.assertGreater(report["reusable_fraction"], 0.5)
             self.assertAlmostEqual(report["cached_fraction"], report["reusable_fraction"], delta=0.02)
+            # Beginnings that are no whole blocks, and requests that are too long for any answer.
+            lines = [{"timestamp": 9000 * i, "input_length": 512 * blocks - 300, "output_length": 60,
+                      "hash_ids": [i % 2] + [100 * i + block for block in range(1, blocks)]}
+                     for i in range(60) for blocks in (2 if i % 3 else 18,)]
+            trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            report = json.loads(hasten("simulate", "--machine", "a100", "--trace", trace, "--scale-lengths", "0.033",
+                                       "--ctx", "128", "--json").stdout)
+            self.assertEqual(report["result"]["finished"], 40)
+            self.assertLessEqual(report["cached_fraction"], report["reusable_fraction"])
+            self.assertAlmostEqual(report["cached_fraction"], report["reusable_fraction"], delta=0.05)  # of the last block
         mooncake = SHARED / "data/traces/mooncake/conversation_trace.jsonl"
         if not mooncake.exists():
             self.skipTest(f"{mooncake} is not there")
