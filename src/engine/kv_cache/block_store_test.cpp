@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -303,6 +304,93 @@ TEST(StoreDirectory, LeavesFoldersOfOtherFilesAlone) {
   { const StoreDirectory begun(store); }
   std::ofstream(store / "thesis.txt") << "mine";
   const StoreDirectory ours(store);
+}
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void write_text(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+std::string why_refused(const std::filesystem::path& folder) {
+  try {
+    const StoreDirectory opened(folder);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+    return error.what();
+  }
+}
+
+TEST(StoreDirectory, LeavesFilesThatAreNamedAsItsOwnAlone) {
+  const std::string mine(32, 'x');  // of the size of ours, too
+  for (const std::string name : {"secret", "secret.new", "lock", "blocks.0"}) {
+    for (const std::string& text : {mine.substr(0, 20), mine, mine + mine}) {
+      const testing::TemporaryFolder temporary;
+      const auto file = temporary.path() / name;
+      std::filesystem::permissions(temporary.path(), std::filesystem::perms::owner_all);
+      write_text(file, text);
+      EXPECT_THAT(why_refused(temporary.path()),
+                  ::testing::HasSubstr(": " + name + " is there and"))
+          << text.size();
+      EXPECT_EQ(text_of(file), text);
+      const std::filesystem::directory_iterator files(temporary.path());
+      EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "nothing was made";
+    }
+  }
+  const testing::TemporaryFolder temporary;
+  const auto store = temporary.path() / "store";
+  { const StoreDirectory made(store); }
+  for (const char* name : {"secret", "secret.new"}) {
+    std::filesystem::remove(store / "secret");
+    write_text(store / name, mine + mine);
+    EXPECT_THAT(why_refused(store), ::testing::HasSubstr("is there and not hasten's"));
+    EXPECT_EQ(text_of(store / name), mine + mine) << name;
+  }
+}
+
+TEST(StoreDirectory, TakesItsOwnFolderWithoutItsSecret) {
+  const testing::TemporaryFolder temporary;
+  const auto store = temporary.path() / "store";
+  const auto open = [&] { return StoreDirectory(store).secret(); };
+  const Hash128 first = open();
+  write_text(store / "blocks.0", "blocks");
+  write_text(store / ".DS_Store", "how it was looked at");
+  std::filesystem::remove(store / "secret");
+  const Hash128 second = open();
+  EXPECT_NE(second, first);
+  EXPECT_EQ(open(), second);
+  std::filesystem::resize_file(store / "secret", 20);
+  const Hash128 third = open();
+  EXPECT_NE(third, second);
+  write_text(store / "secret", std::string(32, 'x'));
+  EXPECT_NE(open(), third);
+  EXPECT_EQ(text_of(store / "blocks.0"), "blocks");
+  std::filesystem::remove(store / "secret");
+  write_text(store / "blocks.x", "mine");
+  EXPECT_THAT(why_refused(store), ::testing::HasSubstr("such as blocks.x"));
+}
+
+TEST(StoreDirectory, NamesASymbolicLink) {
+  const testing::TemporaryFolder temporary;
+  { const StoreDirectory made(temporary.path() / "store"); }
+  std::filesystem::create_directory_symlink("store", temporary.path() / "link");
+  for (const char* name : {"link", "link/"})
+    EXPECT_THAT(why_refused(temporary.path() / name), ::testing::HasSubstr("is a symbolic link"));
+}
+
+TEST(StoreDirectory, TellsThatItHasGone) {
+  const testing::TemporaryFolder temporary;
+  const auto store = temporary.path() / "store";
+  const StoreDirectory folder(store);
+  EXPECT_TRUE(folder.is_there());
+  std::filesystem::remove_all(store);
+  EXPECT_FALSE(folder.is_there());
+  std::filesystem::create_directory(store);
+  EXPECT_FALSE(folder.is_there()) << "another one of that name";
 }
 
 TEST(StoreDirectory, TouchesNothingThroughLinksAndInOthersFolders) {

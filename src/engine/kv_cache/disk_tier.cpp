@@ -6,12 +6,10 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 
 #include "base/clock.h"
@@ -28,17 +26,6 @@ constexpr double kUsPerByte = 1.0 / 500;
 constexpr double kMeasurementUs = 60e6;
 // What was read ahead for a request that went away makes room for others after a while.
 constexpr int64_t kStaleUs = 10'000'000;
-
-constexpr std::string_view kFiles = "blocks.";  // then the number of the cache group
-
-/// The cache group whose blocks a file of that name has; -1: it is no such file.
-int64_t group_of(std::string_view file) {
-  if (!file.starts_with(kFiles)) return -1;
-  file.remove_prefix(kFiles.size());
-  int64_t group = -1;
-  const auto [end, code] = std::from_chars(file.data(), file.data() + file.size(), group);
-  return code == std::errc() && end == file.data() + file.size() ? group : -1;
-}
 
 }  // namespace
 
@@ -58,8 +45,9 @@ DiskTier::DiskTier(const DiskTierOptions& options)
                size_text(options.max_bytes), counted(options.block_tokens, "token"),
                size_text(slots_bytes));
   // Nothing would ever count, overwrite or shorten those of a model that had more groups.
-  const int64_t num_removed = folder_.remove_files(
-      [&](std::string_view name) { return group_of(name) >= std::ssize(options.block_bytes); });
+  const int64_t num_removed = folder_.remove_files([&](std::string_view name) {
+    return group_of_block_file(name) >= std::ssize(options.block_bytes);
+  });
   if (num_removed > 0)
     log::info("{}: removed {} of a model with more cache groups", folder_.path().string(),
               counted(num_removed, "file"));
@@ -68,7 +56,7 @@ DiskTier::DiskTier(const DiskTierOptions& options)
   for (size_t g = 0; g < options.block_bytes.size(); ++g) {
     const int64_t bytes = options.block_bytes[g];
     groups_.push_back(std::make_unique<Group>(
-        folder_.open_file(fmt::format("{}{}", kFiles, g)),
+        folder_.open_file(block_file_name(static_cast<int64_t>(g))),
         BlockFileOptions{
             .block_tokens = options.block_tokens,
             .payload_bytes = bytes,

@@ -3,19 +3,24 @@
 #include "engine/kv_cache/store_directory.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace hasten::engine {
 namespace {
@@ -23,7 +28,9 @@ namespace {
 constexpr const char* kLock = "lock";
 constexpr const char* kSecret = "secret";
 constexpr const char* kNewSecret = "secret.new";
-constexpr const char* kOfFileSystems = "lost+found";  // in the top folder of one
+// What nobody puts there: in the top folder of a file system, and where somebody looked on a Mac.
+constexpr std::array<std::string_view, 2> kIgnored = {"lost+found", ".DS_Store"};
+constexpr std::string_view kBlocks = "blocks.";  // then the number of the cache group
 
 /// The secret and what tells that it is whole.
 struct SecretFile {
@@ -38,9 +45,37 @@ Hash128 check_of(const Hash128& secret) { return siphash("hasten kv secret", sec
   fail(ErrorCode::io, "cannot {} {}: {}", what, path.string(), std::strerror(code));
 }
 
+/// What a file of that name has at most where a process of ours made it; -1: none does.
+int64_t most_bytes(std::string_view name) {
+  if (name == kLock) return 0;
+  if (name == kSecret || name == kNewSecret) return sizeof(SecretFile);
+  return group_of_block_file(name) >= 0 ? std::numeric_limits<int64_t>::max() : -1;
+}
+
+/// A name with "/" behind it would lead through a symbolic link.
+std::filesystem::path without_slashes(const std::filesystem::path& path) {
+  std::string name = path.string();
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+  return name;
+}
+
 }  // namespace
 
-StoreDirectory::StoreDirectory(std::filesystem::path path) : path_(std::move(path)) {
+std::string block_file_name(int64_t group) { return fmt::format("{}{}", kBlocks, group); }
+
+int64_t group_of_block_file(std::string_view name) {
+  if (!name.starts_with(kBlocks)) return -1;
+  const std::string_view number = name.substr(kBlocks.size());
+  int64_t group = -1;
+  const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), group);
+  return code == std::errc() && group >= 0 && block_file_name(group) == name ? group : -1;
+}
+
+StoreDirectory::StoreDirectory(const std::filesystem::path& path) : path_(without_slashes(path)) {
+  struct stat link {};
+  if (::lstat(path_.c_str(), &link) == 0 && S_ISLNK(link.st_mode))
+    fail_param("kv_disk", "{} is a symbolic link: give --kv-disk the folder itself",
+               path_.string());
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) fail_io("make the folder", path_);
   folder_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder_) fail_io("open the folder", path_);
@@ -51,9 +86,15 @@ StoreDirectory::StoreDirectory(std::filesystem::path path) : path_(std::move(pat
                "{} belongs to another user, or others may write to it: give --kv-disk a folder of "
                "your own (chmod 700)",
                path_.string());
-  check_ours();
+  (void)look();  // nothing is made or changed in a folder of somebody else
   lock();
-  read_secret();
+  const Found found = look();
+  if (found.has_blocks && !found.secret)
+    log::warn(
+        "{}: its secret is lost or damaged; a new one is made, and what earlier runs left "
+        "there cannot be used",
+        path_.string());
+  secret_ = found.secret ? *found.secret : make_secret();
 }
 
 FileDescriptor StoreDirectory::open_file(const std::string& name) const {
@@ -82,18 +123,45 @@ std::vector<std::string> StoreDirectory::files(
   return names;
 }
 
-/// A folder of ours has a secret, or nothing but what a process makes before that.
-void StoreDirectory::check_ours() const {
-  bool has_secret = false;
-  const std::vector<std::string> others = files([&](std::string_view name) {
-    has_secret = has_secret || name == kSecret;
-    return name != kLock && name != kNewSecret && name != kSecret && name != kOfFileSystems;
-  });
-  if (has_secret || others.empty()) return;
-  fail_param("kv_disk",
-             "{} has files that are not hasten's, such as {}: give --kv-disk a name that is not "
-             "there yet, or an empty folder",
-             path_.string(), others.front());
+/// With a whole secret the folder is ours, whatever else is in it. Without one, only files may be
+/// there that a process makes, none larger than its own, and its lock, which comes first.
+StoreDirectory::Found StoreDirectory::look() const {
+  constexpr const char* kWayOut = "give --kv-disk a name that is not there yet, or an empty folder";
+  const std::vector<std::string> names = files(
+      [](std::string_view name) { return std::ranges::find(kIgnored, name) == kIgnored.end(); });
+  if (size_of(kSecret) == sizeof(SecretFile)) {
+    if (const auto secret = read_secret()) return {.secret = secret};
+  }
+  Found found;
+  std::string with_contents;  // one of the files that are not empty
+  for (const std::string& name : names) {
+    const int64_t most = most_bytes(name);
+    const int64_t size = size_of(name);
+    if (most < 0)
+      fail_param("kv_disk", "{} has files that are not hasten's, such as {}: {}", path_.string(),
+                 name, kWayOut);
+    if (size < 0 || size > most)
+      fail_param("kv_disk", "{}: {} is there and not hasten's: {}", path_.string(), name, kWayOut);
+    if (size > 0) with_contents = name;
+    found.has_blocks = found.has_blocks || (size > 0 && name != kNewSecret);
+  }
+  const bool has_lock = std::ranges::find(names, kLock) != names.end();
+  if (!with_contents.empty() && !has_lock)
+    fail_param("kv_disk",
+               "{}: {} is there and neither a lock nor a whole secret of hasten, so it may be "
+               "somebody else's: {}",
+               path_.string(), with_contents, kWayOut);
+  return found;
+}
+
+/// Of what is there under that name; -1: it is no plain file under that name alone.
+int64_t StoreDirectory::size_of(const std::string& name) const {
+  struct stat info {};
+  if (::fstatat(folder_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return 0;
+    fail_io("look at", path_ / name);
+  }
+  return S_ISREG(info.st_mode) && info.st_nlink == 1 ? info.st_size : -1;
 }
 
 int64_t StoreDirectory::remove_files(
@@ -102,6 +170,13 @@ int64_t StoreDirectory::remove_files(
   for (const std::string& name : names)
     if (::unlinkat(folder_.get(), name.c_str(), 0) != 0) fail_io("remove", path_ / name);
   return std::ssize(names);
+}
+
+bool StoreDirectory::is_there() const {
+  struct stat ours {
+  }, now{};
+  return ::fstat(folder_.get(), &ours) == 0 && ::lstat(path_.c_str(), &now) == 0 &&
+         ours.st_dev == now.st_dev && ours.st_ino == now.st_ino;
 }
 
 void StoreDirectory::lock() {
@@ -113,19 +188,21 @@ void StoreDirectory::lock() {
        path_.string());
 }
 
-void StoreDirectory::read_secret() {
-  const FileDescriptor file = open_file(kSecret);
+/// Nothing: what is there is none of ours, or damaged.
+std::optional<Hash128> StoreDirectory::read_secret() const {
+  const FileDescriptor file(
+      ::openat(folder_.get(), kSecret, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (!file) fail_io("open", path_ / kSecret);
   SecretFile content;
-  const bool is_whole = ::pread(file.get(), &content, sizeof content, 0) == sizeof content &&
-                        content.check == check_of(content.secret);
-  if (is_whole)
-    secret_ = content.secret;
-  else
-    make_secret();
+  if (::pread(file.get(), &content, sizeof content, 0) != sizeof content ||
+      content.check != check_of(content.secret))
+    return std::nullopt;
+  if (::fchmod(file.get(), 0600) != 0) fail_io("hide from others", path_ / kSecret);
+  return content.secret;
 }
 
 /// Under another name first, so that one that was written half is never read.
-void StoreDirectory::make_secret() {
+Hash128 StoreDirectory::make_secret() const {
   const FileDescriptor file = open_file(kNewSecret);
   const Hash128 secret = random_key();
   const SecretFile content = {.secret = secret, .check = check_of(secret)};
@@ -134,7 +211,7 @@ void StoreDirectory::make_secret() {
       ::fsync(file.get()) != 0 ||
       ::renameat(folder_.get(), kNewSecret, folder_.get(), kSecret) != 0)
     fail_io("write to", path_ / kSecret);
-  secret_ = secret;
+  return secret;
 }
 
 }  // namespace hasten::engine
