@@ -547,6 +547,11 @@ void Core::abandon() { jobs_.clear(); }
 
 void Core::keep_cache(int64_t timeout_us) {
   if (!disk_) return;
+  if (!disk_->is_there()) {
+    log::warn("{} or a file in it was deleted or moved: nothing is written there at the end",
+              disk_->folder().string());
+    return;
+  }
   const int64_t end_us = monotonic_us() + timeout_us;
   const auto written = [&] { return disk_->stats().written_bytes; };
   const int64_t before = written();
@@ -555,8 +560,11 @@ void Core::keep_cache(int64_t timeout_us) {
     move_blocks(scheduler_->plan(monotonic_us()));
     disk_->await_writes(std::max<int64_t>(0, end_us - monotonic_us()));
   }
-  log::info("wrote {} of keys and values to disk at the end{}", size_text(written() - before),
-            more ? fmt::format(", all that {} s were enough for", timeout_us / 1'000'000) : "");
+  // What was written last has taken the place of the rest where --kv-disk-bytes is little.
+  log::info("wrote {} of keys and values to disk at the end{}; {} are kept there",
+            size_text(written() - before),
+            more ? fmt::format(", all that {} s were enough for", timeout_us / 1'000'000) : "",
+            size_text(disk_->stats().kept_bytes));
 }
 
 Stats Core::stats() const {

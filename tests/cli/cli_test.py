@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import statistics
@@ -938,6 +939,30 @@ class Serve(unittest.TestCase):
             without = hasten("run", "-p", "x", "--kv-disk", store, "--no-prefix-cache")
             self.assertEqual(without.returncode, 2)
             self.assertIn("--kv-disk", without.stderr)
+
+    def test_kv_disk_tells_what_it_keeps(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store = Path(folder) / "store"
+
+            def log_of(*flags, while_it_runs=lambda: None):
+                with open(Path(folder) / "log", "w") as log, \
+                        self.serving("--kv-disk", store, "--ctx", "2048", *flags, log=log) as (process, banner):
+                    self.post(banner, "/v1/completions", {"prompt": "What is the capital of France? " * 60, "max_tokens": 8})
+                    while_it_runs()
+                    process.terminate()
+                    self.assertEqual(process.wait(60), 0)
+                return (Path(folder) / "log").read_text()
+
+            wrote, kept = re.search(r"wrote (\S+) MiB of keys and values to disk at the end; (\S+) KiB are kept there",
+                                    log_of("--kv-disk-bytes", "100KiB")).groups()
+            self.assertGreater(float(wrote), 1)
+            self.assertLess(float(kept), 100)
+            log_of("--kv-disk-bytes", "1MiB")
+            self.assertRegex(log_of("--kv-disk-bytes", "1MiB", "--kv-type", "f32"),
+                             r"no blocks of keys and values from an earlier run; \S+ KiB of another model, of other flags")
+            log = log_of(while_it_runs=lambda: shutil.rmtree(store))
+            self.assertIn("store or a file in it was deleted or moved: nothing is written there", log)
+            self.assertNotIn("wrote", log)
 
     def test_banner_shows_how_to_send_a_key(self):
         with self.serving("--api-key", "s3cret") as (_, banner):

@@ -66,6 +66,11 @@ BlockFile::BlockFile(FileDescriptor file, const BlockFileOptions& options)
     fail(ErrorCode::io, "cannot shorten a file of blocks: {}", std::strerror(errno));
 }
 
+bool BlockFile::is_there() const {
+  struct stat info {};
+  return ::fstat(file_.get(), &info) == 0 && info.st_nlink > 0;
+}
+
 int64_t BlockFile::scan(
     const std::function<void(int64_t slot, const Hash128& key, uint64_t serial)>& found) {
   int64_t num_others = 0;

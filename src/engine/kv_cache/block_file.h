@@ -38,6 +38,8 @@ class BlockFile {
 
   /// Slots that fit.
   int64_t num_slots() const { return num_slots_; }
+  /// Whether the file still has a name. Any thread.
+  bool is_there() const;
 
   /// Calls for each slot whose header is good: its number, the key of its block, and the `serial`
   /// that it was written with. Returns how many others have something in them.

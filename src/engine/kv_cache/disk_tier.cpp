@@ -52,7 +52,7 @@ DiskTier::DiskTier(const DiskTierOptions& options)
     log::info("{}: removed {} of a model with more cache groups", folder_.path().string(),
               counted(num_removed, "file"));
   const Hash128 seal = siphash(options.model, folder_.secret());
-  int64_t num_others = 0;
+  int64_t other_bytes = 0;
   for (size_t g = 0; g < options.block_bytes.size(); ++g) {
     const int64_t bytes = options.block_bytes[g];
     groups_.push_back(std::make_unique<Group>(
@@ -62,9 +62,9 @@ DiskTier::DiskTier(const DiskTierOptions& options)
             .payload_bytes = bytes,
             .max_bytes = num_slots * BlockFile::slot_bytes(options.block_tokens, bytes),
             .seal = seal}));
-    num_others += find_blocks(g);
+    other_bytes += find_blocks(g);
   }
-  tell_what_was_found(num_others);
+  tell_what_was_found(other_bytes);
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "hasten-kv-disk");
     run();
@@ -82,7 +82,7 @@ DiskTier::~DiskTier() {
 }
 
 /// Takes up what an earlier process has left, in the order in which it was written. Returns how
-/// many blocks are none of this model.
+/// many bytes have something else in them: slots, as how large its blocks are cannot be known.
 int64_t DiskTier::find_blocks(size_t g) {
   Group& group = *groups_[g];
   std::vector<std::tuple<uint64_t, int64_t, Hash128>> found;  // serial, slot, key
@@ -95,19 +95,19 @@ int64_t DiskTier::find_blocks(size_t g) {
     group.index.restore(slot, key);
     serial_ = std::max(serial_, serial);
   }
-  return num_others;
+  return num_others * BlockFile::slot_bytes(options_.block_tokens, group.block_bytes);
 }
 
-/// Says what was found, and that there were `num_others` more that cannot be used.
-void DiskTier::tell_what_was_found(int64_t num_others) const {
+/// Says what was found, and that `other_bytes` more cannot be used.
+void DiskTier::tell_what_was_found(int64_t other_bytes) const {
   int64_t num_found = 0;
   for (const auto& group : groups_) num_found += group->index.num_used();
-  const std::string others = num_others == 0
+  const std::string others = other_bytes == 0
                                  ? ""
                                  : fmt::format(
                                        "; {} of another model, of other flags or damaged, to be "
                                        "overwritten",
-                                       counted(num_others, "block"));
+                                       size_text(other_bytes));
   log::info("{}: {} of keys and values from an earlier run{}", folder_.path().string(),
             num_found == 0 ? "no blocks" : counted(num_found, "block"), others);
 }
@@ -215,8 +215,16 @@ bool DiskTier::await_writes(int64_t timeout_us) {
 TierStats DiskTier::stats() const {
   const std::lock_guard lock(mutex_);
   TierStats stats = stats_;
-  for (const auto& group : groups_) stats.num_blocks += group->index.num_used();
+  for (const auto& group : groups_) {
+    stats.num_blocks += group->index.num_used();
+    stats.kept_bytes += group->index.num_used() * group->block_bytes;
+  }
   return stats;
+}
+
+bool DiskTier::is_there() const {
+  return folder_.is_there() &&
+         std::ranges::all_of(groups_, [](const auto& group) { return group->file.is_there(); });
 }
 
 DiskTier::SharedBlock DiskTier::new_block(const BlockName& name) {

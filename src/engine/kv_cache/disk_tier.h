@@ -35,9 +35,10 @@ struct DiskTierOptions {
   bool always_load = false;  // whatever that costs; for measurements and tests
 };
 
-/// What a tier has done; nothing but num_blocks ever falls.
+/// What a tier has done; nothing but num_blocks and kept_bytes ever falls.
 struct TierStats {
   int64_t num_blocks = 0;     // there are
+  int64_t kept_bytes = 0;     // of their contents
   int64_t read_bytes = 0;     // of contents that were good
   int64_t written_bytes = 0;  // of contents
   int64_t num_corrupt = 0;    // blocks that were no longer what had been written
@@ -70,6 +71,10 @@ class DiskTier final : public BlockTier {
   /// What the keys of names are to be hashed with.
   const Hash128& secret() const { return folder_.secret(); }
   TierStats stats() const;
+  /// Whether the folder and its files are still found where they were. Else what is written goes
+  /// with this process.
+  bool is_there() const;
+  const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
   /// A block, or one to be.
@@ -108,7 +113,7 @@ class DiskTier final : public BlockTier {
   };
 
   int64_t find_blocks(size_t g);
-  void tell_what_was_found(int64_t num_others) const;
+  void tell_what_was_found(int64_t other_bytes) const;
   Group& group(int32_t g) { return *groups_[static_cast<size_t>(g)]; }
   SharedBlock new_block(const BlockName& name);
   void recycle(SharedBlock block);
