@@ -36,6 +36,8 @@ static_assert(in_enum_order(), "kTypes is indexed by DType");
 
 }  // namespace
 
+std::span<const DTypeInfo> dtypes() { return kTypes; }
+
 const DTypeInfo& info(DType dtype) {
   const auto index = static_cast<size_t>(dtype);
   HASTEN_CHECK(index < kTypes.size());

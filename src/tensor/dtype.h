@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace hasten {
@@ -41,6 +42,8 @@ struct DTypeInfo {
   bool quantized;
 };
 
+/// All types.
+[[nodiscard]] std::span<const DTypeInfo> dtypes();
 /// The table row of `dtype`.
 [[nodiscard]] const DTypeInfo& info(DType dtype);
 /// The type of that name (any case), or nullopt.

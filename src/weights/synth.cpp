@@ -4,9 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -26,8 +25,8 @@ namespace {
 using synthetic::ModelShape;
 using synthetic::TensorPlan;
 
-// general.file_type: enum llama_ftype of llama.h.
-uint32_t file_type(DType type) {
+// general.file_type: enum llama_ftype of llama.h. Nothing: there is no number for that type.
+std::optional<uint32_t> file_type(DType type) {
   switch (type) {
     case DType::f32:
       return 0;
@@ -62,9 +61,10 @@ uint32_t file_type(DType type) {
     default:
       break;
   }
-  HASTEN_CHECK(false);
-  return 0;
+  return std::nullopt;
 }
+
+bool can_write(DType type) { return quant::has_codec(type) && file_type(type).has_value(); }
 
 // The keys of a family, as llama.cpp's converter writes them.
 class ShapeKeys {
@@ -124,7 +124,7 @@ void write_metadata(GgufWriter& writer, const ModelShape& shape, DType type) {
   writer.set_string("general.architecture", shape.architecture);
   writer.set_string("general.type", "model");
   writer.set_string("general.name", fmt::format("{} with random weights", shape.name));
-  writer.set_u32("general.file_type", file_type(type));
+  writer.set_u32("general.file_type", file_type(type).value());
   writer.set_u32("general.quantization_version", 2);
   ShapeKeys(writer, shape).write();
   synthetic::write_vocabulary(writer, shape.vocabulary, shape.vocabulary_size);
@@ -143,19 +143,17 @@ std::vector<std::string_view> synth_shapes() {
 }
 
 DType synth_type(std::string_view name, std::string_view flag) {
-  constexpr std::array kTypes{DType::f32,  DType::f16,  DType::bf16, DType::q4_0,   DType::q4_1,
-                              DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,   DType::q3_k,
-                              DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs};
   const auto type = dtype_from_name(name);
-  if (type && std::ranges::find(kTypes, *type) != kTypes.end()) return *type;
+  if (type && can_write(*type)) return *type;
   std::string known;
-  for (const DType dtype : kTypes) known += fmt::format(" {}", info(dtype).name);
+  for (const DTypeInfo& row : dtypes())
+    if (can_write(row.dtype)) known += fmt::format(" {}", row.name);
   fail_param("type", "{} {} is unknown; known:{}", flag, name, known);
 }
 
 SynthResult synth(const SynthOptions& options) {
   const ModelShape& shape = synthetic::find_shape(options.shape);
-  if (!quant::has_codec(options.type)) {
+  if (!can_write(options.type)) {
     fail(ErrorCode::invalid_argument, "weights cannot be of type {}", info(options.type).name);
   }
   const std::vector<TensorPlan> plans = synthetic::plan_tensors(shape, options.type);

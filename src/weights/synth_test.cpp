@@ -97,9 +97,8 @@ std::vector<DType> types_to_try(std::string_view shape) {
   std::vector<DType> types = {DType::f32, DType::q4_0, DType::q6_k};
   if (shape != "tiny-llama") return types;
   types.clear();
-  for (int i = 0; i <= static_cast<int>(DType::iq4_xs); ++i) {
-    if (quant::has_codec(static_cast<DType>(i))) types.push_back(static_cast<DType>(i));
-  }
+  for (const DTypeInfo& row : dtypes())
+    if (quant::has_codec(row.dtype)) types.push_back(row.dtype);
   return types;
 }
 
@@ -118,6 +117,7 @@ TEST(Synth, TinyShapesOpenInEveryType) {
         last_done = done;
         total = all;
       };
+      EXPECT_EQ(synth_type(info(type).name), type);
       const SynthResult result = synth(options);
       ++num_models;
       EXPECT_EQ(last_done, total);
