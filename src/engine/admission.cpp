@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
@@ -56,44 +55,63 @@ Admission::Place Admission::enter(std::string_view tenant, int64_t tokens) {
   return place;
 }
 
-void Admission::refuse(int64_t& count, const std::string& what, std::string_view flag,
+void Admission::warn(const std::string& line) { log::warn("{}", line); }
+
+void Admission::refuse(int64_t& count, const Reason& reason, std::string_view flag,
                        std::string_view tenant) {
   ++count;
-  const int64_t now_us = monotonic_us();
-  if (told_us_ == 0 || now_us - told_us_ > kTellUs) {
+  const int64_t now_us = now_us_();
+  if (!told_us_ || now_us - *told_us_ >= kTellUs) {
     told_us_ = now_us;
-    log::warn("a request of tenant {} is refused: {}; {} allows more (told once a minute at most)",
-              printable(tenant), what, flag);
+    const bool is_named = !tenant.empty();
+    tell_(fmt::format("a request{} is refused: {}; {} allows more (told once a minute at most)",
+                      is_named ? fmt::format(" of tenant {}", printable(tenant)) : "",
+                      reason(is_named ? "its" : "such"), flag));
   }
   fail(ErrorCode::resource_exhausted,
-       "{}: wait (over HTTP as long as Retry-After says), and send fewer at a time", what);
+       "{}: wait (over HTTP as long as Retry-After says), and send fewer at a time",
+       reason("your"));
 }
 
 void Admission::check_queue(std::string_view tenant, int64_t tokens) {
   if (all_.requests >= limits_.requests)
-    refuse(refusals_.requests,
-           fmt::format("{} requests wait already, as many as the queue holds", all_.requests),
-           "--max-queue", tenant);
+    refuse(
+        refusals_.requests,
+        [&](std::string_view) {
+          return fmt::format("{} requests wait already, as many as the queue holds", all_.requests);
+        },
+        "--max-queue", tenant);
   if (limits_.tokens > 0 && all_.requests > 0 && tokens > limits_.tokens - all_.tokens)
-    refuse(refusals_.tokens,
-           fmt::format("requests of {} tokens wait already and this one has {}; the queue holds {}",
-                       all_.tokens, tokens, limits_.tokens),
-           "--max-queue-tokens", tenant);
+    refuse(
+        refusals_.tokens,
+        [&](std::string_view) {
+          return fmt::format(
+              "requests of {} tokens wait already and this one has {}; the queue holds {}",
+              all_.tokens, tokens, limits_.tokens);
+        },
+        "--max-queue-tokens", tenant);
 }
 
 void Admission::check_tenant(std::string_view tenant, const Held& held, int64_t tokens) {
   if (held.requests >= share_of(limits_.requests, limits_.tenant_share))
-    refuse(refusals_.tenant,
-           fmt::format("{} of your requests wait already, as many as one key may have there",
-                       held.requests),
-           "--tenant-share", tenant);
+    refuse(
+        refusals_.tenant,
+        [&](std::string_view whose) {
+          return fmt::format("{} of {} requests wait already, as many as one key may have there",
+                             held.requests, whose);
+        },
+        "--tenant-share", tenant);
   const int64_t most = share_of(limits_.tokens, limits_.tenant_share);
   if (limits_.tokens > 0 && tokens > most - held.tokens)
-    refuse(refusals_.tenant,
-           fmt::format("your requests of {} tokens wait already and this one has {}; one key may "
-                       "have {} there",
-                       held.tokens, tokens, most),
-           "--tenant-share", tenant);
+    refuse(
+        refusals_.tenant,
+        [&](std::string_view whose) {
+          return fmt::format(
+              "{} requests of {} tokens wait already and this one has {}; one key may have {} "
+              "there",
+              whose, held.tokens, tokens, most);
+        },
+        "--tenant-share", tenant);
 }
 
 void Admission::leave(const std::string& tenant, int64_t tokens) {

@@ -6,8 +6,12 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "base/clock.h"
 
 namespace hasten::engine {
 
@@ -47,7 +51,12 @@ class Admission {
     int64_t tokens_ = 0;
   };
 
-  explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
+  /// `tell` gets a line for the operator at the first refusal and once a minute at most after it,
+  /// by default the log; `now_us` is the time.
+  using Tell = std::function<void(const std::string& line)>;
+  using Now = std::function<int64_t()>;
+  explicit Admission(const AdmissionLimits& limits, Tell tell = warn, Now now_us = monotonic_us)
+      : limits_(limits), tell_(std::move(tell)), now_us_(std::move(now_us)) {}
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
@@ -65,22 +74,28 @@ class Admission {
     int64_t tokens = 0;
   };
 
-  /// Counts and throws: `what` there is too much of, to whoever asks; the log has at times whose it
-  /// is, and the flag that allows more.
-  [[noreturn]] void refuse(int64_t& count, const std::string& what, std::string_view flag,
+  /// What there is too much of; `whose` stands before "requests".
+  using Reason = std::function<std::string(std::string_view whose)>;
+
+  static void warn(const std::string& line);
+  /// Counts and throws, with the reason for whoever asks; the operator is told at times, and of
+  /// the tenant and the flag that allows more.
+  [[noreturn]] void refuse(int64_t& count, const Reason& reason, std::string_view flag,
                            std::string_view tenant);
   void check_queue(std::string_view tenant, int64_t tokens);
   void check_tenant(std::string_view tenant, const Held& held, int64_t tokens);
   void leave(const std::string& tenant, int64_t tokens);
 
   const AdmissionLimits limits_;
+  const Tell tell_;
+  const Now now_us_;
   mutable std::mutex mutex_;  // guards what follows
   Held all_;
   // Those of which something waits. Names are clients': in a hash table, they could all be chosen
   // to have one hash.
   std::map<std::string, Held, std::less<>> tenants_;
   Refusals refusals_;
-  int64_t told_us_ = 0;  // when the log was told last; 0: never
+  std::optional<int64_t> told_us_ = {};  // when the operator was told last
 };
 
 }  // namespace hasten::engine

@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 /// Why a request is refused; empty: it is not, and then its place is kept in `places`.
 std::string refusal(Admission& admission, std::vector<Admission::Place>& places,
@@ -73,6 +74,32 @@ TEST(Admission, LeavesRoomForOtherTenants) {
   EXPECT_EQ(refusal(admission, places, "large", 40), "");
   EXPECT_EQ(admission.refusals().tenant, 2);
   EXPECT_EQ(admission.refusals().total(), 2);
+}
+
+TEST(Admission, TellsTheOperatorInTheThirdPersonOnceAMinute) {
+  std::vector<std::string> lines;
+  int64_t now_us = 0;
+  const auto tell = [&](const std::string& line) { lines.push_back(line); };
+  Admission admission({.requests = 10, .tokens = 20, .tenant_share = 0.3}, tell,
+                      [&] { return now_us; });
+  std::vector<Admission::Place> places;
+  for (const char* tenant : {"a\nb", ""}) EXPECT_EQ(refusal(admission, places, tenant, 5), "");
+  EXPECT_THAT(refusal(admission, places, "a\nb", 2), HasSubstr("your requests of 5 tokens wait"));
+  now_us += 59'999'999;
+  EXPECT_NE(refusal(admission, places, "", 2), "");
+  EXPECT_EQ(lines.size(), 1U);
+  now_us += 1;
+  EXPECT_NE(refusal(admission, places, "", 2), "");
+  now_us += 60'000'000;
+  EXPECT_NE(refusal(admission, places, "b", 11), "");
+  EXPECT_THAT(lines,
+              ::testing::ElementsAre(
+                  HasSubstr("b\" is refused: its requests of 5 tokens wait already and this "
+                            "one has 2; one key may have 6 there; --tenant-share allows"),
+                  StartsWith("a request is refused: such requests of 5 tokens wait"),
+                  StartsWith("a request of tenant \"b\" is refused: requests of 10 tokens")));
+  EXPECT_THAT(lines, ::testing::Each(Not(HasSubstr("your"))));
+  EXPECT_THAT(lines, ::testing::Each(Not(HasSubstr("\n"))));
 }
 
 TEST(Admission, PlacesMoveAndAreGivenBackOnce) {
