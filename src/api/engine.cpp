@@ -87,6 +87,27 @@ int64_t kv_cache_bytes(const models::Model& model, const engine::CoreOptions& co
   return engine::default_cache_bytes(left, model.info().mapped_bytes);
 }
 
+std::string types_text(const ops::KvTypes& types) {
+  const std::string_view keys = hasten::info(types.keys).name;
+  const std::string_view values = hasten::info(types.values).name;
+  return keys == values ? std::string(keys) : fmt::format("{}/{}", keys, values);
+}
+
+/// Says where --kv-cache leaves less context than the model has, and where it is not all used.
+void tell_of_cache(const EngineOptions& options, const ModelInfo& info) {
+  if (options.kv_cache_bytes == 0) return;
+  if (options.context == 0 && info.context < info.train_context)
+    log::warn("--kv-cache {} holds a context of {}; the model has one of {}",
+              size_text(options.kv_cache_bytes), counted(info.context, "token"),
+              info.train_context);
+  // Less than a tenth may be what is left beside whole blocks.
+  if (options.kv_cache_bytes - info.kv_cache_bytes >
+      std::max(options.kv_cache_bytes / 10, info.kv_bytes_per_token * options.block_size))
+    log::warn("--kv-cache {}: only {} of it are used, as {} of {} and what they leave need no more",
+              size_text(options.kv_cache_bytes), size_text(info.kv_cache_bytes),
+              counted(info.max_batch, "sequence"), counted(info.context, "token"));
+}
+
 }  // namespace
 
 std::vector<NamedChoice> scheduling_policies() { return engine::scheduling_policies(); }
@@ -201,12 +222,13 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.eos_token = text->eos();
   info.max_batch = capacity.max_batch;
   info.step_tokens = capacity.step_tokens;
-  log::info("loaded {} in {:.1f} s: {}{}, context {}, {} for keys and values", info.name,
+  tell_of_cache(options, info);
+  log::info("loaded {} in {:.1f} s: {}{}, context {}, {} for keys and values in {}", info.name,
             static_cast<double>(monotonic_us() - started_us) * 1e-6, info.weight_types,
             info.mapped_bytes == 0
                 ? ""
                 : fmt::format(", {} of it used from the file", size_text(info.mapped_bytes)),
-            info.context, size_text(info.kv_cache_bytes));
+            info.context, size_text(info.kv_cache_bytes), types_text(core.kv_types));
 }
 
 struct Generation::State {

@@ -128,13 +128,13 @@ void add_engine_flags(Command command, EngineOptions& options) {
   command.option("--kv-type TYPE", options.kv_type,
                  "How keys and values are kept: auto, f32, f16, bf16, fp8, q8_0 or q4_0; or keys "
                  "and values apart, as in q8_0/q4_0 (default: {})");
-  command.option("--block-size N", options.block_size, whole_number(0, 1 << 20),
-                 "Tokens in a cache block (default: {})");
+  command.option("--block-size N", options.block_size, whole_number(1, 1024),
+                 "Tokens in a cache block, a power of two from 1 to 1024 (default: {})");
   command.option("--kv-disk DIR", options.kv_disk, not_empty(),
                  "A folder of this process alone, for what the prefix cache has no room for; it is "
                  "found there again after a restart (default: none)");
   command.option("--kv-disk-bytes SIZE", options.kv_disk_bytes, byte_size(),
-                 "What that folder may take, as --kv-cache (default: 8GiB)");
+                 "What that folder may take, written as --kv-cache (default, and 0: 8GiB)");
   add_scheduling_flags(command, options);
 }
 
@@ -151,7 +151,7 @@ void add_threads_flag(Command command, int32_t& threads) {
 
 void add_queue_flag(Command command, EngineOptions& options) {
   command.option("--max-queue N", options.max_queue, whole_number(0),
-                 "Requests that may wait; more are refused (default: no limit)");
+                 "Requests that may wait; more are refused (default, and 0: no limit)");
 }
 
 void add_size_flags(Command command, EngineOptions& options, const SizeDefaults& defaults) {
@@ -160,13 +160,13 @@ void add_size_flags(Command command, EngineOptions& options, const SizeDefaults&
       fmt::format("Tokens that one conversation may reach (default, and 0: {})", defaults.context));
   command.option("--kv-cache SIZE", options.kv_cache_bytes, byte_size(),
                  fmt::format("Memory for keys and values: bytes, or with B, KiB, MiB, GiB or TiB "
-                             "behind the number (default: {})",
+                             "behind the number (K and KB mean KiB, and so on) (default, and 0: {})",
                              defaults.kv_cache));
   command.option("--max-batch N", options.max_batch, whole_number(0, 4096),
-                 "Sequences that run at the same time (default: chosen for the device)");
+                 "Sequences that run at the same time (default, and 0: chosen for the device)");
   command.option("--step-tokens N", options.step_tokens, whole_number(0),
-                 "Tokens in one step at most; prompts are fed in chunks of it (default: chosen "
-                 "for the device)");
+                 "Tokens in one step at most; prompts are fed in chunks of it (default, and 0: "
+                 "chosen for the device)");
 }
 
 void add_scheduling_flags(Command command, EngineOptions& options) {
@@ -185,8 +185,9 @@ void add_scheduling_flags(Command command, EngineOptions& options) {
       "are read, by shorter chunks of them (default: none; most tokens per second)");
   command.option("--batching NAME", options.batching,
                  "When requests join those that run:" + list_choices(batching_choices()));
-  command.option("--preferred-batch N", options.preferred_batch, whole_number(0, 4096),
-                 "Requests with which a dynamic batch starts at once (default: --max-batch)");
+  command.option(
+      "--preferred-batch N", options.preferred_batch, whole_number(0, 4096),
+      "Requests with which a dynamic batch starts at once (default, and 0: --max-batch)");
   command.option("--batch-wait-ms MS", options.batch_wait_us, milliseconds(0, 60'000),
                  "How long the first request of a dynamic batch waits for others (default: 100)");
   command.option("--policy NAME", options.policy,

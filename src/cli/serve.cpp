@@ -249,11 +249,12 @@ void add_serve(Command program) {
                  "Origin that browsers may call from; may be repeated; *: any");
   command.option("--allowed-host NAME", options->server.allowed_hosts,
                  "Further name that a Host header may have; may be repeated");
-  command.option("--max-queue N", options->engine.max_queue, whole_number(0),
-                 "Requests that may wait; more get 429 (default: 4 × --max-batch, at least 256)");
+  command.option(
+      "--max-queue N", options->engine.max_queue, whole_number(0),
+      "Requests that may wait; more get 429 (default, and 0: 4 × --max-batch, at least 256)");
   command.option("--max-queue-tokens N", options->engine.max_queue_tokens, whole_number(0),
-                 "Tokens of those, prompts and max_tokens, that may wait; more get 429 (default: "
-                 "no limit)");
+                 "Tokens of those, prompts and max_tokens, that may wait; more get 429 (default, "
+                 "and 0: no limit)");
   command.option(
       "--tenant-share F", options->engine.tenant_share, number_within(0.0001, 1),
       "The part of both that requests with one key may hold; more get 429 (default: {})");

@@ -42,7 +42,7 @@ constexpr int64_t kMaxPromptLogitBytes = int64_t{256} << 20;
 void check_options(const CoreOptions& options) {
   if (options.block_size < 1 || options.block_size > kMaxBlockSize ||
       !std::has_single_bit(static_cast<uint32_t>(options.block_size)))
-    fail_param("block_size", "--block-size is {}; it must be a power of two, at most {}",
+    fail_param("block_size", "--block-size is {}; it must be a power of two from 1 to {}",
                options.block_size, kMaxBlockSize);
   if (options.step_tokens < 1)
     fail_param("step_tokens", "--step-tokens is {}; it must be at least 1", options.step_tokens);

@@ -191,9 +191,17 @@ class Help(unittest.TestCase):
     def test_sizes_have_units_that_fit(self):
         done = hasten("run", "-p", "x", "--kv-cache", "1KiB")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("the cache has 1.0 KiB, enough for 0 tokens (a --kv-cache without a unit is in bytes)", done.stderr)
-        self.assertRegex(done.stderr, r"values of 1 token take [\d.]+ KiB, of the model's whole context [\d.]+ MiB; raise --k")
+        self.assertRegex(done.stderr, r"the cache has 1.0 KiB, less than one block of keys and values, which is of 16 tokens and "
+                                      r"takes [\d.]+ KiB \(a --kv-cache without a unit is in bytes\)")
+        self.assertRegex(done.stderr, r"a context of \d+ tokens takes [\d.]+ MiB, the model's whole one; raise --kv-cache")
         self.assertIn("9.0 TiB are asked for", hasten("run", "-p", "x", "--kv-cache", "9TiB").stderr)
+        cut = hasten("run", "-p", "x", "-n", "1", "--kv-cache", "100KiB")
+        self.assertRegex(cut.stderr, r"--kv-cache 100.0 KiB holds a context of \d+ tokens; the model has one of \d+\n")
+        much = hasten("run", "-p", "x", "-n", "1", "--kv-cache", "512MiB")
+        self.assertRegex(much.stderr, r"--kv-cache 512.0 MiB: only \S+ MiB of it are used, as 1 sequence of ")
+        for size in ("0", "2048"):
+            self.assertIn(f"--block-size: {size} is no whole number from 1 to 1024", hasten("run", "--block-size", size).stderr)
+        self.assertIn("from 1 to 1024", hasten("run", "-p", "x", "--block-size", "3").stderr)
         for wrong in ("4XB", "GiB", "1.2.3", "-1", "1e3", "4KiBB", "4i", "4 G i B", " 4GiB"):
             done = hasten("run", "-p", "x", "--kv-cache=" + wrong)
             self.assertEqual(done.returncode, 2)

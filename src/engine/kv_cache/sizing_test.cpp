@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/kv_cache/block_pool.h"
@@ -99,10 +100,34 @@ TEST(SizeCache, SaysWhatOneSequenceWouldTake) {
   }
 }
 
+TEST(SizeCache, SaysWhatTheSmallestCacheWouldTake) {
+  const std::vector<GroupSize> groups = {{.block_bytes = 40 << 10, .window = 0}};
+  SizingInput input = {.groups = groups, .bytes = 1 << 10, .context = 0, .max_context = 64};
+  const auto refusal = [&] {
+    try {
+      size_cache(input);
+      return std::string();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::resource_exhausted);
+      return std::string(error.what());
+    }
+  };
+  EXPECT_THAT(refusal(), HasSubstr("less than one block of keys and values, which is of 16 tokens "
+                                   "and takes 40.0 KiB"));
+  EXPECT_THAT(refusal(), HasSubstr("a context of 64 tokens takes 160 KiB, the model's whole one;"));
+  input.context = 20;
+  EXPECT_THAT(refusal(), HasSubstr("a context of 20 tokens takes 80.0 KiB; raise --kv-cache"));
+}
+
 TEST(DefaultCacheBytes, LeavesRoomForWeightsInTheFile) {
   EXPECT_EQ(default_cache_bytes(1000, 0), 600);
   EXPECT_EQ(default_cache_bytes(1000, 500), 300);
   EXPECT_EQ(default_cache_bytes(1000, 5000), 150) << "which do not fit in any case";
+  // Those that fit stay: the cache has a share of the rest, down to what an engine starts with.
+  EXPECT_EQ(default_cache_bytes(1000, 800), 120);
+  EXPECT_EQ(default_cache_bytes(3200, 3000), 120);
+  EXPECT_EQ(default_cache_bytes(3200, 3199), 60);
+  EXPECT_EQ(default_cache_bytes(3200, 3200), 480);
   EXPECT_EQ(default_cache_bytes(-1000, 0), 0);
   EXPECT_EQ(default_cache_bytes(-1000, 500), 0);
 }
