@@ -253,7 +253,13 @@ CompletionRequest parse_completion_request(std::string_view text, const RequestB
     fail_unsupported("best_of", "must equal n: every answer that is made is returned");
   }
   // OpenAI's default; 0 is for those who want the prompt scored, which takes a step of one token.
-  request.max_tokens = body.integer("max_tokens", result.echo ? 0 : 1, kMaxTokens).value_or(16);
+  request.max_tokens = body.integer("max_tokens", 0, kMaxTokens).value_or(16);
+  if (request.max_tokens == 0 && !result.echo)
+    fail_param(
+        "max_tokens",
+        "max_tokens is 0; it must be from 1 to {}, or 0 with echo, where the prompt alone is "
+        "wanted",
+        kMaxTokens);
   check_min_tokens(request);
   if (request.max_tokens == 0) {
     if (request.n > 1) fail_param("n", "n is {}; with max_tokens 0 there is one answer", request.n);

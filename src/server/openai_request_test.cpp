@@ -226,6 +226,12 @@ TEST(OpenAiRequestTest, RefusesWhatItCannotHonour) {
             "min_tokens");
 }
 
+TEST(OpenAiRequestTest, SaysThatNoTokensGoWithEcho) {
+  const Error error = error_of([] { completion(R"("max_tokens": 0)"); }, "");
+  EXPECT_EQ(error.param(), "max_tokens");
+  EXPECT_NE(std::string(error.what()).find("0 with echo"), std::string::npos) << error.what();
+}
+
 TEST(OpenAiRequestTest, NamesThePartOfTheConversationAtFault) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({})", "messages"},
