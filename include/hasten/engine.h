@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,26 +37,33 @@ struct EngineOptions {
   int32_t block_size = 16;    // tokens in a cache block; a power of two
   int64_t step_tokens = 0;    // tokens in a step at most; 0: chosen for the device
   int32_t max_batch = 0;      // sequences in a step at most; 0: chosen for the device
-  int64_t target_tbt_us = 0;  // between tokens of an answer, held by shorter chunks; 0: none
+  int64_t target_tbt_us = 0;  // between tokens of an answer, held by shorter chunks; 0: none;
+                              // refused without chunked_prefill
   bool prefix_cache = true;   // prompts that begin alike are computed once, for each tenant
   std::filesystem::path kv_disk =
       {};                        // a folder for what the prefix cache has no room for; empty: none
-  int64_t kv_disk_bytes = 0;     // that it may take; 0: 8 GiB
+  int64_t kv_disk_bytes = 0;     // that it may take; 0: 8 GiB; refused without kv_disk
   int64_t max_queue = 0;         // requests that may wait; 0: 4 * max_batch, at least 256
   int64_t max_queue_tokens = 0;  // of their prompts and max_tokens together; 0: any number
   double tenant_share = 1;       // (0, 1], of what may wait, for one tenant
-  double held_share = 0.25;      // [0, 1], of the cache, held for programs between their calls
-  // [0.01, 1], of the cache: what a tenant has left there beyond it goes before what others have
+  // [0, 1], of the cache, held for programs between their calls. Another one than the default is
+  // refused without prefix_cache, and where the policy displaces what runs.
+  double held_share = 0.25;
+  // [0.01, 1], of the cache: what a tenant has left there beyond it goes before what others have.
+  // Another one than the default is refused without prefix_cache.
   double tenant_cache_share = 0.5;
   std::string policy = "fcfs";    // order of the queue, one of scheduling_policies()
-  int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy
+  int64_t aging_us = 60'000'000;  // waiting that moves a request up by one class of its policy;
+                                  // another one is refused where the policy has no use for it
   std::string length_predictor = "limit";  // how long an answer is taken to become by policies that
-                                           // ask, one of length_predictors()
+                                           // ask, one of length_predictors(); another one is
+                                           // refused with policies that do not
   std::string batching = "continuous";     // when requests join those that run, one of
                                            // batching_choices()
-  int64_t preferred_batch = 0;      // of dynamic batching: so many requests start at once; 0: as
-                                    // many as may run
-  int64_t batch_wait_us = 100'000;  // likewise: how long the first waits for others
+  int64_t preferred_batch = 0;  // of dynamic batching: so many requests start at once; 0: as
+                                // many as may run; refused with other batching
+  std::optional<int64_t> batch_wait_us = {};  // likewise: how long the first waits for others;
+                                              // empty: 100 ms
   bool chunked_prefill = true;   // long prompts run in pieces beside the decodes; else each whole
                                  // in one step, which must hold the context
   bool reserve_context = false;  // memory of the whole context is kept for each sequence, as

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,7 +63,7 @@ struct SimulatorOptions {
   double tenant_cache_share = 0.5;  // likewise
   std::string batching = "continuous";  // as EngineOptions', like all below
   int64_t preferred_batch = 0;
-  int64_t batch_wait_us = 100'000;
+  std::optional<int64_t> batch_wait_us = {};
   bool chunked_prefill = true;
   bool reserve_context = false;
 };

@@ -182,7 +182,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.policy = options.policy;
   core.batching = options.batching;
   core.preferred_batch = options.preferred_batch;
-  core.batch_wait_us = options.batch_wait_us;
+  core.batch_wait_us = options.batch_wait_us.value_or(core.batch_wait_us);
   core.chunked_prefill = options.chunked_prefill;
   core.reserve_context = options.reserve_context;
   core.on_step = options.on_step;

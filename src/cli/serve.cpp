@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "cli/command.h"
@@ -169,9 +170,23 @@ std::string host_name() {
   return is_known ? safe_text(name.data()) : "ADDRESS-OF-THIS-MACHINE";
 }
 
+void check_sharing(const ServeOptions& options) {
+  if (!options.server.share_prefixes) return;
+  if (options.server.api_keys.empty())
+    fail_param(
+        "share_prefixes",
+        "--share-prefixes is of servers with keys, as without them all share: add --api-key, "
+        "or leave it out");
+  if (!options.engine.prefix_cache)
+    fail_param("share_prefixes",
+               "--share-prefixes is of the prefix cache, which --no-prefix-cache turns off: leave "
+               "out one of them");
+}
+
 int serve(ServeOptions& options) {
   ShutdownSignals signals;
   check_model(options.engine.model);
+  check_sharing(options);
   server::check_listening(options.server);  // a real model takes minutes to load
   const bool is_open = !server::is_loopback(options.server.host);
   if (is_open && options.server.api_keys.empty()) {

@@ -21,11 +21,14 @@ constexpr int64_t kDefaultUsers = 8;
 }  // namespace
 
 void add_workload_flags(Command command, WorkloadOptions& options) {
-  command.option("--trace FILE", options.trace,
-                 "Requests with times and lengths: Azure's CSV, Mooncake's JSON lines, or lines "
-                 "of our own (docs/benchmarking.md); left out: requests of equal lengths");
-  command.option("--prompt N", options.prompt, whole_number(1, 1 << 24),
-                 "Tokens of each prompt, without a trace (default: {})");
+  const Option trace = command.option(
+      "--trace FILE", options.trace,
+      "Requests with times and lengths: Azure's CSV, Mooncake's JSON lines, or lines "
+      "of our own (docs/benchmarking.md); left out: requests of equal lengths");
+  command
+      .option("--prompt N", options.prompt, whole_number(1, 1 << 24),
+              "Tokens of each prompt, without a trace (default: {})")
+      .never_with(trace);
   command.option("--gen N", options.gen, whole_number(1, 1 << 24),
                  "Tokens to generate for each request, where no trace says how many (default: {})");
   command.option("--requests N", options.requests, whole_number(1, 10'000'000),

@@ -222,6 +222,12 @@ class Help(unittest.TestCase):
                 (("--kv-disk", ""), "--kv-disk: an empty name is none"),
                 (("--target-tbt-ms", "50", "--no-chunked-prefill"), "--no-chunked-prefill turns off: leave out one"),
                 (("--batch-wait-ms", "5"), "--batch-wait-ms is of dynamic batches: add --batching dynamic"),
+                (("--batch-wait-ms", "100"), "--batch-wait-ms is of dynamic batches: add --batching dynamic"),
+                (("--policy", "fcfs", "--length-predictor", "online"), "--policy fcfs does not: choose sjf, srtf or edf"),
+                (("--policy", "vtc", "--aging", "3"), "--aging is of policies that let some overtake others, and --policy vtc"),
+                (("--policy", "srtf", "--held-share", "0.5"), "--policy srtf does: choose fcfs, sjf, vtc or program"),
+                (("--no-prefix-cache", "--held-share", "0.5"), "--held-share is of the prefix cache, which --no-prefix"),
+                (("--no-prefix-cache", "--tenant-cache-share", "0.2"), "--tenant-cache-share is of the prefix cache"),
                 (("--preferred-batch", "1", "--batching", "static"), "--preferred-batch is of dynamic batches")):
             for command in (("run", "-p", "x"), ("simulate", "--machine", "a100")):
                 if "--kv-disk" in flags[0] and command[0] == "simulate":
@@ -229,8 +235,18 @@ class Help(unittest.TestCase):
                 done = hasten(*command, *flags)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), (command, flags))
                 self.assertIn(said, done.stderr)
-        done = hasten("run", "-p", "x", "-n", "1", "--batching", "dynamic", "--batch-wait-ms", "5")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        for right in (("--batching", "dynamic", "--batch-wait-ms", "5"), ("--policy", "edf", "--length-predictor", "online"),
+                      ("--policy", "mlfq", "--aging", "3"), ("--policy", "program", "--held-share", "0.5")):
+            done = hasten("run", "-p", "x", "-n", "1", *right)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        for flags, said in ((("--api-key", "K", "--no-prefix-cache"), "which --no-prefix-cache turns off: leave out one"),
+                            ((), "--share-prefixes is of servers with keys, as without them all share: add --api-key")):
+            done = hasten("serve", "--port", "0", "--share-prefixes", *flags)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), flags)
+            self.assertIn(said, done.stderr)
+        done = hasten("simulate", "--machine", "a100", "--trace", "x.csv", "--prompt", "40")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--trace excludes --prompt", done.stderr)
 
     def test_limits_that_do_not_fit_together_are_an_error(self):
         done = hasten("run", "-p", "x", "--max-batch", "64", "--step-tokens", "16")

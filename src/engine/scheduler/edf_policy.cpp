@@ -46,6 +46,7 @@ const Policy kEdfPolicy = {
     .summary = "the earliest deadline first; what cannot meet its own is refused",
     .rank = rank,
     .displaces = displaces,
-    .hopeless = hopeless};
+    .hopeless = hopeless,
+    .by_length = true};
 
 }  // namespace hasten::engine

@@ -11,7 +11,10 @@ double no_rank(const Sequence& /*sequence*/, const QueueView& /*view*/) {
 
 }  // namespace
 
-const Policy kFcfsPolicy = {
-    .name = "fcfs", .summary = "first come, first served", .rank = no_rank, .displaces = nullptr};
+const Policy kFcfsPolicy = {.name = "fcfs",
+                            .summary = "first come, first served",
+                            .rank = no_rank,
+                            .displaces = nullptr,
+                            .ages = false};
 
 }  // namespace hasten::engine

@@ -48,6 +48,10 @@ struct Policy {
   /// Whether ranks go by QueueView::tenant_service, which is kept for such policies only. Admitting
   /// a sequence may move those of its tenant back, nothing else of a step does.
   bool by_tenant = false;
+  /// Whether it goes by how long answers become, as predicted.
+  bool by_length = false;
+  /// Whether it goes by QueueView::aging_us.
+  bool ages = true;
 };
 
 extern const Policy kFcfsPolicy;

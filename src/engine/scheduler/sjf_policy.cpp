@@ -8,6 +8,7 @@ namespace hasten::engine {
 const Policy kSjfPolicy = {.name = "sjf",
                            .summary = "the shortest job by its prompt and predicted length first",
                            .rank = aged_remaining_service,
-                           .displaces = nullptr};
+                           .displaces = nullptr,
+                           .by_length = true};
 
 }  // namespace hasten::engine

@@ -20,6 +20,7 @@ const Policy kSrtfPolicy = {
     .summary =
         "the shortest remaining work as predicted first; it displaces what needs twice as much",
     .rank = aged_remaining_service,
-    .displaces = is_much_shorter};
+    .displaces = is_much_shorter,
+    .by_length = true};
 
 }  // namespace hasten::engine

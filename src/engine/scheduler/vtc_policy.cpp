@@ -24,6 +24,7 @@ const Policy kVtcPolicy = {
     .summary = "fair shares: the tenant that has had the least service first",
     .rank = service_of_tenant,
     .displaces = nullptr,
-    .by_tenant = true};
+    .by_tenant = true,
+    .ages = false};
 
 }  // namespace hasten::engine

@@ -27,6 +27,8 @@ constexpr double kMaxTimeUs = 0x1p53;  // whole microseconds of a double end her
 constexpr std::string_view kHopeless = "its deadline could not be met";
 
 /// A request under way. Does not move: its sequence looks into it.
+constexpr int64_t kBatchWaitUs = 100'000;  // as an engine's
+
 struct Live {
   SimulatedRequest request;
   std::vector<int32_t> prompt;
@@ -47,9 +49,9 @@ void check(const SimulatorOptions& options, const SimulatedWorkload& workload) {
     fail_param("preferred_batch",
                "--preferred-batch is {}; it must be from 0 to --max-batch, which is {}",
                options.preferred_batch, options.max_batch);
-  if (options.batch_wait_us < 0)
+  if (options.batch_wait_us && *options.batch_wait_us < 0)
     fail_param("batch_wait_us", "--batch-wait-ms is {} us; it must not be negative",
-               options.batch_wait_us);
+               *options.batch_wait_us);
   if (options.target_tbt_us < 0)
     fail_param("target_tbt_us", "--target-tbt-ms is {} us; it must not be negative",
                options.target_tbt_us);
@@ -91,7 +93,7 @@ class Simulator {
                     .aging_us = options.aging_us,
                     .batching = find_batching(options.batching),
                     .preferred_batch = options.preferred_batch,
-                    .batch_wait_us = options.batch_wait_us,
+                    .batch_wait_us = options.batch_wait_us.value_or(kBatchWaitUs),
                     .chunked_prefill = options.chunked_prefill,
                     .reserve_tokens = options.reserve_context ? options.context : 0,
                     .held_share = options.held_share,
