@@ -47,8 +47,8 @@ class Command {
   /// `form` is the option as the help shows it: "--ctx N", "-p,--prompt TEXT" or, by its place,
   /// "model MODEL". In `help`, {} is the value that is there now: the default. T is int32_t,
   /// int64_t, uint64_t, float, double, std::string, std::filesystem::path, an optional int64_t,
-  /// uint64_t or string, or a vector: of strings, one each time that the option stands there, or of int64_t
-  /// with commas.
+  /// uint64_t or string, or a vector: of strings, one each time that the option stands there, or of
+  /// int64_t with commas.
   template <class T>
   Option option(const std::string& form, T& value, const Check& check,
                 const std::string& help) const;

@@ -114,7 +114,8 @@ TEST(SizeCache, SaysWhatTheSmallestCacheWouldTake) {
   };
   EXPECT_THAT(refusal(), HasSubstr("less than one block of keys and values, which is of 16 tokens "
                                    "and takes 40.0 KiB"));
-  EXPECT_THAT(refusal(), HasSubstr("a context of 64 tokens takes 160 KiB, the model's whole one;"));
+  EXPECT_THAT(refusal(),
+              HasSubstr("a context of 64 tokens takes 160.0 KiB, the model's whole one;"));
   input.context = 20;
   EXPECT_THAT(refusal(), HasSubstr("a context of 20 tokens takes 80.0 KiB; raise --kv-cache"));
 }
