@@ -91,6 +91,7 @@ struct ModelInfo {
   std::string name;                   // what clients call it
   std::string family;                 // "llama", "qwen2", …
   std::string weight_types;           // "q4_0 (84 %), q6_k (16 %)"
+  std::string kv_types;               // "bf16", or keys and values apart: "q8_0/q4_0"
   std::string device;                 // "cpu (avx512, 2 threads)"
   std::string chat_template;          // source; empty: the model has none
   std::string template_capabilities;  // "system role, tools, tool results, …"

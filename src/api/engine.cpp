@@ -197,6 +197,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.name = api::display_name(*checkpoint);
   info.family = loaded.family;
   info.weight_types = loaded.weight_types;
+  info.kv_types = types_text(core.kv_types);
   info.device = backend->name();
   info.chat_template = tokenizer.chat_template().source;
   info.template_capabilities = tokenizer.chat_template().capabilities;
@@ -228,7 +229,7 @@ Engine::Impl::Impl(const EngineOptions& options)
             info.mapped_bytes == 0
                 ? ""
                 : fmt::format(", {} of it used from the file", size_text(info.mapped_bytes)),
-            info.context, size_text(info.kv_cache_bytes), types_text(core.kv_types));
+            info.context, size_text(info.kv_cache_bytes), info.kv_types);
 }
 
 struct Generation::State {

@@ -213,8 +213,8 @@ int serve(ServeOptions& options) {
   const ModelInfo& model = engine.model();
   fmt::print("\nhasten {} serves {} ({}, {} parameters) on {}\n", kVersion, model.name,
              model.weight_types, count_text(model.num_parameters), model.device);
-  fmt::print("  Context:   {} tokens; {} of keys and values in all\n", model.context,
-             size_text(model.kv_cache_bytes));
+  fmt::print("  Context:   {} tokens; {} of keys and values in all, kept in {}\n", model.context,
+             size_text(model.kv_cache_bytes), model.kv_types);
   fmt::print("{}", proof);
   const bool chats = model.template_error.empty() && model.template_refusal.empty();
   if (chats) fmt::print("  Chat:      {}/\n", server.url());

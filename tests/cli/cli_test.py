@@ -1084,6 +1084,7 @@ class Serve(unittest.TestCase):
     def test_banner_answers_and_drains(self):
         with tempfile.TemporaryFile("w+") as log, self.serving(log=log) as (process, banner):
             self.assertIn("tokens/s", banner)
+            self.assertIn("of keys and values in all, kept in bf16\n", banner)
             self.assertIn("curl", banner)
             metrics = urllib.request.urlopen(self.url(banner) + "/metrics", timeout=60).read().decode()
             for count in ("generation_tokens", "prompt_tokens", "request_success"):  # the banner's own are no traffic
