@@ -158,10 +158,11 @@ void add_size_flags(Command command, EngineOptions& options, const SizeDefaults&
   command.option(
       "--ctx N", options.context, whole_number(0),
       fmt::format("Tokens that one conversation may reach (default, and 0: {})", defaults.context));
-  command.option("--kv-cache SIZE", options.kv_cache_bytes, byte_size(),
-                 fmt::format("Memory for keys and values: bytes, or with B, KiB, MiB, GiB or TiB "
-                             "behind the number (K and KB mean KiB, and so on) (default, and 0: {})",
-                             defaults.kv_cache));
+  command.option(
+      "--kv-cache SIZE", options.kv_cache_bytes, byte_size(),
+      fmt::format("Memory for keys and values: bytes, or with B, KiB, MiB, GiB or TiB "
+                  "behind the number (K and KB mean KiB, and so on) (default, and 0: {})",
+                  defaults.kv_cache));
   command.option("--max-batch N", options.max_batch, whole_number(0, 4096),
                  "Sequences that run at the same time (default, and 0: chosen for the device)");
   command.option("--step-tokens N", options.step_tokens, whole_number(0),
