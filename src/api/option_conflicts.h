@@ -3,12 +3,22 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/scheduler/policy.h"
 
 namespace hasten::api {
+
+/// "sjf, srtf, edf".
+template <class Is>
+std::string policies_that(Is&& is) {
+  std::string names;
+  for (const engine::Policy* policy : engine::policies())
+    if (is(*policy)) names += (names.empty() ? "" : ", ") + std::string(policy->name);
+  return names;
+}
 
 /// Throws Error{invalid_argument} for an option that is not the default and that the policy leaves
 /// without effect.
@@ -22,20 +32,23 @@ void check_conflicts_with_policy(const Options& options) {
   if (is_known && options.length_predictor != defaults.length_predictor && !policy.by_length) {
     fail_param("length_predictor",
                "--length-predictor is of policies that go by lengths, and --policy {} does not: "
-               "choose sjf, srtf or edf, or leave it out",
-               policy.name);
+               "choose one of {}, or leave it out",
+               policy.name, policies_that([](const auto& any) { return any.by_length; }));
   }
   if (options.aging_us != defaults.aging_us && !policy.ages) {
     fail_param("aging_us",
-               "--aging is of policies that let some overtake others, and --policy {} needs none: "
-               "choose another one, or leave it out",
-               policy.name);
+               "--aging is of policies in which waiting makes more urgent, and in --policy {} it "
+               "does not: "
+               "choose one of {}, or leave it out",
+               policy.name, policies_that([](const auto& any) { return any.ages; }));
   }
-  if (options.held_share != defaults.held_share && policy.displaces != nullptr) {
+  if (options.held_share != defaults.held_share && options.held_share > 0 &&
+      policy.displaces != nullptr) {
     fail_param("held_share",
                "--held-share is of policies that displace nobody, and --policy {} does: choose "
-               "fcfs, sjf, vtc or program, or leave it out",
-               policy.name);
+               "one of {}, or leave it out",
+               policy.name,
+               policies_that([](const auto& any) { return any.displaces == nullptr; }));
   }
 }
 
@@ -44,12 +57,14 @@ template <class Options>
 void check_conflicts(const Options& options) {
   const Options defaults;
   check_conflicts_with_policy(options);
-  if (options.held_share != defaults.held_share && !options.prefix_cache) {
+  if (options.held_share != defaults.held_share && options.held_share > 0 &&
+      !options.prefix_cache) {
     fail_param("held_share",
                "--held-share is of the prefix cache, which --no-prefix-cache turns off: leave out "
                "one of them");
   }
-  if (options.tenant_cache_share != defaults.tenant_cache_share && !options.prefix_cache) {
+  if (options.tenant_cache_share != defaults.tenant_cache_share && options.tenant_cache_share < 1 &&
+      !options.prefix_cache) {
     fail_param("tenant_cache_share",
                "--tenant-cache-share is of the prefix cache, which --no-prefix-cache turns off: "
                "leave out one of them");

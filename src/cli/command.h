@@ -41,7 +41,8 @@ struct SizeDefaults {
 /// Adds --ctx, --kv-cache, --max-batch and --step-tokens.
 void add_size_flags(Command command, EngineOptions& options, const SizeDefaults& defaults = {});
 /// Adds these and the flags that say what runs when, and in which order.
-void add_scheduling_flags(Command command, EngineOptions& options);
+void add_scheduling_flags(Command command, EngineOptions& options,
+                          const SizeDefaults& defaults = {});
 /// Adds --chat-template.
 void add_template_flag(Command command, EngineOptions& options);
 /// Adds --threads of an engine.

@@ -170,8 +170,8 @@ void add_size_flags(Command command, EngineOptions& options, const SizeDefaults&
                  "chosen for the device)");
 }
 
-void add_scheduling_flags(Command command, EngineOptions& options) {
-  add_size_flags(command, options);
+void add_scheduling_flags(Command command, EngineOptions& options, const SizeDefaults& defaults) {
+  add_size_flags(command, options, defaults);
   command.flag_off("--no-prefix-cache", options.prefix_cache,
                    "Compute every prompt anew, even where an earlier one began alike");
   command.flag_off(

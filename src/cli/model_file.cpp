@@ -50,10 +50,13 @@ std::optional<int64_t> size_of(const std::vector<ModelSize>& sizes, std::string_
   return found != sizes.end() ? std::optional(found->value) : std::nullopt;
 }
 
-/// The sizes that make one model of two files, those that follow from others worked out.
+/// The sizes that make one model of two files, those that follow from others worked out. How long a
+/// context may be differs from one conversion to another.
 std::vector<ModelSize> identity(const weights::Checkpoint& checkpoint) {
   std::vector<ModelSize> sizes = model_sizes(checkpoint);
-  std::erase_if(sizes, [](const ModelSize& size) { return size.name == "head_dim"; });
+  std::erase_if(sizes, [](const ModelSize& size) {
+    return size.name == "head_dim" || size.name == "context";
+  });
   if (const int64_t head_dim = head_dim_of(checkpoint); head_dim > 0)
     sizes.push_back({"head_dim", head_dim});
   for (const char* name : {"token_embd.weight", "model.embed_tokens.weight"})

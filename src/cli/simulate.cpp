@@ -82,10 +82,11 @@ void check_memory_of(const MachineModel& machine, const EngineOptions& asked,
       tokens = std::min(tokens, request.prompt_tokens + request.output_tokens);
     if (tokens > machine.options.context) return;  // fails for its length, whatever the memory
   }
-  const std::string_view ways_out = asked.kv_cache_bytes == 0
-                                        ? "give a --kv-cache, or take a smaller --shape or --type"
-                                    : asked.context > 0 ? "lower --ctx or raise --kv-cache"
-                                                        : "raise --kv-cache";
+  const bool has_bytes = asked.kv_cache_bytes > 0;
+  const std::string_view ways_out =
+      asked.context > 0
+          ? (has_bytes ? "lower --ctx or raise --kv-cache" : "lower --ctx or give a --kv-cache")
+          : (has_bytes ? "raise --kv-cache" : "give a --kv-cache");
   check_memory(machine, tokens, asked.kv_cache_bytes, ways_out);
 }
 
@@ -207,7 +208,10 @@ void add_simulate(Command program) {
                  fmt::format("Fraction of the peaks that steps reach, unless a FILE has measured "
                              "them (default: {})",
                              kDefaultEfficiency));
-  add_scheduling_flags(command, options->engine);
+  add_scheduling_flags(command, options->engine,
+                       {.context = "the model's, at most 8192 here and 32768 on cards; that of a "
+                                   "FILE",
+                        .kv_cache = "what the weights leave; that of a FILE"});
   add_queue_flag(command, options->engine);
   add_workload_flags(command, options->workload);
   command.footer(

@@ -548,7 +548,7 @@ void Core::abandon() { jobs_.clear(); }
 void Core::keep_cache(int64_t timeout_us) {
   if (!disk_) return;
   if (!disk_->is_there()) {
-    log::warn("{} or a file in it was deleted or moved: nothing is written there at the end",
+    log::warn("{} was deleted, or a file in it: nothing is written there at the end",
               disk_->folder().string());
     return;
   }

@@ -180,18 +180,19 @@ std::string Statistics::to_text(const BestCase& best) const {
     }
     text += '\n';
   }
-  if (num_finished() == 0) return text;
-  fmt::format_to(out, "{} in, {} of them from the cache; {} out\n",
-                 counted(prompt_tokens_, "token"), cached_tokens_, output_tokens_);
-  fmt::format_to(out, "{:.1f} prompt and {:.1f} output tokens/s", per_second(prompt_tokens_),
-                 output_tokens_per_second());
-  if (best.output_tokens_per_second > 0) {
-    fmt::format_to(out, " (limit of output tokens for this work {:.1f}: {:.0f} %{})",
-                   best.output_tokens_per_second,
-                   100 * output_tokens_per_second() / best.output_tokens_per_second,
-                   best.is_open_loop ? "; an open loop answers no more than arrives" : "");
+  if (num_finished() > 0) {
+    fmt::format_to(out, "{} in, {} of them from the cache; {} out\n",
+                   counted(prompt_tokens_, "token"), cached_tokens_, output_tokens_);
+    fmt::format_to(out, "{:.1f} prompt and {:.1f} output tokens/s", per_second(prompt_tokens_),
+                   output_tokens_per_second());
+    if (best.output_tokens_per_second > 0) {
+      fmt::format_to(out, " (limit of output tokens for this work {:.1f}: {:.0f} %{})",
+                     best.output_tokens_per_second,
+                     100 * output_tokens_per_second() / best.output_tokens_per_second,
+                     best.is_open_loop ? "; an open loop answers no more than arrives" : "");
+    }
+    text += '\n';
   }
-  text += '\n';
   if (targets_.any()) {
     fmt::format_to(out, "{} kept the targets: goodput {:.2f} requests/s\n", num_good_,
                    per_second(num_good_));
@@ -203,6 +204,7 @@ std::string Statistics::to_text(const BestCase& best) const {
                    "and the latencies below include it\n",
                    ms_text(to_ms(lateness_.quantile(0.99))));
   }
+  if (num_finished() == 0) return text;
   fmt::format_to(out, "\n{:<14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "ms", "p50", "p90",
                  "p99", "mean", "max", best.ttft_ms > 0 ? "limit" : "");
   text += row("TTFT", ttft_, best.ttft_ms);

@@ -223,9 +223,9 @@ class Help(unittest.TestCase):
                 (("--target-tbt-ms", "50", "--no-chunked-prefill"), "--no-chunked-prefill turns off: leave out one"),
                 (("--batch-wait-ms", "5"), "--batch-wait-ms is of dynamic batches: add --batching dynamic"),
                 (("--batch-wait-ms", "100"), "--batch-wait-ms is of dynamic batches: add --batching dynamic"),
-                (("--policy", "fcfs", "--length-predictor", "online"), "--policy fcfs does not: choose sjf, srtf or edf"),
-                (("--policy", "vtc", "--aging", "3"), "--aging is of policies that let some overtake others, and --policy vtc"),
-                (("--policy", "srtf", "--held-share", "0.5"), "--policy srtf does: choose fcfs, sjf, vtc or program"),
+                (("--policy", "fcfs", "--length-predictor", "online"), "--policy fcfs does not: choose one of sjf, srtf, edf"),
+                (("--policy", "vtc", "--aging", "3"), "in --policy vtc it does not: choose one of priority"),
+                (("--policy", "srtf", "--held-share", "0.5"), "--policy srtf does: choose one of fcfs, sjf"),
                 (("--no-prefix-cache", "--held-share", "0.5"), "--held-share is of the prefix cache, which --no-prefix"),
                 (("--no-prefix-cache", "--tenant-cache-share", "0.2"), "--tenant-cache-share is of the prefix cache"),
                 (("--preferred-batch", "1", "--batching", "static"), "--preferred-batch is of dynamic batches")):
@@ -985,7 +985,7 @@ class Serve(unittest.TestCase):
             self.assertRegex(log_of("--kv-disk-bytes", "1MiB", "--kv-type", "f32"),
                              r"no blocks of keys and values from an earlier run; \S+ KiB of another model, of other flags")
             log = log_of(while_it_runs=lambda: shutil.rmtree(store))
-            self.assertIn("store or a file in it was deleted or moved: nothing is written there", log)
+            self.assertIn("store was deleted, or a file in it: nothing is written there", log)
             self.assertNotIn("wrote", log)
 
     def test_banner_shows_how_to_send_a_key(self):

@@ -368,10 +368,21 @@ TEST(StoreDirectory, TakesItsOwnFolderWithoutItsSecret) {
   EXPECT_NE(third, second);
   write_text(store / "secret", std::string(32, 'x'));
   EXPECT_NE(open(), third);
+  EXPECT_EQ(text_of(store / "secret.lost"), std::string(32, 'x'))
+      << "what may be another's is kept";
   EXPECT_EQ(text_of(store / "blocks.0"), "blocks");
   std::filesystem::remove(store / "secret");
   write_text(store / "blocks.x", "mine");
   EXPECT_THAT(why_refused(store), ::testing::HasSubstr("such as blocks.x"));
+}
+
+TEST(StoreDirectory, TrustsNoSecretOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make files of other users";
+  const testing::TemporaryFolder temporary;
+  const auto store = temporary.path() / "store";
+  { const StoreDirectory made(store); }
+  ASSERT_EQ(::chown((store / "secret").c_str(), 1000, 1000), 0);
+  EXPECT_THAT(why_refused(store), ::testing::HasSubstr("secret is there and not hasten's"));
 }
 
 TEST(StoreDirectory, NamesASymbolicLink) {
@@ -382,15 +393,20 @@ TEST(StoreDirectory, NamesASymbolicLink) {
     EXPECT_THAT(why_refused(temporary.path() / name), ::testing::HasSubstr("is a symbolic link"));
 }
 
-TEST(StoreDirectory, TellsThatItHasGone) {
+TEST(StoreDirectory, TellsThatItsSecretHasGone) {
   const testing::TemporaryFolder temporary;
   const auto store = temporary.path() / "store";
   const StoreDirectory folder(store);
-  EXPECT_TRUE(folder.is_there());
+  EXPECT_TRUE(folder.has_secret());
+  std::filesystem::rename(store, temporary.path() / "moved");
+  EXPECT_TRUE(folder.has_secret()) << "it moved with the folder";
+  std::filesystem::rename(temporary.path() / "moved", store);
+  std::filesystem::remove(store / "secret");
+  EXPECT_FALSE(folder.has_secret());
   std::filesystem::remove_all(store);
-  EXPECT_FALSE(folder.is_there());
-  std::filesystem::create_directory(store);
-  EXPECT_FALSE(folder.is_there()) << "another one of that name";
+  EXPECT_FALSE(folder.has_secret());
+  { const StoreDirectory another(store); }
+  EXPECT_FALSE(folder.has_secret()) << "another folder of that name";
 }
 
 TEST(StoreDirectory, TouchesNothingThroughLinksAndInOthersFolders) {

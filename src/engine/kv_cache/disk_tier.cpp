@@ -223,7 +223,7 @@ TierStats DiskTier::stats() const {
 }
 
 bool DiskTier::is_there() const {
-  return folder_.is_there() &&
+  return folder_.has_secret() &&
          std::ranges::all_of(groups_, [](const auto& group) { return group->file.is_there(); });
 }
 

@@ -71,8 +71,7 @@ class DiskTier final : public BlockTier {
   /// What the keys of names are to be hashed with.
   const Hash128& secret() const { return folder_.secret(); }
   TierStats stats() const;
-  /// Whether the folder and its files are still found where they were. Else what is written goes
-  /// with this process.
+  /// Whether nobody deleted the files meanwhile. Else what is written goes with this process.
   bool is_there() const;
   const std::filesystem::path& folder() const { return folder_.path(); }
 

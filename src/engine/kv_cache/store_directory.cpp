@@ -28,6 +28,7 @@ namespace {
 constexpr const char* kLock = "lock";
 constexpr const char* kSecret = "secret";
 constexpr const char* kNewSecret = "secret.new";
+constexpr const char* kLostSecret = "secret.lost";  // one that was not whole
 // What nobody puts there: in the top folder of a file system, and where somebody looked on a Mac.
 constexpr std::array<std::string_view, 2> kIgnored = {"lost+found", ".DS_Store"};
 constexpr std::string_view kBlocks = "blocks.";  // then the number of the cache group
@@ -48,8 +49,13 @@ Hash128 check_of(const Hash128& secret) { return siphash("hasten kv secret", sec
 /// What a file of that name has at most where a process of ours made it; -1: none does.
 int64_t most_bytes(std::string_view name) {
   if (name == kLock) return 0;
-  if (name == kSecret || name == kNewSecret) return sizeof(SecretFile);
+  if (name == kSecret || name == kNewSecret || name == kLostSecret) return sizeof(SecretFile);
   return group_of_block_file(name) >= 0 ? std::numeric_limits<int64_t>::max() : -1;
+}
+
+/// Whether it is a plain file of ours under one name.
+bool is_own(const struct stat& info) {
+  return S_ISREG(info.st_mode) && info.st_uid == ::geteuid() && info.st_nlink == 1;
 }
 
 /// A name with "/" behind it would lead through a symbolic link.
@@ -103,8 +109,7 @@ FileDescriptor StoreDirectory::open_file(const std::string& name) const {
   if (!file) fail_io("open", path_ / name);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) fail_io("look at", path_ / name);
-  if (!S_ISREG(info.st_mode) || info.st_uid != ::geteuid() || info.st_nlink != 1 ||
-      ::fchmod(file.get(), 0600) != 0)
+  if (!is_own(info) || ::fchmod(file.get(), 0600) != 0)
     fail(ErrorCode::invalid_data,
          "{} is no plain file of yours under that name alone: remove it, or give --kv-disk another "
          "folder",
@@ -154,14 +159,14 @@ StoreDirectory::Found StoreDirectory::look() const {
   return found;
 }
 
-/// Of what is there under that name; -1: it is no plain file under that name alone.
+/// Of what is there under that name; -1: it is no plain file of ours under that name alone.
 int64_t StoreDirectory::size_of(const std::string& name) const {
   struct stat info {};
   if (::fstatat(folder_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return 0;
     fail_io("look at", path_ / name);
   }
-  return S_ISREG(info.st_mode) && info.st_nlink == 1 ? info.st_size : -1;
+  return is_own(info) ? info.st_size : -1;
 }
 
 int64_t StoreDirectory::remove_files(
@@ -172,12 +177,7 @@ int64_t StoreDirectory::remove_files(
   return std::ssize(names);
 }
 
-bool StoreDirectory::is_there() const {
-  struct stat ours {
-  }, now{};
-  return ::fstat(folder_.get(), &ours) == 0 && ::lstat(path_.c_str(), &now) == 0 &&
-         ours.st_dev == now.st_dev && ours.st_ino == now.st_ino;
-}
+bool StoreDirectory::has_secret() const { return size_of(kSecret) == sizeof(SecretFile); }
 
 void StoreDirectory::lock() {
   lock_ = open_file(kLock);
@@ -193,16 +193,21 @@ std::optional<Hash128> StoreDirectory::read_secret() const {
   const FileDescriptor file(
       ::openat(folder_.get(), kSecret, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!file) fail_io("open", path_ / kSecret);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail_io("look at", path_ / kSecret);
   SecretFile content;
-  if (::pread(file.get(), &content, sizeof content, 0) != sizeof content ||
+  if (!is_own(info) || ::pread(file.get(), &content, sizeof content, 0) != sizeof content ||
       content.check != check_of(content.secret))
     return std::nullopt;
   if (::fchmod(file.get(), 0600) != 0) fail_io("hide from others", path_ / kSecret);
   return content.secret;
 }
 
-/// Under another name first, so that one that was written half is never read.
+/// Under another name first, so that one that was written half is never read. What is there in its
+/// place is kept under a third.
 Hash128 StoreDirectory::make_secret() const {
+  if (size_of(kSecret) > 0 && ::renameat(folder_.get(), kSecret, folder_.get(), kLostSecret) != 0)
+    fail_io("rename", path_ / kSecret);
   const FileDescriptor file = open_file(kNewSecret);
   const Hash128 secret = random_key();
   const SecretFile content = {.secret = secret, .check = check_of(secret)};

@@ -39,8 +39,8 @@ class StoreDirectory {
   /// many there were. Throws Error{io}.
   int64_t remove_files(const std::function<bool(std::string_view)>& is_unwanted) const;
   const std::filesystem::path& path() const { return path_; }
-  /// Whether the folder still is what is found at its path.
-  bool is_there() const;
+  /// Whether what the next process needs to read anything is still there.
+  bool has_secret() const;
 
  private:
   struct Found {

@@ -26,9 +26,9 @@ constexpr double kMaxTimeUs = 0x1p53;  // whole microseconds of a double end her
 
 constexpr std::string_view kHopeless = "its deadline could not be met";
 
-/// A request under way. Does not move: its sequence looks into it.
 constexpr int64_t kBatchWaitUs = 100'000;  // as an engine's
 
+/// A request under way. Does not move: its sequence looks into it.
 struct Live {
   SimulatedRequest request;
   std::vector<int32_t> prompt;
