@@ -152,7 +152,9 @@ MachineModel peak_machine(const PeakMachine& peaks) {
     const Machine here = describe_machine();
     result.machine = here.cpu;
     result.basis = fmt::format("{:.0f} % of the ceilings measured here", 100 * efficiency);
-    result.ceilings = measure_ceilings();
+    // Once: models that are compared are to run on the same machine.
+    static const Ceilings ceilings = measure_ceilings();
+    result.ceilings = ceilings;
     cache_bytes = static_cast<double>(here.available_bytes - result.model.weight_bytes) * 0.6;
     options.context = std::min<int64_t>(shape.context, 8192);
   } else if (card != kCards.end()) {

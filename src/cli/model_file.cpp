@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <variant>
 
 #include "base/error.h"
