@@ -26,7 +26,7 @@ constexpr int64_t kManyRowsTileGroups = 2;
 constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
 constexpr int64_t kUsualL2Bytes = 1 << 20;
-// Packed bytes of a piece of work: long enough to stream, short enough for threads to end together.
+// Packed bytes that a thread packs at a time: long enough to stream, short enough to end together.
 constexpr int64_t kPieceBytes = 256 * 1024;
 // Rows beyond which a product takes longer than reading its weights.
 constexpr int64_t kRowsAtReadSpeed = 16;
@@ -34,16 +34,6 @@ constexpr int64_t kRowsAtReadSpeed = 16;
 constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
-
-/// Groups per piece: about kPieceBytes of weights, fewer where many rows make each byte much work,
-/// but several pieces for each thread.
-int64_t piece_groups(const WeightLayout& layout, int64_t rows, int64_t tile_groups,
-                     int32_t threads) {
-  const int64_t bytes = kPieceBytes / std::max<int64_t>(1, rows / kRowsAtReadSpeed);
-  const int64_t by_bytes = bytes / std::max<int64_t>(1, layout.group_bytes);
-  const int64_t by_threads = layout.num_groups / (4 * int64_t{threads});
-  return std::max(tile_groups, std::min(by_bytes, by_threads) / tile_groups * tile_groups);
-}
 
 /// Rows of bf16 that stay in half the second-level cache while all groups of a piece pass.
 int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
@@ -201,21 +191,28 @@ void Matmul::check_shapes(const ops::MatmulParams& params, const Rows& rows) {
   HASTEN_CHECK(!params.bias.defined() || params.bias.num_elements() == out_features);
 }
 
+/// Groups first to first + count of a weight, on one thread.
 void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
                              int64_t count, int32_t thread) {
   const CpuWeight& weight = cpu_weight(params);
-  const WeightLayout& layout = weight.layout();
-  const uint8_t* groups = nullptr;
   if (weight.is_packed()) {
-    groups = weight.group(first);
-  } else {
-    HASTEN_CHECK(count <= kTileGroups);
-    uint8_t* to = unpacked_groups_.get(0) + thread * largest_tile_bytes_;
-    for (int64_t g = 0; g < count; ++g) {
-      pack_group(kernels_, layout, weight.source(), first + g, to + g * layout.group_bytes);
-    }
-    groups = to;
+    return multiply_packed(params, rows, weight.group(first), first, count, thread);
   }
+  const int64_t group_bytes = weight.layout().group_bytes;
+  uint8_t* groups = unpacked_groups_.get(0) + thread * largest_tile_bytes_;
+  for (const int64_t end = first + count; first < end; first += kTileGroups) {
+    const int64_t tile = std::min(kTileGroups, end - first);
+    for (int64_t g = 0; g < tile; ++g) {
+      pack_group(kernels_, weight.layout(), weight.source(), first + g, groups + g * group_bytes);
+    }
+    multiply_packed(params, rows, groups, first, tile, thread);
+  }
+}
+
+void Matmul::multiply_packed(const ops::MatmulParams& params, const Rows& rows,
+                             const uint8_t* groups, int64_t first, int64_t count, int32_t thread) {
+  const CpuWeight& weight = cpu_weight(params);
+  const WeightLayout& layout = weight.layout();
   uint8_t* scratch = thread_scratch_.get(0) + thread * kMatmulScratchBytes;
   const float* bias = params.bias.defined() ? params.bias.f32() : nullptr;
   if (rounds_activations(layout)) {
@@ -261,16 +258,19 @@ void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, 
        .scratch = scratch});
 }
 
-/// As multiply, of weights that one or two rows are to stream through: whatever a thread has not
-/// read right before it begins to read comes late, so the pieces are as long as they can be.
-void Matmul::stream(std::span<const ops::MatmulParams> group, const Rows& rows) {
+/// Products of weights that take the activations as they lie there; one dealing of work, since each
+/// costs a wait for the slower thread. The pieces are as long as they can be: a thread has weights
+/// fetched while it multiplies those before them, and only the first of a piece come late.
+void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   int64_t total = 0;
+  int64_t tile_groups = rows.count > kRowsAtReadSpeed ? kManyRowsTileGroups : kTileGroups;
   for (const ops::MatmulParams& params : group) {
-    const CpuWeight& weight = cpu_weight(params);
     check_shapes(params, rows);
-    total += weight.layout().num_groups;
+    const WeightLayout& layout = cpu_weight(params).layout();
+    if (!layout.packed && !rounds_activations(layout)) tile_groups = kTileGroups;
+    total += layout.num_groups;
   }
-  workers_.for_each_guided(total, kTileGroups, [&](int64_t begin, int64_t end, int32_t thread) {
+  workers_.for_each_guided(total, tile_groups, [&](int64_t begin, int64_t end, int32_t thread) {
     int64_t first = 0;  // of this weight, among all groups
     for (const ops::MatmulParams& params : group) {
       const int64_t num_groups = cpu_weight(params).layout().num_groups;
@@ -278,42 +278,6 @@ void Matmul::stream(std::span<const ops::MatmulParams> group, const Rows& rows) 
       const int64_t to = std::min(end, first + num_groups);
       if (from < to) multiply_groups(params, rows, from - first, to - from, thread);
       first += num_groups;
-    }
-  });
-}
-
-/// Products of weights that take the activations as they lie there; one dealing of work, since each
-/// costs a wait for the slower thread.
-void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
-  if (rows.count <= kOneStreamRows &&
-      std::ranges::all_of(group, [](const auto& p) { return cpu_weight(p).is_packed(); })) {
-    return stream(group, rows);
-  }
-  const auto piece_of = [&](const CpuWeight& weight) {
-    if (!weight.is_packed()) return kTileGroups;
-    const WeightLayout& layout = weight.layout();
-    const bool many =
-        rows.count > kRowsAtReadSpeed && (layout.packed || rounds_activations(layout));
-    return piece_groups(layout, rows.count, many ? kManyRowsTileGroups : kTileGroups,
-                        workers_.num_threads());
-  };
-  int64_t num_pieces = 0;
-  for (const ops::MatmulParams& params : group) {
-    const CpuWeight& weight = cpu_weight(params);
-    check_shapes(params, rows);
-    num_pieces += ceil_div(weight.layout().num_groups, piece_of(weight));
-  }
-  workers_.for_each(num_pieces, 1, [&](int64_t index, int64_t, int32_t thread) {
-    for (const ops::MatmulParams& params : group) {
-      const CpuWeight& weight = cpu_weight(params);
-      const int64_t piece = piece_of(weight);
-      const int64_t num_groups = weight.layout().num_groups;
-      const int64_t count = ceil_div(num_groups, piece);
-      if (index < count) {
-        const int64_t first = index * piece;
-        return multiply_groups(params, rows, first, std::min(piece, num_groups - first), thread);
-      }
-      index -= count;
     }
   });
 }

@@ -53,10 +53,11 @@ class Matmul {
   void quantize(const Rows& rows, const PackedFormat& format);
   void round_to_bf16(const Rows& rows);
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
-  void stream(std::span<const ops::MatmulParams> group, const Rows& rows);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
                        int64_t count, int32_t thread);
+  void multiply_packed(const ops::MatmulParams& params, const Rows& rows, const uint8_t* groups,
+                       int64_t first, int64_t count, int32_t thread);
   bool rounds_activations(const WeightLayout& layout) const;
 
   const KernelTable& kernels_;
