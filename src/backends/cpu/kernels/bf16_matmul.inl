@@ -13,21 +13,20 @@ namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kPairBytes = 4 * kGroupRows;  // of one group
-constexpr int kPairRows = 24;                   // the sums of so many rows stay in registers
+constexpr int kPairRows = 12;                   // of a tile, at most
+// Groups of a tile of so many rows. The sums fill the registers; one group of 24 rows would, too,
+// but each product then reads its activations again, and that takes all that a core of Zen 5 loads.
+constexpr int kPairGroups = 2;
 
 /// Groups of weights at a time, of a single tile: as many as registers hold the sums of, for
 /// processors on which one stream of memory alone does not reach the bandwidth of a core.
-constexpr int pair_groups(int rows) {
-  if (rows <= kPairRows / 4) return 4;
-  return rows <= kPairRows / 2 ? 2 : 1;
-}
+constexpr int direct_pair_groups(int rows) { return rows <= kPairRows / 2 ? 4 : kPairGroups; }
 
 /// Groups begin_group + g * stride of the task times the tile of rows from first_row on, all
-/// columns at once.
-template <int kGroups, int kRows>
-inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group, int64_t stride,
-                             int64_t first_row) {
-  constexpr int64_t kAhead = kGroups == 1 ? 2048 : 1024;  // bytes, of each stream; measured
+/// columns at once. Calls before_pair(i) before pair of columns i.
+template <int kGroups, int kRows, class F>
+HASTEN_INLINE inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group,
+                                           int64_t stride, int64_t first_row, F&& before_pair) {
   const uint8_t* groups = task.groups + begin_group * task.group_bytes;
   const int64_t stride_bytes = stride * task.group_bytes;
   const uint8_t* x = task.tiles + first_row * bf16_row_bytes(task.columns);
@@ -38,12 +37,10 @@ inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group, in
   });
   const int64_t pairs = (task.columns + 1) / 2;
   for (int64_t i = 0; i < pairs; ++i, x += 4 * kRows) {
+    before_pair(i);
     U8x64 weights[kGroups];
-    for (int g = 0; g < kGroups; ++g) {
-      const uint8_t* at = groups + g * stride_bytes + i * kPairBytes;
-      prefetch(at + kAhead);
-      weights[g] = load_codes(at);
-    }
+    for (int g = 0; g < kGroups; ++g)
+      weights[g] = load_codes(groups + g * stride_bytes + i * kPairBytes);
     unroll<0, kRows>([&](auto row) HASTEN_INLINE {
       constexpr int kRow = decltype(row)::value;
       const I32x16 pair = set1_i32(load_scalar<int32_t>(x + 4 * kRow));
@@ -59,24 +56,63 @@ inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t begin_group, in
   });
 }
 
+/// Of a single tile.
+template <int kGroups, int kRows>
+inline void bf16_matmul_direct(const Bf16MatmulTask& task, int64_t begin_group, int64_t stride) {
+  constexpr int64_t kAhead = kGroups == 1 ? 2048 : 1024;  // bytes, of each stream; measured
+  const uint8_t* ahead = task.groups + begin_group * task.group_bytes + kAhead;
+  bf16_matmul_tile<kGroups, kRows>(task, begin_group, stride, 0, [&](int64_t i) HASTEN_INLINE {
+    for (int g = 0; g < kGroups; ++g) {
+      prefetch(ahead + g * stride * task.group_bytes + i * kPairBytes);
+    }
+  });
+}
+
 /// Up to kPairRows rows, which are one tile. Each of several streams of memory is a part of the
 /// groups, one behind the other.
 inline void bf16_matmul_few_rows(const Bf16MatmulTask& task) {
   with_constant<kPairRows>(task.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
-    constexpr int kGroups = pair_groups(kRows);
+    constexpr int kGroups = direct_pair_groups(kRows);
     int64_t group = 0;
     if (!task.one_stream || kRows > kOneStreamRows) {
       const int64_t stride = task.num_groups / kGroups;
-      for (; group < stride; ++group) bf16_matmul_tile<kGroups, kRows>(task, group, stride, 0);
+      for (; group < stride; ++group) bf16_matmul_direct<kGroups, kRows>(task, group, stride);
       group = stride * kGroups;
     }
-    for (; group < task.num_groups; ++group) bf16_matmul_tile<1, kRows>(task, group, 0, 0);
+    for (; group < task.num_groups; ++group) bf16_matmul_direct<1, kRows>(task, group, 0);
   });
 }
 
-/// Of many rows all tiles of a pass meet a group before the next one: its weights come from memory
-/// for the first tile and from the second-level cache for the others.
+/// Groups begin_group to begin_group + kGroups of the task times the tiles [first, end), while what
+/// lies behind them comes from memory.
+template <int kGroups>
+inline void bf16_matmul_groups(const Bf16MatmulTask& task, int64_t begin_group,
+                               const RowTiles& tiles, int64_t first, int64_t end) {
+  const int64_t pairs = (task.columns + 1) / 2;
+  const int64_t bytes = kGroups * task.group_bytes;
+  const uint8_t* ahead = task.groups + begin_group * task.group_bytes + bytes;
+  const int64_t step = bytes / (pairs * (end - first));
+  for (int64_t t = first; t < end; ++t) {
+    const int64_t row = tiles.first_row(t);
+    with_constant<kPairRows>(tiles.first_row(t + 1) - row, [&](auto rows) {
+      constexpr int kRows = decltype(rows)::value;
+      float* out =
+          task.out + row * task.out_features + (task.first_group + begin_group) * kGroupRows;
+      for (int r = 0; r < kRows; ++r) {
+        for (int g = 0; g < kGroups; ++g)
+          prefetch_output(out + r * task.out_features + g * kGroupRows);
+      }
+      bf16_matmul_tile<kGroups, kRows>(task, begin_group, 1, row, [&](int64_t) HASTEN_INLINE {
+        prefetch_far(ahead);
+        ahead += step;
+      });
+    });
+  }
+}
+
+/// Of many rows all tiles of a pass meet some groups before the next ones: their weights come from
+/// memory once, and from the second-level cache for all tiles but the first.
 inline void bf16_matmul(const Bf16MatmulTask& task) {
   if (task.num_rows <= kPairRows) return bf16_matmul_few_rows(task);
   const auto tiles = RowTiles::of(task.num_rows, kPairRows, kPairRows);
@@ -85,14 +121,11 @@ inline void bf16_matmul(const Bf16MatmulTask& task) {
   for (int64_t pass = 0; pass < passes; ++pass) {
     const int64_t first = pass * tiles.count / passes;
     const int64_t end = (pass + 1) * tiles.count / passes;
-    for (int64_t group = 0; group < task.num_groups; ++group) {
-      for (int64_t t = first; t < end; ++t) {
-        const int64_t row = tiles.first_row(t);
-        with_constant<kPairRows>(tiles.first_row(t + 1) - row, [&](auto rows) {
-          bf16_matmul_tile<1, decltype(rows)::value>(task, group, 0, row);
-        });
-      }
+    int64_t group = 0;
+    for (; group + kPairGroups <= task.num_groups; group += kPairGroups) {
+      bf16_matmul_groups<kPairGroups>(task, group, tiles, first, end);
     }
+    for (; group < task.num_groups; ++group) bf16_matmul_groups<1>(task, group, tiles, first, end);
   }
 }
 
