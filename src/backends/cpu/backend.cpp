@@ -28,6 +28,15 @@ int64_t piece_rows(int64_t elements, int64_t row_elements) {
   return std::max<int64_t>(1, elements / std::max<int64_t>(1, row_elements));
 }
 
+/// How many of the slots, of which there are some, follow the first in its block.
+int64_t run_length(std::span<const int32_t> slots, int64_t block_size) {
+  const int64_t first = slots.front();
+  const int64_t left = std::min(std::ssize(slots), block_size - first % block_size);
+  int64_t count = 1;
+  while (count < left && slots[static_cast<size_t>(count)] == first + count) ++count;
+  return count;
+}
+
 class CpuBackend final : public ops::Backend {
  public:
   explicit CpuBackend(const CpuOptions& options)
@@ -236,20 +245,24 @@ void CpuBackend::kv_write(const ops::KvWriteParams& params) {
   const Shape shape{num_tokens, spec.num_kv_heads, spec.head_dim};
   HASTEN_CHECK(params.k.shape() == shape && params.v.shape() == shape);
   HASTEN_CHECK(params.layer >= 0 && params.layer < spec.num_layers);
-  for (const int32_t slot : params.batch.slots) {
+  const std::span<const int32_t> slots = params.batch.slots;
+  for (const int32_t slot : slots) {
     HASTEN_CHECK(slot >= 0 && slot < spec.num_blocks * spec.block_size);
   }
   const int64_t row = spec.num_kv_heads * spec.head_dim;
-  workers_.for_each(
-      num_tokens, piece_rows(kPieceElements, 8 * row), [&](int64_t begin, int64_t end, int32_t) {
-        for (int64_t t = begin; t < end; ++t) {
-          const int64_t slot = params.batch.slots[static_cast<size_t>(t)];
-          for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
-            cache.store(params.layer, slot, h, params.k.f32() + t * row + h * spec.head_dim,
-                        params.v.f32() + t * row + h * spec.head_dim);
-          }
-        }
-      });
+  workers_.for_each(num_tokens, piece_rows(kPieceElements, 2 * row),
+                    [&](int64_t begin, int64_t end, int32_t) {
+                      for (int64_t t = begin; t < end;) {
+                        const std::span<const int32_t> left = slots.subspan(t, end - t);
+                        const int64_t count = run_length(left, spec.block_size);
+                        for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
+                          const int64_t at = t * row + h * spec.head_dim;
+                          cache.store(params.layer, left.front(), count, h, params.k.f32() + at,
+                                      params.v.f32() + at, row);
+                        }
+                        t += count;
+                      }
+                    });
 }
 
 }  // namespace

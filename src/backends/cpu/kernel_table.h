@@ -197,15 +197,28 @@ struct KvRunTask {
   int64_t at;
 };
 
-/// data[first + i * stride] = x[i], rounded to nearest; what is too large for f16 saturates. Of
-/// bf16_pairs an element is a pair: x[2 i] and x[2 i + 1].
+/// data[first + i * stride] = x[i], rounded to nearest; what is too large for f16 saturates.
 struct KvStoreTask {
   const float* x;
   int64_t count;
-  KvKind kind;  // f32, f16, bf16 or bf16_pairs
+  KvKind kind;  // f32, f16 or bf16
   void* data;
   int64_t first;   // elements
   int64_t stride;  // elements
+};
+
+/// Keys and values of one head, of tokens that follow each other in a block, which begins at `keys`
+/// and `values`. They lie as CpuKvCache says; nothing but the elements of these tokens is written.
+struct KvStorePairsTask {
+  const float* k;  // of each token, [head_dim], a multiple of 16
+  const float* v;
+  int64_t token_stride;  // floats from one token to the next
+  int64_t count;         // of tokens
+  int64_t head_dim;
+  int64_t block_size;  // a multiple of 16
+  int64_t first;       // where in the block the first token lies
+  uint8_t* keys;
+  uint8_t* values;
 };
 
 /// Online softmax state of some query rows: sums of exp(score - max) and of that times the values.
@@ -285,8 +298,9 @@ struct AttentionKernels {
   void (*attend_cached)(const AttendCachedTask&);
 };
 
-/// How pairs of one kind are attended to; null where there are none.
+/// How pairs of one kind are kept and attended to; null where there are none.
 struct PairKernels {
+  void (*store)(const KvStorePairsTask&) = nullptr;
   void (*attend)(const AttendCachedTask&) = nullptr;  // of any number of rows
   // Makes of a query of `count` elements what `attend` takes, in its place.
   void (*round_query)(float* q, int64_t count) = nullptr;

@@ -225,6 +225,51 @@ void load_token(const KernelTable& kernels, KvKind kind, const void* keys, const
                              .at = at});
 }
 
+// Runs of tokens at any place of a block, and nothing but them.
+TEST_P(KernelTest, PairsOfARunLieWhereTheyAreRead) {
+  if (kernels().bf16_pairs.store == nullptr)
+    GTEST_SKIP() << "no pairs of bf16 on this instruction set";
+  constexpr uint16_t kUntouched = 0xabab;
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (const int64_t head_dim : {16, 48, 64}) {
+    for (const int64_t block_size : {16, 32}) {
+      const int64_t stride = head_dim + 5;
+      std::vector<float> k(block_size * stride);
+      std::vector<float> v(block_size * stride);
+      for (float& x : k) x = normal(random);
+      for (float& x : v) x = normal(random);
+      for (int64_t first = 0; first < block_size; ++first) {
+        for (int64_t count = 1; first + count <= block_size; ++count) {
+          std::vector<uint16_t> keys(block_size * head_dim, kUntouched);
+          std::vector<uint16_t> values(keys);
+          kernels().bf16_pairs.store({.k = k.data(),
+                                      .v = v.data(),
+                                      .token_stride = stride,
+                                      .count = count,
+                                      .head_dim = head_dim,
+                                      .block_size = block_size,
+                                      .first = first,
+                                      .keys = reinterpret_cast<uint8_t*>(keys.data()),
+                                      .values = reinterpret_cast<uint8_t*>(values.data())});
+          for (int64_t t = 0; t < block_size; ++t) {
+            const bool stored = t >= first && t < first + count;
+            for (int64_t d = 0; d < head_dim; ++d) {
+              const int64_t from = (t - first) * stride + d;
+              ASSERT_EQ(keys[(d / 2 * block_size + t) * 2 + d % 2],
+                        stored ? f32_to_bf16(k[from]) : kUntouched)
+                  << "key " << t << " of run " << first << " + " << count << ", element " << d;
+              ASSERT_EQ(values[(t / 2 * head_dim + d) * 2 + t % 2],
+                        stored ? f32_to_bf16(v[from]) : kUntouched)
+                  << "value " << t << " of run " << first << " + " << count << ", element " << d;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // Every binary16 and bf16 through the cache: exact in, rounded to nearest even out.
 TEST_P(KernelTest, CacheConversionsMatchTheScalarOnes) {
   constexpr int64_t kDim = 16;

@@ -65,7 +65,7 @@ RowPlace key_place(KvKind kind, int64_t offset, int64_t block_size) {
 }
 
 RowPlace value_place(KvKind kind, int64_t offset, const ops::KvCacheSpec& spec) {
-  if (kind == KvKind::bf16_pairs || kind == KvKind::q8_0_pairs)
+  if (kind == KvKind::q8_0_pairs)
     return {{.first = offset / 2 * 2 * spec.head_dim + offset % 2, .stride = 2},
             {.first = offset, .stride = spec.block_size}};
   const int64_t units = kind <= KvKind::bf16 ? spec.head_dim : kv_code_bytes(kind, spec.head_dim);
@@ -119,16 +119,35 @@ int64_t CpuKvCache::num_bytes(const ops::KvCacheSpec& spec) {
   return bytes;
 }
 
-void CpuKvCache::store(int64_t layer, int64_t slot, int64_t head, const float* k,
-                       const float* v) const {
-  const int64_t block_size = spec().block_size;
-  const int64_t block = slot / block_size;
-  const int64_t offset = slot % block_size;
+void CpuKvCache::store(int64_t layer, int64_t slot, int64_t count, int64_t head, const float* k,
+                       const float* v, int64_t token_stride) const {
+  const int64_t block = slot / spec().block_size;
+  const int64_t first = slot % spec().block_size;
+  HASTEN_CHECK(first + count <= spec().block_size);
   uint8_t* to_keys = keys(layer, block, head);
   uint8_t* to_values = values(layer, block, head);
+  if (key_kind_ == KvKind::bf16_pairs) {
+    return kernels_.bf16_pairs.store({.k = k,
+                                      .v = v,
+                                      .token_stride = token_stride,
+                                      .count = count,
+                                      .head_dim = spec().head_dim,
+                                      .block_size = spec().block_size,
+                                      .first = first,
+                                      .keys = to_keys,
+                                      .values = to_values});
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    store_token(first + i, k + i * token_stride, v + i * token_stride, to_keys, to_values);
+  }
+}
+
+/// Keeps one token's key and value in a block that begins at `keys` and `values`.
+void CpuKvCache::store_token(int64_t offset, const float* k, const float* v, uint8_t* keys,
+                             uint8_t* values) const {
   const auto put = [&](DType type, KvKind kind, const float* x, uint8_t* to,
                        const RowPlace& place) {
-    if (kind > KvKind::bf16_pairs) return scatter_row(type, kind, spec(), x, to, place);
+    if (kind > KvKind::bf16) return scatter_row(type, kind, spec(), x, to, place);
     kernels_.kv_store({.x = x,
                        .count = spec().head_dim,
                        .kind = kind,
@@ -136,10 +155,8 @@ void CpuKvCache::store(int64_t layer, int64_t slot, int64_t head, const float* k
                        .first = place.codes.first,
                        .stride = place.codes.stride});
   };
-  put(spec().types.keys, key_kind_, k, to_keys, key_place(key_kind_, offset, block_size));
-  // Pairs of keys come one by one.
-  put(spec().types.values, value_kind_ == KvKind::bf16_pairs ? KvKind::bf16 : value_kind_, v,
-      to_values, value_place(value_kind_, offset, spec()));
+  put(spec().types.keys, key_kind_, k, keys, key_place(key_kind_, offset, spec().block_size));
+  put(spec().types.values, value_kind_, v, values, value_place(value_kind_, offset, spec()));
 }
 
 void CpuKvCache::copy_block(int64_t from, int64_t to) {

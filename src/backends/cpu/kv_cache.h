@@ -36,9 +36,11 @@ class CpuKvCache final : public ops::KvCache {
   uint8_t* values(int64_t layer, int64_t block, int64_t head) const {
     return keys(layer, block, head) + key_bytes_;
   }
-  /// Keeps a token's key and value of one head, [head_dim] each, at a slot (block id * block_size +
-  /// offset). Threads may store at different slots.
-  void store(int64_t layer, int64_t slot, int64_t head, const float* k, const float* v) const;
+  /// Keeps keys and values of one head, [head_dim] each and `token_stride` floats from one token to
+  /// the next, of `count` tokens in the slots (block id * block_size + offset) from `slot` on,
+  /// which are of one block. Threads may store at different slots.
+  void store(int64_t layer, int64_t slot, int64_t count, int64_t head, const float* k,
+             const float* v, int64_t token_stride) const;
   void copy_block(int64_t from, int64_t to);
   /// All layers of a block, in as many bytes as a cache of one block has.
   void export_block(int64_t block, std::span<std::byte> to) const;
@@ -50,6 +52,8 @@ class CpuKvCache final : public ops::KvCache {
     return static_cast<size_t>((key_bytes_ + value_bytes_) * spec().num_kv_heads);
   }
   void check_block(int64_t block, size_t num_bytes) const;
+  void store_token(int64_t offset, const float* k, const float* v, uint8_t* keys,
+                   uint8_t* values) const;
 
   const KernelTable& kernels_;
   KvKind key_kind_;

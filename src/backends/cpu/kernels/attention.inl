@@ -35,10 +35,7 @@ inline void kv_store(const KvStoreTask& task) {
     } else {
       store_bf16(lanes, v);
     }
-    if (task.kind != KvKind::bf16_pairs) return scatter(i, lanes, n);
-    uint32_t pairs[8];
-    __builtin_memcpy(pairs, lanes, sizeof pairs);
-    scatter(i / 2, pairs, n / 2);
+    scatter(i, lanes, n);
   };
   for_lanes(
       task.count, [&](int64_t i) { put(i, load(task.x + i), 16); },

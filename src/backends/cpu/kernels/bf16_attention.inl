@@ -8,6 +8,47 @@
 namespace hasten::cpu {
 namespace {
 
+/// The keys of up to 16 tokens.
+inline void store_bf16_keys(const KvStorePairsTask& task, int64_t token, int64_t count) {
+  for (int64_t i = 0; i < task.head_dim; i += 32) {
+    const bool whole = i + 32 <= task.head_dim;
+    I32x16 pairs[16];  // [tokens][pairs], then [pairs][tokens]
+    for (int64_t t = 0; t < 16; ++t) {
+      const float* x = task.k + (token + t) * task.token_stride + i;
+      pairs[t] = t < count ? round_bf16(load(x), whole ? load(x + 16) : zero()) : zero_i32();
+    }
+    transpose(pairs);
+    uint8_t* to = task.keys + (i / 2 * task.block_size + task.first + token) * 4;
+    for (int p = 0; p < (whole ? 16 : 8); ++p, to += task.block_size * 4) {
+      store_first_pairs(to, pairs[p], count);
+    }
+  }
+}
+
+/// What KvStorePairsTask says. A pair of values is of two tokens, of which one may be another
+/// thread's.
+inline void store_bf16_pairs(const KvStorePairsTask& task) {
+  for (int64_t token = 0; token < task.count; token += 16) {
+    store_bf16_keys(task, token, task.count - token < 16 ? task.count - token : 16);
+  }
+  for (int64_t token = 0; token < task.count;) {
+    const int64_t at = task.first + token;
+    const float* v = task.v + token * task.token_stride;
+    uint8_t* to = task.values + at / 2 * task.head_dim * 4;
+    const bool both = at % 2 == 0 && token + 1 < task.count;
+    for (int64_t i = 0; i < task.head_dim; i += 16, to += 64) {
+      if (both) {
+        store_pairs(to, round_halves(load(v + i), load(v + task.token_stride + i)));
+      } else if (at % 2 == 0) {
+        store_first_halves(to, round_halves(load(v + i), zero()));
+      } else {
+        store_second_halves(to, round_halves(zero(), load(v + i)));
+      }
+    }
+    token += both ? 2 : 1;
+  }
+}
+
 /// What attend_bf16 takes for a query: pairs, in place of its floats. `count`, its elements, is
 /// a multiple of 16.
 inline void round_query_bf16(float* q, int64_t count) {

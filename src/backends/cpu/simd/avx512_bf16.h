@@ -19,13 +19,24 @@ inline I32x16 round_bf16(F32x16 first, F32x16 second) {
   return reinterpret_cast<I32x16>(_mm512_cvtne2ps_pbh(second, first));
 }
 
+/// Likewise, pairs of a float of each.
+inline I32x16 round_halves(F32x16 first, F32x16 second) {
+  const auto halves = [](F32x16 v) {
+    return _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
+  };
+  return _mm512_or_si512(halves(first), _mm512_slli_epi32(halves(second), 16));
+}
+
 /// Pairs with zero for the other half.
 inline I32x16 first_halves(I32x16 v) { return _mm512_and_si512(v, set1_i32(0xffff)); }
 inline I32x16 second_halves(I32x16 v) { return _mm512_andnot_si512(set1_i32(0xffff), v); }
-inline void store_pairs(float* p, I32x16 v) { _mm512_storeu_si512(p, v); }
-inline void store_first_pairs(float* p, I32x16 v, int64_t n) {
+inline void store_pairs(void* p, I32x16 v) { _mm512_storeu_si512(p, v); }
+inline void store_first_pairs(void* p, I32x16 v, int64_t n) {
   _mm512_mask_storeu_epi32(p, first_lanes(n), v);
 }
+/// Leaves the other half of each pair as it is.
+inline void store_first_halves(void* p, I32x16 v) { _mm512_mask_storeu_epi16(p, 0x55555555, v); }
+inline void store_second_halves(void* p, I32x16 v) { _mm512_mask_storeu_epi16(p, 0xaaaaaaaa, v); }
 inline I32x16 load_pairs(const float* p) { return _mm512_loadu_si512(p); }
 
 /// rows[i][k] and rows[k][i] change places.
