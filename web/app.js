@@ -170,11 +170,14 @@ class AnswerView {
     this.thought.textContent = this.reasoning;
   }
 
+  /** How many tokens there are, and how fast they came; an answer that came in one read has no speed. */
   speed() {
     const count = this.tokens || this.pieces;
+    if (!count) return '';
+    const tokens = count === 1 ? '1 token' : `${count} tokens`;
     const seconds = (this.lastTime - this.firstTime) / 1000;
-    if (!(seconds > 0) || count < 2) return '';
-    return `${((count - 1) / seconds).toFixed(1)} tokens/s · ${count} tokens`;
+    if (!(seconds > 0) || count < 2) return tokens;
+    return `${((count - 1) / seconds).toFixed(1)} tokens/s · ${tokens}`;
   }
 
   /** `note`: why it ended early, if it did. */
