@@ -146,7 +146,7 @@ class RealLadder {
     ceilings_ = measure_ceilings(threads);
     base_ = options.engine;
     base_.max_queue = std::ssize(workload.trace.requests);
-    if (base_.context == 0) base_.context = shape.longest + 1;
+    if (base_.context == 0) base_.context = workload.longest + 1;
     base_.context = ceil_to_block(base_.context);
     if (base_.max_batch == 0) base_.max_batch = 32;
     if (base_.kv_cache_bytes == 0) {
@@ -286,7 +286,7 @@ class SimulatedLadder {
     const EngineOptions& asked = options_.engine;
     if (asked.max_batch > 0) sizes.max_batch = asked.max_batch;
     if (asked.step_tokens > 0) sizes.step_tokens = asked.step_tokens;
-    sizes.context = asked.context > 0 ? asked.context : shape_.longest + 1;
+    sizes.context = asked.context > 0 ? asked.context : workload_.longest + 1;
     if (asked.kv_cache_bytes > 0)
       sizes.num_kv_blocks = asked.kv_cache_bytes / (model.kv_bytes_per_token * sizes.block_size);
     if (rung.quantized_kv) {
@@ -469,7 +469,7 @@ void add_bench_ladder(Command bench) {
                  "How the last rung keeps keys and values: see --kv-type of bench (default: {})");
   add_threads_flag(command, engine.threads);
   add_size_flags(command, engine,
-                 {.context = "the longest request",
+                 {.context = "the trace's longest request, --requests or not",
                   .kv_cache = "that of four contexts; simulated: what the weights leave"});
   command.option("--simulate NAME", options->simulate,
                  "In virtual time on a machine of 'hasten simulate': here, a100 or h200");
@@ -491,8 +491,11 @@ void add_bench_ladder(Command bench) {
   command.footer(
       "Every rung has the same memory for keys and values: --kv-cache, or that of four contexts\n"
       "(simulated without --kv-cache: what its weights leave of the machine's); the context is\n"
-      "--ctx, or the longest request. What ends in a static batch is delivered at once; its place\n"
-      "stays empty. Predictions are by arithmetic on mean lengths and ceilings.\n"
+      "--ctx, or the longest request of the whole trace, of which --requests may take a part: who\n"
+      "serves such traffic must promise that much to each. What ends in a static batch is "
+      "delivered\n"
+      "at once; its place stays empty. Predictions are by arithmetic on mean lengths and "
+      "ceilings.\n"
       "  hasten bench ladder MODEL --quantized MODEL-q4 --trace azure.csv --requests 64\n"
       "      --scale-lengths 0.125 --speed 4\n"
       "  hasten bench ladder --simulate h200 --shape llama-3.1-8b --trace azure.csv");

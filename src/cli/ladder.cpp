@@ -51,7 +51,6 @@ WorkloadShape shape_of(const workload::Trace& trace) {
     shape.prompt += static_cast<double>(request.prompt_tokens) / count;
     shape.output += static_cast<double>(request.output_tokens) / count;
     shape.longest_prompt = std::max(shape.longest_prompt, request.prompt_tokens);
-    shape.longest = std::max(shape.longest, request.prompt_tokens + request.output_tokens);
     shape.outputs.push_back(request.output_tokens);
   }
   std::ranges::sort(shape.outputs);

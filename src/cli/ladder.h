@@ -36,7 +36,6 @@ struct WorkloadShape {
   double output = 0;             // tokens, mean
   double reusable = 0;           // of a prompt, by a cache without bounds: tokens, mean
   int64_t longest_prompt = 0;    // tokens
-  int64_t longest = 0;           // prompt and answer together
   std::vector<int64_t> outputs;  // tokens, ascending
 };
 

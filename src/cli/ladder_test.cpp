@@ -51,7 +51,6 @@ TEST(Ladder, KnowsTheShapeOfATrace) {
   EXPECT_DOUBLE_EQ(shape.prompt, 150);
   EXPECT_DOUBLE_EQ(shape.output, 20);
   EXPECT_EQ(shape.longest_prompt, 200);
-  EXPECT_EQ(shape.longest, 210);
   EXPECT_THAT(shape.outputs, ::testing::ElementsAre(10, 30));
   EXPECT_DOUBLE_EQ(shape.reusable, 99.0 / 2);  // of the second all but its last token
 }

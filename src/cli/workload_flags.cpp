@@ -67,11 +67,13 @@ Workload load_workload(const WorkloadOptions& options) {
   } else {
     workload.trace = workload::read_trace(options.trace);
     for (const std::string& doubt : workload.trace.doubts) log::warn("{}", doubt);
-    if (options.requests > 0) workload::keep_first(workload.trace, options.requests);
     workload::scale_lengths(workload.trace, options.scale_lengths);
   }
-  for (workload::TraceRequest& request : workload.trace.requests)
+  for (workload::TraceRequest& request : workload.trace.requests) {
     if (request.output_tokens == 0) request.output_tokens = options.gen;
+    workload.longest = std::max(workload.longest, request.prompt_tokens + request.output_tokens);
+  }
+  if (options.requests > 0) workload::keep_first(workload.trace, options.requests);
 
   const bool has_rate = options.arrivals.rate > 0;
   if (options.users > 0 && has_rate)

@@ -32,6 +32,9 @@ struct Workload {
   workload::Trace trace;          // each with output_tokens
   std::vector<int64_t> times_us;  // of each; empty: closed loop
   int64_t users = 0;              // of a closed loop: requests under way at the same time
+  /// Tokens of the longest prompt and answer of the whole trace, scaled, also where --requests
+  /// leaves it out: what whoever serves such traffic must promise to each.
+  int64_t longest = 0;
 };
 
 void add_workload_flags(Command command, WorkloadOptions& options);

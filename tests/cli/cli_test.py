@@ -755,6 +755,16 @@ class Measure(unittest.TestCase):
             for name in ("static, contiguous", "+ paging", "+ quantised weights", "speculation", "not there yet"):
                 self.assertIn(name, table)
 
+    def test_ladder_promises_the_longest_request_of_the_whole_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            lengths = [(60, 4), (80, 6), (70, 4), (3000, 1000)]
+            trace.write_text("".join(json.dumps({"prompt_tokens": p, "output_tokens": o}) + "\n" for p, o in lengths))
+            report = json.loads(hasten("bench", "ladder", "--simulate", "h200", "--kv-cache", "64GiB", "--trace", trace,
+                                       "--requests", 3, "--scale-lengths", 0.5, "--json").stdout)
+            self.assertEqual(report["workload"]["requests"], 3)
+            self.assertRegex(report["rungs"][0]["reason"], "^memory for .* sequences of 2001 tokens$")
+
     def test_ladder_refuses_before_the_first_rung(self):
         with tempfile.TemporaryDirectory() as folder:
             other = Path(folder) / "other.gguf"
