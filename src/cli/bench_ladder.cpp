@@ -490,12 +490,11 @@ void add_bench_ladder(Command bench) {
   add_workload_flags(command, options->workload);
   command.footer(
       "Every rung has the same memory for keys and values: --kv-cache, or that of four contexts\n"
-      "(simulated without --kv-cache: what its weights leave of the machine's); the context is\n"
-      "--ctx, or the longest request of the whole trace, of which --requests may take a part: who\n"
-      "serves such traffic must promise that much to each. What ends in a static batch is "
-      "delivered\n"
-      "at once; its place stays empty. Predictions are by arithmetic on mean lengths and "
-      "ceilings.\n"
+      "(simulated without --kv-cache: what its weights leave of the machine's). The context is\n"
+      "--ctx, or the longest request of the whole trace, of which --requests may take a part:\n"
+      "who serves such traffic promises that much to each. What ends in a static batch is\n"
+      "delivered at once; its place stays empty. Predictions are by arithmetic on mean lengths\n"
+      "and ceilings.\n"
       "  hasten bench ladder MODEL --quantized MODEL-q4 --trace azure.csv --requests 64\n"
       "      --scale-lengths 0.125 --speed 4\n"
       "  hasten bench ladder --simulate h200 --shape llama-3.1-8b --trace azure.csv");
