@@ -12,6 +12,7 @@
 #include "backends/cpu/kv_cache.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/workers.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "quant/codec.h"
 
@@ -22,6 +23,9 @@ namespace {
 constexpr int64_t kPieceElements = 16 * 1024;
 // Sines and cosines in double precision cost about 50 elements of anything else.
 constexpr int64_t kPieceAngles = 512;
+
+// How many times as long a key takes where its elements are kept one by one.
+constexpr int64_t kElementwiseCost = 4;
 
 /// Rows per piece of work so that a piece has about `elements` elements.
 int64_t piece_rows(int64_t elements, int64_t row_elements) {
@@ -250,19 +254,26 @@ void CpuBackend::kv_write(const ops::KvWriteParams& params) {
     HASTEN_CHECK(slot >= 0 && slot < spec.num_blocks * spec.block_size);
   }
   const int64_t row = spec.num_kv_heads * spec.head_dim;
-  workers_.for_each(num_tokens, piece_rows(kPieceElements, 2 * row),
-                    [&](int64_t begin, int64_t end, int32_t) {
-                      for (int64_t t = begin; t < end;) {
-                        const std::span<const int32_t> left = slots.subspan(t, end - t);
-                        const int64_t count = run_length(left, spec.block_size);
-                        for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
-                          const int64_t at = t * row + h * spec.head_dim;
-                          cache.store(params.layer, left.front(), count, h, params.k.f32() + at,
-                                      params.v.f32() + at, row);
-                        }
-                        t += count;
-                      }
-                    });
+  const int64_t grain = cache.stores_runs()
+                            ? round_up(piece_rows(kPieceElements, 2 * row), kGroupRows)
+                            : piece_rows(kPieceElements, kElementwiseCost * 2 * row);
+  workers_.for_each(num_tokens, grain, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t t = begin; t < end;) {
+      const auto left = slots.subspan(static_cast<size_t>(t), static_cast<size_t>(end - t));
+      const int64_t count = run_length(left, spec.block_size);
+      for (int64_t h = 0; h < spec.num_kv_heads; ++h) {
+        const int64_t at = t * row + h * spec.head_dim;
+        cache.store({.layer = params.layer,
+                     .head = h,
+                     .slot = left.front(),
+                     .count = count,
+                     .k = params.k.f32() + at,
+                     .v = params.v.f32() + at,
+                     .token_stride = row});
+      }
+      t += count;
+    }
+  });
 }
 
 }  // namespace

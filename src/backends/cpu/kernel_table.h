@@ -208,7 +208,8 @@ struct KvStoreTask {
 };
 
 /// Keys and values of one head, of tokens that follow each other in a block, which begins at `keys`
-/// and `values`. They lie as CpuKvCache says; nothing but the elements of these tokens is written.
+/// and `values`. They lie as CpuKvCache says, rounded to nearest even, what is subnormal as zero;
+/// nothing but the elements of these tokens is written.
 struct KvStorePairsTask {
   const float* k;  // of each token, [head_dim], a multiple of 16
   const float* v;
@@ -300,7 +301,7 @@ struct AttentionKernels {
 
 /// How pairs of one kind are kept and attended to; null where there are none.
 struct PairKernels {
-  void (*store)(const KvStorePairsTask&) = nullptr;
+  void (*store)(const KvStorePairsTask&) = nullptr;   // null of q8_0, too: kept code by code
   void (*attend)(const AttendCachedTask&) = nullptr;  // of any number of rows
   // Makes of a query of `count` elements what `attend` takes, in its place.
   void (*round_query)(float* q, int64_t count) = nullptr;

@@ -119,32 +119,27 @@ int64_t CpuKvCache::num_bytes(const ops::KvCacheSpec& spec) {
   return bytes;
 }
 
-void CpuKvCache::store(int64_t layer, int64_t slot, int64_t count, int64_t head, const float* k,
-                       const float* v, int64_t token_stride) const {
-  const int64_t block = slot / spec().block_size;
-  const int64_t first = slot % spec().block_size;
-  HASTEN_CHECK(first + count <= spec().block_size);
-  uint8_t* to_keys = keys(layer, block, head);
-  uint8_t* to_values = values(layer, block, head);
-  if (key_kind_ == KvKind::bf16_pairs) {
-    return kernels_.bf16_pairs.store({.k = k,
-                                      .v = v,
-                                      .token_stride = token_stride,
-                                      .count = count,
+void CpuKvCache::store(const Run& run) const {
+  const int64_t block = run.slot / spec().block_size;
+  const int64_t first = run.slot % spec().block_size;
+  HASTEN_CHECK(first + run.count <= spec().block_size);
+  if (stores_runs()) {
+    return kernels_.bf16_pairs.store({.k = run.k,
+                                      .v = run.v,
+                                      .token_stride = run.token_stride,
+                                      .count = run.count,
                                       .head_dim = spec().head_dim,
                                       .block_size = spec().block_size,
                                       .first = first,
-                                      .keys = to_keys,
-                                      .values = to_values});
+                                      .keys = keys(run.layer, block, run.head),
+                                      .values = values(run.layer, block, run.head)});
   }
-  for (int64_t i = 0; i < count; ++i) {
-    store_token(first + i, k + i * token_stride, v + i * token_stride, to_keys, to_values);
-  }
+  for (int64_t i = 0; i < run.count; ++i) store_token(run, i);
 }
 
-/// Keeps one token's key and value in a block that begins at `keys` and `values`.
-void CpuKvCache::store_token(int64_t offset, const float* k, const float* v, uint8_t* keys,
-                             uint8_t* values) const {
+void CpuKvCache::store_token(const Run& run, int64_t index) const {
+  const int64_t block = run.slot / spec().block_size;
+  const int64_t offset = run.slot % spec().block_size + index;
   const auto put = [&](DType type, KvKind kind, const float* x, uint8_t* to,
                        const RowPlace& place) {
     if (kind > KvKind::bf16) return scatter_row(type, kind, spec(), x, to, place);
@@ -155,8 +150,10 @@ void CpuKvCache::store_token(int64_t offset, const float* k, const float* v, uin
                        .first = place.codes.first,
                        .stride = place.codes.stride});
   };
-  put(spec().types.keys, key_kind_, k, keys, key_place(key_kind_, offset, spec().block_size));
-  put(spec().types.values, value_kind_, v, values, value_place(value_kind_, offset, spec()));
+  put(spec().types.keys, key_kind_, run.k + index * run.token_stride,
+      keys(run.layer, block, run.head), key_place(key_kind_, offset, spec().block_size));
+  put(spec().types.values, value_kind_, run.v + index * run.token_stride,
+      values(run.layer, block, run.head), value_place(value_kind_, offset, spec()));
 }
 
 void CpuKvCache::copy_block(int64_t from, int64_t to) {

@@ -19,6 +19,17 @@ namespace hasten::cpu {
 /// [block_size][2], values [block_size / 2][head_dim][2] with scales as those of keys.
 class CpuKvCache final : public ops::KvCache {
  public:
+  /// Keys and values of one head, of tokens whose slots follow each other in one block.
+  struct Run {
+    int64_t layer;
+    int64_t head;
+    int64_t slot;    // of the first: block id * block_size + offset
+    int64_t count;   // of tokens
+    const float* k;  // [head_dim] each
+    const float* v;
+    int64_t token_stride;  // floats from one token to the next
+  };
+
   /// Where `kernels` attend to pairs, keys and values that fit are kept as such.
   /// Error{unsupported} as ops::check_kv_types; Error{resource_exhausted}.
   CpuKvCache(const ops::KvCacheSpec& spec, const KernelTable& kernels);
@@ -36,11 +47,10 @@ class CpuKvCache final : public ops::KvCache {
   uint8_t* values(int64_t layer, int64_t block, int64_t head) const {
     return keys(layer, block, head) + key_bytes_;
   }
-  /// Keeps keys and values of one head, [head_dim] each and `token_stride` floats from one token to
-  /// the next, of `count` tokens in the slots (block id * block_size + offset) from `slot` on,
-  /// which are of one block. Threads may store at different slots.
-  void store(int64_t layer, int64_t slot, int64_t count, int64_t head, const float* k,
-             const float* v, int64_t token_stride) const;
+  /// Threads may store at different slots.
+  void store(const Run& run) const;
+  /// Whether a run takes less time than its tokens one by one.
+  bool stores_runs() const { return key_kind_ == KvKind::bf16_pairs; }
   void copy_block(int64_t from, int64_t to);
   /// All layers of a block, in as many bytes as a cache of one block has.
   void export_block(int64_t block, std::span<std::byte> to) const;
@@ -52,8 +62,7 @@ class CpuKvCache final : public ops::KvCache {
     return static_cast<size_t>((key_bytes_ + value_bytes_) * spec().num_kv_heads);
   }
   void check_block(int64_t block, size_t num_bytes) const;
-  void store_token(int64_t offset, const float* k, const float* v, uint8_t* keys,
-                   uint8_t* values) const;
+  void store_token(const Run& run, int64_t index) const;
 
   const KernelTable& kernels_;
   KvKind key_kind_;

@@ -17,8 +17,7 @@
 namespace hasten::cpu {
 namespace {
 
-// Groups of 16 rows that a thread takes at a time are a multiple of this: the largest register
-// tile.
+// Groups of 16 rows are dealt in multiples of this: the largest register tile.
 constexpr int64_t kTileGroups = 4;
 // Likewise, where many rows of activations leave fewer groups in the register tiles.
 constexpr int64_t kManyRowsTileGroups = 2;
@@ -28,8 +27,8 @@ constexpr int64_t kLeastPassRows = 192;
 constexpr int64_t kUsualL2Bytes = 1 << 20;
 // Packed bytes that a thread packs at a time: long enough to stream, short enough to end together.
 constexpr int64_t kPieceBytes = 256 * 1024;
-// Rows beyond which a product takes longer than reading its weights.
-constexpr int64_t kRowsAtReadSpeed = 16;
+// Rows beyond which register tiles have fewer groups.
+constexpr int64_t kFewRows = 16;
 // Parts of a block that have activation scales of their own.
 constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
@@ -263,7 +262,7 @@ void Matmul::multiply_packed(const ops::MatmulParams& params, const Rows& rows,
 /// fetched while it multiplies those before them, and only the first of a piece come late.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   int64_t total = 0;
-  int64_t tile_groups = rows.count > kRowsAtReadSpeed ? kManyRowsTileGroups : kTileGroups;
+  int64_t tile_groups = rows.count > kFewRows ? kManyRowsTileGroups : kTileGroups;
   for (const ops::MatmulParams& params : group) {
     check_shapes(params, rows);
     const WeightLayout& layout = cpu_weight(params).layout();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention to keys and values of bf16, in pairs: dot products of two, summed as floats. Queries
-// and weights are rounded to bf16, too. Behind a simd header with dot_bf16.
+// Attention to keys and values of bf16, in pairs: how they are kept, and dot products of two,
+// summed as floats. Queries and weights are rounded to bf16, too. Behind a simd header with
+// dot_bf16.
 #pragma once
 
 #include "backends/cpu/kernels/pair_attention.inl"
@@ -14,8 +15,12 @@ inline void store_bf16_keys(const KvStorePairsTask& task, int64_t token, int64_t
     const bool whole = i + 32 <= task.head_dim;
     I32x16 pairs[16];  // [tokens][pairs], then [pairs][tokens]
     for (int64_t t = 0; t < 16; ++t) {
+      if (t >= count) {
+        pairs[t] = zero_i32();
+        continue;
+      }
       const float* x = task.k + (token + t) * task.token_stride + i;
-      pairs[t] = t < count ? round_bf16(load(x), whole ? load(x + 16) : zero()) : zero_i32();
+      pairs[t] = round_bf16(load(x), whole ? load(x + 16) : zero());
     }
     transpose(pairs);
     uint8_t* to = task.keys + (i / 2 * task.block_size + task.first + token) * 4;
