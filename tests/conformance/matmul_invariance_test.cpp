@@ -73,7 +73,7 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralPasses) {
   constexpr int64_t kFeatures = 70;  // a whole tile of groups, and what is left
   Random random = make_random();
   const HostMatrix matrix = random_matrix(dtype(), kFeatures, kColumns, random);
-  const auto backend = make(2);
+  const auto backend = make(1);  // which takes all groups in one piece
   const auto weight = backend->prepare_weight(matrix.tensor.view);
   const auto x = to_device(*backend, random.normals(kRows * kColumns), {kRows, kColumns});
   const auto multiply = [&](int64_t first, int64_t count) {
@@ -82,7 +82,10 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralPasses) {
     return out.take();
   };
   const auto together = multiply(0, kRows);
-  for (const int64_t row : {0, 5, 22, 87, 88, 89, 99, 100, 101, 150, 199}) {
+  // Where passes meet is the kernels' own affair: about the middle, every row.
+  std::vector<int64_t> compared = {0, 5, 22, 150, 199};
+  for (int64_t row = 80; row <= 110; ++row) compared.push_back(row);
+  for (const int64_t row : compared) {
     ASSERT_EQ(bit_difference(multiply(row, 1), row_of(together, row, kFeatures), kFeatures),
               std::nullopt)
         << "row " << row;

@@ -2,6 +2,7 @@
 // Memory of a backend: what it allocates, copies and keeps.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "candidates.h"
 #include "device_data.h"
+#include "paged_world.h"
 
 namespace hasten::conformance {
 namespace {
@@ -68,6 +70,74 @@ TEST_P(MemoryTest, CacheBytesCoverKeysAndValues) {
     const int64_t least = 2 * 3 * 5 * 16 * 2 * row_bytes(dtype, 80);
     EXPECT_GE(backend_->kv_cache_bytes(spec), least);
     EXPECT_LE(backend_->kv_cache_bytes(spec), 2 * least);
+  }
+}
+
+/// All blocks of a cache of one layer to which zeros are written, then a token to each of `slots`,
+/// so many tokens in a step.
+std::vector<std::byte> written_blocks(ops::Backend& backend, const ops::KvCacheSpec& spec,
+                                      const std::vector<int32_t>& slots, int64_t tokens_of_step,
+                                      const std::vector<float>& k, const std::vector<float>& v) {
+  const auto cache = backend.make_kv_cache(spec);
+  const int64_t row = spec.num_kv_heads * spec.head_dim;
+  const auto write = [&](std::span<const int32_t> to, std::span<const float> keys,
+                         std::span<const float> values) {
+    const Shape shape{std::ssize(to), spec.num_kv_heads, spec.head_dim};
+    const auto device_keys = to_device(backend, {keys.begin(), keys.end()}, shape);
+    const auto device_values = to_device(backend, {values.begin(), values.end()}, shape);
+    const ops::PagedBatch batch{
+        .query_start = {}, .context_len = {}, .block_tables = {}, .slots = to};
+    backend.kv_write({.cache = *cache,
+                      .layer = 0,
+                      .k = device_keys.view,
+                      .v = device_values.view,
+                      .batch = batch});
+  };
+  std::vector<int32_t> all(static_cast<size_t>(spec.num_blocks * spec.block_size));
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<float> zeros(all.size() * static_cast<size_t>(row));
+  write(all, zeros, zeros);
+  for (int64_t at = 0; at < std::ssize(slots); at += tokens_of_step) {
+    const int64_t count = std::min(tokens_of_step, std::ssize(slots) - at);
+    write(std::span(slots).subspan(at, count), std::span(k).subspan(at * row, count * row),
+          std::span(v).subspan(at * row, count * row));
+  }
+  ops::KvCacheSpec one = spec;
+  one.num_blocks = 1;
+  const auto block_bytes = static_cast<size_t>(backend.kv_cache_bytes(one));
+  std::vector<std::byte> bytes(block_bytes * static_cast<size_t>(spec.num_blocks));
+  for (int32_t block = 0; block < spec.num_blocks; ++block)
+    backend.export_block(*cache, block, std::span(bytes).subspan(block * block_bytes, block_bytes));
+  return bytes;
+}
+
+// However the slots of a step follow each other, and on however many threads.
+TEST_P(MemoryTest, KeysAndValuesComeToTheirSlotsInAnyOrder) {
+  if (backend_->kv_layout().empty()) GTEST_SKIP() << backend_->name() << " cannot show its blocks";
+  for (const DType type : kKvTypes) {
+    const ops::KvCacheSpec spec{.num_layers = 1,
+                                .num_blocks = 6,
+                                .block_size = 16,
+                                .num_kv_heads = 4,
+                                .head_dim = 64,
+                                .types = {.keys = type, .values = type}};
+    constexpr int64_t kTokens = 90;  // and six slots keep their zeros
+    const auto k = random_.normals(kTokens * spec.num_kv_heads * spec.head_dim);
+    const auto v = random_.normals(kTokens * spec.num_kv_heads * spec.head_dim);
+    std::vector<int32_t> ascending(kTokens);
+    std::iota(ascending.begin(), ascending.end(), 3);
+    const std::vector<int32_t> descending(ascending.rbegin(), ascending.rend());
+    std::vector<int32_t> rotated = ascending;
+    std::ranges::rotate(rotated, rotated.begin() + 41);
+    for (const std::vector<int32_t>& slots :
+         {ascending, descending, rotated, random_.permutation(kTokens)}) {
+      const auto expected = written_blocks(*make(1), spec, slots, 1, k, v);
+      for (const int32_t threads : {1, 2, 3}) {
+        EXPECT_TRUE(written_blocks(*make(threads), spec, slots, kTokens, k, v) == expected)
+            << info(type).name << ", first slots " << slots[0] << ", " << slots[1] << ", on "
+            << threads << " threads";
+      }
+    }
   }
 }
 

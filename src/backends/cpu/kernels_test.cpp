@@ -233,7 +233,7 @@ TEST_P(KernelTest, PairsOfARunLieWhereTheyAreRead) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   for (const int64_t head_dim : {16, 48, 64}) {
-    for (const int64_t block_size : {16, 32}) {
+    for (const int64_t block_size : {16, 32, 48}) {
       const int64_t stride = head_dim + 5;
       std::vector<float> k(block_size * stride);
       std::vector<float> v(block_size * stride);
@@ -241,8 +241,12 @@ TEST_P(KernelTest, PairsOfARunLieWhereTheyAreRead) {
       for (float& x : v) x = normal(random);
       for (int64_t first = 0; first < block_size; ++first) {
         for (int64_t count = 1; first + count <= block_size; ++count) {
-          std::vector<uint16_t> keys(block_size * head_dim, kUntouched);
-          std::vector<uint16_t> values(keys);
+          constexpr int64_t kGuard = 64 * 32;  // elements; rows of a larger head in a larger block
+          const int64_t size = block_size * head_dim;
+          std::vector<uint16_t> guarded_keys(kGuard + size + kGuard, kUntouched);
+          std::vector<uint16_t> guarded_values(guarded_keys);
+          uint16_t* keys = guarded_keys.data() + kGuard;
+          uint16_t* values = guarded_values.data() + kGuard;
           kernels().bf16_pairs.store({.k = k.data(),
                                       .v = v.data(),
                                       .token_stride = stride,
@@ -250,8 +254,8 @@ TEST_P(KernelTest, PairsOfARunLieWhereTheyAreRead) {
                                       .head_dim = head_dim,
                                       .block_size = block_size,
                                       .first = first,
-                                      .keys = reinterpret_cast<uint8_t*>(keys.data()),
-                                      .values = reinterpret_cast<uint8_t*>(values.data())});
+                                      .keys = reinterpret_cast<uint8_t*>(keys),
+                                      .values = reinterpret_cast<uint8_t*>(values)});
           for (int64_t t = 0; t < block_size; ++t) {
             const bool stored = t >= first && t < first + count;
             for (int64_t d = 0; d < head_dim; ++d) {
@@ -263,6 +267,11 @@ TEST_P(KernelTest, PairsOfARunLieWhereTheyAreRead) {
                         stored ? f32_to_bf16(v[from]) : kUntouched)
                   << "value " << t << " of run " << first << " + " << count << ", element " << d;
             }
+          }
+          const auto is_untouched = [](uint16_t element) { return element == kUntouched; };
+          for (const auto* guarded : {&guarded_keys, &guarded_values}) {
+            ASSERT_TRUE(std::all_of(guarded->begin(), guarded->begin() + kGuard, is_untouched));
+            ASSERT_TRUE(std::all_of(guarded->end() - kGuard, guarded->end(), is_untouched));
           }
         }
       }

@@ -196,13 +196,15 @@ TEST(Pack, UnpackedWeightsGiveTheSameNumbers) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   for (const DType dtype : kFormats) {
-    const OwnedTensor matrix = random_matrix(dtype, 101, 512);
+    const OwnedTensor matrix = random_matrix(dtype, 16 * 11 + 5, 512);  // several tiles of groups
     for (const int64_t rows : {1, 5, 33}) {
       std::vector<float> x(static_cast<size_t>(rows * 512));
       for (float& v : x) v = normal(random);
-      EXPECT_EQ(multiply(matrix, x, rows, {.threads = 2}),
-                multiply(matrix, x, rows, {.threads = 2, .repack = false}))
-          << info(dtype).name << " rows " << rows;
+      const std::vector<float> want = multiply(matrix, x, rows, {.threads = 2});
+      for (const int32_t threads : {1, 2}) {
+        EXPECT_EQ(multiply(matrix, x, rows, {.threads = threads, .repack = false}), want)
+            << info(dtype).name << " rows " << rows << " threads " << threads;
+      }
     }
   }
 }
@@ -241,8 +243,8 @@ TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
 }
 #endif
 
-// What a processor prefers changes no number: both ways on this one. The largest matrix is dealt in
-// pieces of 16 groups, four streams of four, and a last piece of one.
+// What a processor prefers changes no number: both ways on this one. The largest matrix is one
+// piece of 65 groups: four streams of 16, and one that is left.
 TEST(Pack, OneStreamAndSeveralGiveTheSameNumbers) {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;
