@@ -88,21 +88,24 @@ struct QuantMatmulTask {
 };
 
 /// As QuantMatmulTask, for weights of floats. Groups are [columns][16] elements; bf16 groups are
-/// pairs of columns, [ceil(columns / 2)][16][2].
+/// pairs of columns, [ceil(columns / 2)][16][2]. Activations are in tiles of RowTiles: one of h
+/// rows is [columns][h].
 struct FloatMatmulTask {
   const uint8_t* groups;
   int64_t group_bytes;
   int64_t first_group;
   int64_t num_groups;
-  const float* x;  // [num_rows, columns]
+  const float* tiles;
   int64_t num_rows;
   int64_t columns;
-  bool one_stream;  // likewise
+  int64_t pass_rows;  // that some columns of all groups are multiplied with before the next, about
+  bool one_stream;    // likewise
   const float* bias;
   float* out;
   int64_t out_features;
-  uint8_t* scratch;
 };
+/// Columns that many rows are multiplied with before the next; even.
+inline constexpr int64_t kFloatBlockColumns = 512;
 
 /// As FloatMatmulTask, for bf16 weights and activations that are rounded to bf16, in tiles of
 /// RowTiles: a tile of h rows is, for each pair of columns, [h][2].
@@ -124,8 +127,8 @@ struct Bf16MatmulTask {
 /// Of an activation row in such tiles; an odd last column has a pair of its own.
 static constexpr int64_t bf16_row_bytes(int64_t columns) { return (columns + 1) / 2 * 4; }
 
-/// Writes one such tile.
-struct RoundBf16Task {
+/// Writes a tile of rows.
+struct RowTileTask {
   const float* x;  // [num_rows, columns]
   int64_t num_rows;
   int64_t columns;
@@ -314,9 +317,11 @@ struct KernelTable {
   int64_t quant_tile_rows;
   int64_t wide_value_bytes;                         // of QuantizedRows
   void (*float_matmul[3])(const FloatMatmulTask&);  // by FloatKind
+  void (*interleave_rows)(const RowTileTask&);
+  int64_t float_tile_rows;  // of RowTiles in what float_matmul takes
   // Null: float_matmul is for weights of bf16, too.
   void (*bf16_matmul)(const Bf16MatmulTask&) = nullptr;
-  void (*round_bf16_tile)(const RoundBf16Task&) = nullptr;
+  void (*round_bf16_tile)(const RowTileTask&) = nullptr;
   int64_t bf16_tile_rows = 0;  // of RowTiles in what bf16_matmul takes
   void (*pack_quantized[kNumPackedKinds])(const PackTask&);
   void (*pack_floats[3])(const PackTask&);  // by FloatKind

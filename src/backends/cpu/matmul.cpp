@@ -123,13 +123,15 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   gathered_.reserve(rows * columns * 4);
   quantized_.reserve(columns / kBlockColumns *
                      activation_block_bytes(rows, kMostParts, kernels_.wide_value_bytes));
+  interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
 
 Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
   const int64_t columns = params.weight.in_features();
   HASTEN_CHECK(params.x.shape().rank() == 2 && params.x.dim(1) == columns);
-  if (params.rows.empty()) return {params.x.f32(), params.x.dim(0), columns};
+  if (params.rows.empty())
+    return {.x = params.x.f32(), .count = params.x.dim(0), .columns = columns};
   const auto count = static_cast<int64_t>(params.rows.size());
   auto* x = gathered_.get_array<float>(count * columns);
   for (int64_t i = 0; i < count; ++i) {
@@ -138,7 +140,7 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
     std::memcpy(x + i * columns, params.x.f32() + row * columns,
                 static_cast<size_t>(columns) * sizeof(float));
   }
-  return {x, count, columns};
+  return {.x = x, .count = count, .columns = columns};
 }
 
 void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
@@ -164,19 +166,34 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   });
 }
 
-void Matmul::round_to_bf16(const Rows& rows) {
-  const int64_t row_bytes = bf16_row_bytes(rows.columns);
-  uint8_t* tiles = rounded_.get(rows.count * row_bytes);
-  const auto split = RowTiles::of(rows.count, kernels_.bf16_tile_rows, kernels_.bf16_tile_rows);
+/// Rows in tiles of `tile_rows` each, written by `write`, as many bytes of each row.
+void Matmul::make_tiles(const Rows& rows, int64_t tile_rows, int64_t row_bytes, Scratch& to,
+                        void (*write)(const RowTileTask&)) {
+  uint8_t* tiles = to.get(rows.count * row_bytes);
+  const auto split = RowTiles::of(rows.count, tile_rows, tile_rows);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
-      kernels_.round_bf16_tile({.x = rows.x + first * rows.columns,
-                                .num_rows = split.first_row(t + 1) - first,
-                                .columns = rows.columns,
-                                .tile = tiles + first * row_bytes});
+      write({.x = rows.x + first * rows.columns,
+             .num_rows = split.first_row(t + 1) - first,
+             .columns = rows.columns,
+             .tile = tiles + first * row_bytes});
     }
   });
+}
+
+void Matmul::round_to_bf16(const Rows& rows) {
+  make_tiles(rows, kernels_.bf16_tile_rows, bf16_row_bytes(rows.columns), rounded_,
+             kernels_.round_bf16_tile);
+}
+
+/// A single row is a tile already.
+void Matmul::interleave(Rows& rows) {
+  rows.tiles = rows.x;
+  if (rows.count == 1) return;
+  make_tiles(rows, kernels_.float_tile_rows, rows.columns * 4, interleaved_,
+             kernels_.interleave_rows);
+  rows.tiles = interleaved_.get_array<float>(rows.count * rows.columns);
 }
 
 /// Whether products with a weight take activations that are rounded to bf16.
@@ -230,18 +247,19 @@ void Matmul::multiply_packed(const ops::MatmulParams& params, const Rows& rows,
     return;
   }
   if (!layout.packed) {
-    kernels_.float_matmul[static_cast<int>(layout.floats)]({.groups = groups,
-                                                            .group_bytes = layout.group_bytes,
-                                                            .first_group = first,
-                                                            .num_groups = count,
-                                                            .x = rows.x,
-                                                            .num_rows = rows.count,
-                                                            .columns = rows.columns,
-                                                            .one_stream = one_stream_,
-                                                            .bias = bias,
-                                                            .out = params.out.f32(),
-                                                            .out_features = weight.out_features(),
-                                                            .scratch = scratch});
+    kernels_.float_matmul[static_cast<int>(layout.floats)](
+        {.groups = groups,
+         .group_bytes = layout.group_bytes,
+         .first_group = first,
+         .num_groups = count,
+         .tiles = rows.tiles,
+         .num_rows = rows.count,
+         .columns = rows.columns,
+         .pass_rows = pass_rows(kFloatBlockColumns * 4, workers_.l2_bytes()),
+         .one_stream = one_stream_,
+         .bias = bias,
+         .out = params.out.f32(),
+         .out_features = weight.out_features()});
     return;
   }
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
@@ -283,7 +301,7 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
 
 void Matmul::run(std::span<const ops::MatmulParams> group) {
   if (group.empty()) return;
-  const Rows rows = gather(group.front());
+  Rows rows = gather(group.front());
   if (rows.count == 0) return;
   const PackedFormat* quantized = nullptr;  // what the activations are ready for
   bool rounded = false;                     // they are for weights of bf16
@@ -294,9 +312,15 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
                  params.rows.data() == group.front().rows.data() &&
                  params.weight.in_features() == rows.columns);
     const WeightLayout& layout = cpu_weight(params).layout();
-    if (rounds_activations(layout) && !std::exchange(rounded, true)) round_to_bf16(rows);
     const auto kind = layout.packed;
-    if (!kind) continue;
+    if (!kind) {
+      if (!rounds_activations(layout)) {
+        if (rows.tiles == nullptr) interleave(rows);
+      } else if (!std::exchange(rounded, true)) {
+        round_to_bf16(rows);
+      }
+      continue;
+    }
     const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
     if (quantized == nullptr || !take_same_activations(*quantized, format)) {
       if (quantized != nullptr) {

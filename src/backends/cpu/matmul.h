@@ -42,7 +42,8 @@ class Matmul {
 
  private:
   struct Rows {
-    const float* x = nullptr;  // [count, columns]
+    const float* x = nullptr;      // [count, columns]
+    const float* tiles = nullptr;  // the same as FloatMatmulTask has them, where it is needed
     int64_t count = 0;
     int64_t columns = 0;
   };
@@ -51,7 +52,10 @@ class Matmul {
   void pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out);
   Rows gather(const ops::MatmulParams& params);
   void quantize(const Rows& rows, const PackedFormat& format);
+  void make_tiles(const Rows& rows, int64_t tile_rows, int64_t row_bytes, Scratch& to,
+                  void (*write)(const RowTileTask&));
   void round_to_bf16(const Rows& rows);
+  void interleave(Rows& rows);
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
@@ -66,6 +70,7 @@ class Matmul {
   Arena weights_;
   Scratch gathered_;         // [rows, columns] f32
   Scratch quantized_;        // QuantizedRows::tiles
+  Scratch interleaved_;      // FloatMatmulTask::tiles
   Scratch rounded_;          // Bf16MatmulTask::tiles
   Scratch thread_scratch_;   // [threads] of kMatmulScratchBytes
   Scratch unpacked_groups_;  // [threads] of a tile of groups, for weights left in the file

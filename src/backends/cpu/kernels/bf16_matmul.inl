@@ -141,7 +141,7 @@ inline I32x16 round_pairs(const float* x, int64_t columns, int64_t i) {
 }
 
 /// Rounds the rows of a tile, sixteen rows and sixteen pairs of columns at a time.
-inline void round_bf16_tile(const RoundBf16Task& task) {
+inline void round_bf16_tile(const RowTileTask& task) {
   const int64_t pairs = (task.columns + 1) / 2;
   for (int64_t first_row = 0; first_row < task.num_rows; first_row += kGroupRows) {
     const int64_t left_rows = task.num_rows - first_row;

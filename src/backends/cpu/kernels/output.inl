@@ -12,6 +12,13 @@ namespace {
 /// effect and drops it.
 HASTEN_INLINE inline void prefetch_output(const float* out) { __builtin_prefetch(out, 1); }
 
+/// The lanes of outputs that are rows of the matrix; the others are zero.
+inline F32x16 load_output(const float* out_row, int64_t first_feature, int64_t out_features) {
+  const int64_t left = out_features - first_feature;
+  if (left >= kGroupRows) return load(out_row + first_feature);
+  return left > 0 ? load_first(out_row + first_feature, left) : zero();
+}
+
 /// Writes the lanes of a total that are rows of the matrix.
 inline void store_output(F32x16 total, const float* bias, float* out_row, int64_t first_feature,
                          int64_t out_features) {

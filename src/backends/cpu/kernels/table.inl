@@ -26,6 +26,8 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .wide_value_bytes = kSplitsWideCodes ? 2 : 1,
       .float_matmul = {float_matmul<FloatKind::f32>, float_matmul<FloatKind::f16>,
                        float_matmul<FloatKind::bf16>},
+      .interleave_rows = interleave_rows,
+      .float_tile_rows = kFloatTileRows,
       .pack_quantized = {pack_quantized<0>, pack_quantized<1>, pack_quantized<2>, pack_quantized<3>,
                          pack_quantized<4>, pack_quantized<5>, pack_quantized<6>, pack_quantized<7>,
                          pack_quantized<8>, pack_quantized<9>, pack_quantized<10>,

@@ -26,9 +26,9 @@ constexpr int kQuantDirectRows = 6;  // rows that read packed weights without a 
 constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
-constexpr int kFloatDirectTileRows = 6;  // with weights where they lie
+constexpr int kFloatTileRows = 6;  // of activations
 /// Groups that so many rows are multiplied with at a time.
-constexpr int float_direct_groups(int rows) { return rows <= 3 ? 2 : 1; }
+constexpr int float_groups(int rows) { return rows <= 3 ? 2 : 1; }
 constexpr int kCachedTileRows = 6;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
@@ -67,6 +67,12 @@ inline F32x16 div(F32x16 a, F32x16 b) {
 }
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+/// total += a * b. In assembly: GCC 12 lets a sum move into the register of a factor, runs out of
+/// registers where a tile needs them all, and then keeps a sum on the stack, inside its chain.
+inline void accumulate(F32x16& total, F32x16 a, F32x16 b) {
+  asm("vfmadd231ps %1, %2, %0" : "+x"(total.low) : "x"(a.low), "x"(b.low));
+  asm("vfmadd231ps %1, %2, %0" : "+x"(total.high) : "x"(a.high), "x"(b.high));
 }
 /// a > b ? a : b, so b where either is NaN.
 inline F32x16 max(F32x16 a, F32x16 b) {

@@ -21,9 +21,9 @@ constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a
 constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;
-constexpr int kFloatDirectTileRows = kFloatRows;  // with weights where they lie
+constexpr int kFloatTileRows = kFloatRows;  // of activations
 /// Groups that so many rows are multiplied with at a time.
-constexpr int float_direct_groups(int /*rows*/) { return kFloatGroups; }
+constexpr int float_groups(int /*rows*/) { return kFloatGroups; }
 constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }
@@ -47,6 +47,8 @@ inline F32x16 sub(F32x16 a, F32x16 b) { return _mm512_sub_ps(a, b); }
 inline F32x16 mul(F32x16 a, F32x16 b) { return _mm512_mul_ps(a, b); }
 inline F32x16 div(F32x16 a, F32x16 b) { return _mm512_div_ps(a, b); }
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
+/// total += a * b.
+inline void accumulate(F32x16& total, F32x16 a, F32x16 b) { total = fma(a, b, total); }
 /// a > b ? a : b, so b where either is NaN.
 inline F32x16 max(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
 /// a < b ? a : b, so b where either is NaN.

@@ -21,9 +21,9 @@ constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a 
 constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
-constexpr int kFloatDirectTileRows = kFloatRows;  // with weights where they lie
+constexpr int kFloatTileRows = kFloatRows;  // of activations
 /// Groups that so many rows are multiplied with at a time.
-constexpr int float_direct_groups(int /*rows*/) { return kFloatGroups; }
+constexpr int float_groups(int /*rows*/) { return kFloatGroups; }
 constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }
@@ -53,6 +53,8 @@ inline F32x16 mul(F32x16 a, F32x16 b) { return a * b; }
 inline F32x16 div(F32x16 a, F32x16 b) { return a / b; }
 /// Two roundings: not every machine has the fused one.
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return a * b + c; }
+/// total += a * b.
+inline void accumulate(F32x16& total, F32x16 a, F32x16 b) { total = fma(a, b, total); }
 /// a > b ? a : b, so b where either is NaN.
 inline F32x16 max(F32x16 a, F32x16 b) { return a > b ? a : b; }
 /// a < b ? a : b, so b where either is NaN.
