@@ -92,6 +92,38 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralPasses) {
   }
 }
 
+// Columns about the ends of blocks of 512, and so many rows that no cache makes them one pass.
+TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralBlocksOfColumns) {
+  if (info(dtype()).block_size > 1) GTEST_SKIP() << "blocks of columns are of weights of floats";
+  constexpr int64_t kFeatures = 70;
+  Random random = make_random();
+  const auto backend = make(1);
+  const auto expect_equal = [&](int64_t columns, int64_t num_rows, int64_t stride) {
+    const HostMatrix matrix = random_matrix(dtype(), kFeatures, columns, random);
+    const auto weight = backend->prepare_weight(matrix.tensor.view);
+    const auto x = to_device(*backend, random.normals(num_rows * columns), {num_rows, columns});
+    const auto bias = to_device(*backend, random.normals(kFeatures), {kFeatures});
+    const auto multiply = [&](int64_t first, int64_t count) {
+      GuardedOutput out(*backend, {count, kFeatures});
+      backend->matmul({.weight = *weight,
+                       .x = x.view.slice(first, count),
+                       .out = out.view(),
+                       .bias = bias.view});
+      return out.take();
+    };
+    const auto together = multiply(0, num_rows);
+    for (int64_t row = 0; row < num_rows; row += stride) {
+      ASSERT_EQ(bit_difference(multiply(row, 1), row_of(together, row, kFeatures), kFeatures),
+                std::nullopt)
+          << "row " << row << " of " << num_rows << ", " << columns << " columns";
+    }
+  };
+  for (const int64_t columns : {511, 512, 513, 514, 1024, 1025}) {
+    for (const int64_t num_rows : {3, 6, 7, 12, 13, 40}) expect_equal(columns, num_rows, 1);
+  }
+  expect_equal(1025, 520, 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MatmulInvarianceTest,
                          ::testing::Combine(::testing::ValuesIn(candidates()),
                                             ::testing::ValuesIn(weight_formats())),

@@ -24,8 +24,10 @@ constexpr int64_t kPieceElements = 16 * 1024;
 // Sines and cosines in double precision cost about 50 elements of anything else.
 constexpr int64_t kPieceAngles = 512;
 
-// How many times as long a key takes where its elements are kept one by one.
+// Elements of keys and values that are kept one by one count so many times: pieces are smaller.
 constexpr int64_t kElementwiseCost = 4;
+// Tokens of a run that are kept together.
+constexpr int64_t kRunTokens = 16;
 
 /// Rows per piece of work so that a piece has about `elements` elements.
 int64_t piece_rows(int64_t elements, int64_t row_elements) {
@@ -254,9 +256,9 @@ void CpuBackend::kv_write(const ops::KvWriteParams& params) {
     HASTEN_CHECK(slot >= 0 && slot < spec.num_blocks * spec.block_size);
   }
   const int64_t row = spec.num_kv_heads * spec.head_dim;
-  const int64_t grain = cache.stores_runs()
-                            ? round_up(piece_rows(kPieceElements, 2 * row), kGroupRows)
-                            : piece_rows(kPieceElements, kElementwiseCost * 2 * row);
+  int64_t grain =
+      piece_rows(kPieceElements, 2 * row * (cache.stores_runs() ? 1 : kElementwiseCost));
+  if (cache.stores_runs() && grain > kRunTokens) grain = round_up(grain, kRunTokens);
   workers_.for_each(num_tokens, grain, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t t = begin; t < end;) {
       const auto left = slots.subspan(static_cast<size_t>(t), static_cast<size_t>(end - t));

@@ -99,12 +99,15 @@ struct FloatMatmulTask {
   int64_t num_rows;
   int64_t columns;
   int64_t pass_rows;  // that some columns of all groups are multiplied with before the next, about
-  bool one_stream;    // likewise
+  bool one_stream;    // see kOneStreamRows
   const float* bias;
   float* out;
   int64_t out_features;
+  uint8_t* scratch;
 };
-/// Columns that many rows are multiplied with before the next; even.
+/// Columns that many rows are multiplied with before the next; even. Few enough for the activations
+/// of kPassRows to stay in the second-level cache, many enough that loading and storing the sums
+/// between them costs 1 % of the products.
 inline constexpr int64_t kFloatBlockColumns = 512;
 
 /// As FloatMatmulTask, for bf16 weights and activations that are rounded to bf16, in tiles of
@@ -127,7 +130,7 @@ struct Bf16MatmulTask {
 /// Of an activation row in such tiles; an odd last column has a pair of its own.
 static constexpr int64_t bf16_row_bytes(int64_t columns) { return (columns + 1) / 2 * 4; }
 
-/// Writes a tile of rows.
+/// Writes a tile of rows as FloatMatmulTask or Bf16MatmulTask has it.
 struct RowTileTask {
   const float* x;  // [num_rows, columns]
   int64_t num_rows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantises or rounds activations once for all products of a group, then deals groups of rows to
-// threads.
+// Quantises, rounds or interleaves activations once for all products of a group, then deals groups
+// of rows to threads.
 #include "backends/cpu/matmul.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kTileGroups = 4;
 // Likewise, where many rows of activations leave fewer groups in the register tiles.
 constexpr int64_t kManyRowsTileGroups = 2;
-// Rows of a pass of products of bf16, at least: weights come from memory once in each pass.
+// Rows of a pass of products of floats, at least: weights come from memory once in each pass.
 constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
 constexpr int64_t kUsualL2Bytes = 1 << 20;
@@ -34,7 +34,8 @@ constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 
-/// Rows of bf16 that stay in half the second-level cache while all groups of a piece pass.
+/// Rows of so many bytes that stay in half the second-level cache while all groups of a piece pass,
+/// or kLeastPassRows.
 int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
   const int64_t bytes = (l2_bytes > 0 ? l2_bytes : kUsualL2Bytes) / 2;
   return std::clamp(bytes / row_bytes, kLeastPassRows, kPassRows);
@@ -65,6 +66,7 @@ Matmul::Matmul(const KernelTable& kernels, Workers& workers, bool one_stream)
 
 std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
   const WeightLayout layout = weight_layout(source);
+  interleaves_ |= !layout.packed && !rounds_activations(layout);
   Arena::Piece packed = repack ? allocate(layout.num_bytes()) : nullptr;
   if (packed == nullptr) {
     largest_tile_bytes_ = std::max(largest_tile_bytes_, kTileGroups * layout.group_bytes);
@@ -123,7 +125,7 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   gathered_.reserve(rows * columns * 4);
   quantized_.reserve(columns / kBlockColumns *
                      activation_block_bytes(rows, kMostParts, kernels_.wide_value_bytes));
-  interleaved_.reserve(rows * columns * 4);
+  if (interleaves_) interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
 
@@ -166,34 +168,38 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   });
 }
 
-/// Rows in tiles of `tile_rows` each, written by `write`, as many bytes of each row.
-void Matmul::make_tiles(const Rows& rows, int64_t tile_rows, int64_t row_bytes, Scratch& to,
-                        void (*write)(const RowTileTask&)) {
-  uint8_t* tiles = to.get(rows.count * row_bytes);
-  const auto split = RowTiles::of(rows.count, tile_rows, tile_rows);
+/// All rows in tiles, written to `to`.
+uint8_t* Matmul::make_tiles(const Rows& rows, const RowTileKind& kind, Scratch& to) {
+  uint8_t* tiles = to.get(rows.count * kind.row_bytes);
+  const auto split = RowTiles::of(rows.count, kind.tile_rows, kind.tile_rows);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
-      write({.x = rows.x + first * rows.columns,
-             .num_rows = split.first_row(t + 1) - first,
-             .columns = rows.columns,
-             .tile = tiles + first * row_bytes});
+      kind.write({.x = rows.x + first * rows.columns,
+                  .num_rows = split.first_row(t + 1) - first,
+                  .columns = rows.columns,
+                  .tile = tiles + first * kind.row_bytes});
     }
   });
+  return tiles;
 }
 
 void Matmul::round_to_bf16(const Rows& rows) {
-  make_tiles(rows, kernels_.bf16_tile_rows, bf16_row_bytes(rows.columns), rounded_,
-             kernels_.round_bf16_tile);
+  make_tiles(rows,
+             {.write = kernels_.round_bf16_tile,
+              .tile_rows = kernels_.bf16_tile_rows,
+              .row_bytes = bf16_row_bytes(rows.columns)},
+             rounded_);
 }
 
-/// A single row is a tile already.
-void Matmul::interleave(Rows& rows) {
-  rows.tiles = rows.x;
-  if (rows.count == 1) return;
-  make_tiles(rows, kernels_.float_tile_rows, rows.columns * 4, interleaved_,
-             kernels_.interleave_rows);
-  rows.tiles = interleaved_.get_array<float>(rows.count * rows.columns);
+/// What FloatMatmulTask takes; a single row is a tile already.
+const float* Matmul::interleave(const Rows& rows) {
+  if (rows.count == 1) return rows.x;
+  return reinterpret_cast<const float*>(make_tiles(rows,
+                                                   {.write = kernels_.interleave_rows,
+                                                    .tile_rows = kernels_.float_tile_rows,
+                                                    .row_bytes = rows.columns * 4},
+                                                   interleaved_));
 }
 
 /// Whether products with a weight take activations that are rounded to bf16.
@@ -259,7 +265,8 @@ void Matmul::multiply_packed(const ops::MatmulParams& params, const Rows& rows,
          .one_stream = one_stream_,
          .bias = bias,
          .out = params.out.f32(),
-         .out_features = weight.out_features()});
+         .out_features = weight.out_features(),
+         .scratch = scratch});
     return;
   }
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
@@ -315,7 +322,7 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
     const auto kind = layout.packed;
     if (!kind) {
       if (!rounds_activations(layout)) {
-        if (rows.tiles == nullptr) interleave(rows);
+        if (rows.tiles == nullptr) rows.tiles = interleave(rows);
       } else if (!std::exchange(rounded, true)) {
         round_to_bf16(rows);
       }

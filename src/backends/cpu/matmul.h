@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "backends/cpu/kernel_table.h"
 #include "backends/cpu/memory.h"
 #include "backends/cpu/pack.h"
 #include "backends/cpu/workers.h"
@@ -48,14 +49,20 @@ class Matmul {
     int64_t columns = 0;
   };
 
+  /// How a kernel takes rows: in tiles of tile_rows at most.
+  struct RowTileKind {
+    void (*write)(const RowTileTask&);
+    int64_t tile_rows;
+    int64_t row_bytes;  // in a tile
+  };
+
   Arena::Piece allocate(int64_t num_bytes);
   void pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out);
   Rows gather(const ops::MatmulParams& params);
   void quantize(const Rows& rows, const PackedFormat& format);
-  void make_tiles(const Rows& rows, int64_t tile_rows, int64_t row_bytes, Scratch& to,
-                  void (*write)(const RowTileTask&));
+  uint8_t* make_tiles(const Rows& rows, const RowTileKind& kind, Scratch& to);
   void round_to_bf16(const Rows& rows);
-  void interleave(Rows& rows);
+  const float* interleave(const Rows& rows);
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
@@ -75,6 +82,7 @@ class Matmul {
   Scratch thread_scratch_;   // [threads] of kMatmulScratchBytes
   Scratch unpacked_groups_;  // [threads] of a tile of groups, for weights left in the file
   int64_t largest_tile_bytes_ = 0;
+  bool interleaves_ = false;  // some weights take FloatMatmulTask::tiles
   bool told_of_memory_ = false;
 };
 

@@ -29,28 +29,32 @@ HASTEN_INLINE inline F32x16 load_odd(const uint8_t* group, int64_t pair) {
   if constexpr (kKind == FloatKind::bf16) return load_bf16_odd(p);
 }
 
-/// Columns [begin, end) of a product. `begin` is even, and `end`, too, but for that of all columns.
-struct ColumnRange {
-  int64_t begin;
-  int64_t end;
+/// Some columns of some groups of a task.
+struct FloatBlock {
+  const uint8_t* weights;  // of the first group, from column `begin` on
+  int64_t group_bytes;     // from one group to the next
+  int64_t group;           // the first one
+  int64_t begin;           // column, even
+  int64_t end;             // likewise, but for the end of all columns
 };
 
-/// Groups [group, group + kGroups) of the task times the tile of rows from first_row on. Sums of
-/// the columns before these lie where the outputs will. Calls before_pair(i) before pair of columns
-/// i.
+/// kGroups groups of a block times the tile of rows from first_row on. Sums of the columns before
+/// these lie where the outputs will. Calls before_pair(i) before pair i of the block's columns.
 template <FloatKind kKind, int kGroups, int kRows, class F>
-HASTEN_INLINE inline void float_matmul_tile(const FloatMatmulTask& task, int64_t group,
-                                            int64_t first_row, ColumnRange range, F&& before_pair) {
-  const uint8_t* groups = task.groups + group * task.group_bytes;
-  const float* x = task.tiles + first_row * task.columns + range.begin * kRows;
+HASTEN_INLINE inline void float_matmul_tile(const FloatMatmulTask& task, const FloatBlock& block,
+                                            int64_t first_row, F&& before_pair) {
+  const uint8_t* groups = block.weights;
+  const int64_t group_bytes = block.group_bytes;
+  const int64_t columns = block.end - block.begin;
+  const float* x = task.tiles + first_row * task.columns + block.begin * kRows;
   const auto out_row = [&](int row) { return task.out + (first_row + row) * task.out_features; };
-  const auto feature = [&](int g) { return (task.first_group + group + g) * kGroupRows; };
+  const auto feature = [&](int g) { return (task.first_group + block.group + g) * kGroupRows; };
   F32x16 total[kGroups][kRows];
   unroll_tile<kRows, kGroups>([&](auto row, auto g) HASTEN_INLINE {
     constexpr int kRow = decltype(row)::value;
     constexpr int kGroup = decltype(g)::value;
     total[kGroup][kRow] =
-        range.begin == 0 ? zero() : load_output(out_row(kRow), feature(kGroup), task.out_features);
+        block.begin == 0 ? zero() : load_output(out_row(kRow), feature(kGroup), task.out_features);
   });
   F32x16 weights[kGroups];
   const auto multiply = [&](const float* column) HASTEN_INLINE {
@@ -59,26 +63,23 @@ HASTEN_INLINE inline void float_matmul_tile(const FloatMatmulTask& task, int64_t
       const F32x16 value = set1(column[kRow]);
       unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
         constexpr int kGroup = decltype(g)::value;
-        accumulate(total[kGroup][kRow], weights[kGroup], value);
+        add_product(total[kGroup][kRow], weights[kGroup], value);
       });
     });
   };
-  int64_t pair = range.begin / 2;
-  for (; pair < range.end / 2; ++pair, x += 2 * kRows) {
+  int64_t pair = 0;
+  for (; pair < columns / 2; ++pair, x += 2 * kRows) {
     before_pair(pair);
-    for (int g = 0; g < kGroups; ++g)
-      weights[g] = load_even<kKind>(groups + g * task.group_bytes, pair);
+    for (int g = 0; g < kGroups; ++g) weights[g] = load_even<kKind>(groups + g * group_bytes, pair);
     multiply(x);
-    for (int g = 0; g < kGroups; ++g)
-      weights[g] = load_odd<kKind>(groups + g * task.group_bytes, pair);
+    for (int g = 0; g < kGroups; ++g) weights[g] = load_odd<kKind>(groups + g * group_bytes, pair);
     multiply(x + kRows);
   }
-  if (range.end % 2 != 0) {
-    for (int g = 0; g < kGroups; ++g)
-      weights[g] = load_even<kKind>(groups + g * task.group_bytes, pair);
+  if (columns % 2 != 0) {
+    for (int g = 0; g < kGroups; ++g) weights[g] = load_even<kKind>(groups + g * group_bytes, pair);
     multiply(x);
   }
-  const float* bias = range.end == task.columns ? task.bias : nullptr;
+  const float* bias = block.end == task.columns ? task.bias : nullptr;
   unroll_tile<kRows, kGroups>([&](auto row, auto g) HASTEN_INLINE {
     constexpr int kRow = decltype(row)::value;
     constexpr int kGroup = decltype(g)::value;
@@ -90,12 +91,15 @@ HASTEN_INLINE inline void float_matmul_tile(const FloatMatmulTask& task, int64_t
 template <FloatKind kKind, int kGroups, int kRows>
 inline void float_matmul_direct(const FloatMatmulTask& task, int64_t group) {
   constexpr int64_t kAhead = 1024;  // bytes, of each stream; measured
-  const uint8_t* ahead = task.groups + group * task.group_bytes + kAhead;
-  float_matmul_tile<kKind, kGroups, kRows>(
-      task, group, 0, {0, task.columns}, [&](int64_t pair) HASTEN_INLINE {
-        for (int g = 0; g < kGroups; ++g)
-          prefetch(ahead + g * task.group_bytes + pair * pair_bytes(kKind));
-      });
+  const FloatBlock block{.weights = task.groups + group * task.group_bytes,
+                         .group_bytes = task.group_bytes,
+                         .group = group,
+                         .begin = 0,
+                         .end = task.columns};
+  float_matmul_tile<kKind, kGroups, kRows>(task, block, 0, [&](int64_t pair) HASTEN_INLINE {
+    for (int g = 0; g < kGroups; ++g)
+      prefetch(block.weights + kAhead + g * task.group_bytes + pair * pair_bytes(kKind));
+  });
 }
 
 /// Rows that are one tile: their weights come straight from memory.
@@ -134,40 +138,52 @@ class FetchedAhead {
   int64_t fetched_ = 0;
 };
 
-/// Tiles of a pass.
-struct TileRange {
-  int64_t begin;
+/// Some tiles of rows.
+struct TilePass {
+  RowTiles tiles;
+  int64_t begin;  // tile
   int64_t end;
 };
 
-/// Groups [group, group + kGroups) of the task times some tiles, in some of the columns. Groups
-/// from `next` on are what is multiplied afterwards, in columns from next_column on.
+/// kGroups groups of a block times the tiles of a pass.
 template <FloatKind kKind, int kGroups>
-inline void float_matmul_block(const FloatMatmulTask& task, const RowTiles& tiles, TileRange pass,
-                               int64_t group, ColumnRange range, int64_t next,
-                               int64_t next_column) {
-  const int64_t pairs = (range.end - range.begin) / 2;
-  const int64_t left = task.columns - next_column;
-  const int64_t columns = left < kFloatBlockColumns ? left : kFloatBlockColumns;
-  FetchedAhead ahead(task.groups + next * task.group_bytes + next_column / 2 * pair_bytes(kKind),
-                     next + kGroups <= task.num_groups ? task.group_bytes : 0,
-                     columns / 2 * pair_bytes(kKind),
-                     (pairs > 0 ? pairs : 1) * (pass.end - pass.begin));
+inline void float_matmul_block(const FloatMatmulTask& task, const FloatBlock& block,
+                               const TilePass& pass, FetchedAhead ahead) {
   for (int64_t t = pass.begin; t < pass.end; ++t) {
-    const int64_t row = tiles.first_row(t);
-    with_constant<kFloatTileRows>(tiles.first_row(t + 1) - row, [&](auto rows) {
+    const int64_t row = pass.tiles.first_row(t);
+    with_constant<kFloatTileRows>(pass.tiles.first_row(t + 1) - row, [&](auto rows) {
       constexpr int kRows = decltype(rows)::value;
       static_assert(kGroups <= float_groups(kRows));
       FetchedAhead in_tile = ahead;
       float_matmul_tile<kKind, kGroups, kRows>(
-          task, group, row, range, [&](int64_t) HASTEN_INLINE { in_tile.next<kGroups>(); });
+          task, block, row, [&](int64_t) HASTEN_INLINE { in_tile.next<kGroups>(); });
       ahead = in_tile;
     });
   }
 }
 
-/// Of many rows all tiles of a pass meet some columns of one group after the other: the activations
-/// stay in the second-level cache, and the weights in the first while they are multiplied.
+/// The same block with weights of f32, which lie in the task's scratch.
+template <FloatKind kKind, int kGroups>
+inline FloatBlock to_f32(const FloatMatmulTask& task, const FloatBlock& block) {
+  constexpr int64_t kGroupBytes = kFloatBlockColumns * kGroupRows * 4;
+  static_assert(kGroups * kGroupBytes <= kMatmulScratchBytes);
+  const int64_t columns = block.end - block.begin;
+  for (int g = 0; g < kGroups; ++g) {
+    const uint8_t* from = block.weights + g * block.group_bytes;
+    auto* to = reinterpret_cast<float*>(task.scratch + g * kGroupBytes);
+    for (int64_t pair = 0; pair < (columns + 1) / 2; ++pair) {
+      store(to + pair * 32, load_even<kKind>(from, pair));
+      if (2 * pair + 1 < columns) store(to + pair * 32 + 16, load_odd<kKind>(from, pair));
+    }
+  }
+  FloatBlock converted = block;
+  converted.weights = task.scratch;
+  converted.group_bytes = kGroupBytes;
+  return converted;
+}
+
+/// Of many rows all tiles of a pass meet the same columns of some groups before the next ones: the
+/// activations stay in the second-level cache, and the weights in it or the first.
 template <FloatKind kKind>
 inline void float_matmul(const FloatMatmulTask& task) {
   if (task.num_rows <= kFloatTileRows) return float_matmul_few_rows<kKind>(task);
@@ -176,16 +192,37 @@ inline void float_matmul(const FloatMatmulTask& task) {
   const int64_t most = task.pass_rows / kFloatTileRows;
   const int64_t passes = (tiles.count + most - 1) / most;
   for (int64_t p = 0; p < passes; ++p) {
-    const TileRange pass{p * tiles.count / passes, (p + 1) * tiles.count / passes};
+    const TilePass pass{tiles, p * tiles.count / passes, (p + 1) * tiles.count / passes};
     for (int64_t begin = 0; begin < task.columns; begin += kFloatBlockColumns) {
-      const int64_t after = begin + kFloatBlockColumns;
-      const ColumnRange range{begin, after < task.columns ? after : task.columns};
+      const int64_t left = task.columns - begin;
+      const int64_t columns = left < kFloatBlockColumns ? left : kFloatBlockColumns;
+      const auto weights = [&](int64_t group, int64_t column) {
+        return task.groups + group * task.group_bytes + column / 2 * pair_bytes(kKind);
+      };
       const auto multiply = [&](auto groups, int64_t group) {
         constexpr int kCount = decltype(groups)::value;
-        const bool is_last = group + kCount == task.num_groups;
-        const int64_t next = is_last ? 0 : group + kCount;
-        const int64_t next_column = !is_last ? begin : range.end < task.columns ? range.end : 0;
-        float_matmul_block<kKind, kCount>(task, tiles, pass, group, range, next, next_column);
+        const FloatBlock block{.weights = weights(group, begin),
+                               .group_bytes = task.group_bytes,
+                               .group = group,
+                               .begin = begin,
+                               .end = begin + columns};
+        // What comes next: as many groups; those left, of which the first is fetched more than
+        // once; the first ones with the next columns, or with the first for another pass.
+        const int64_t behind = task.num_groups - group - kCount;
+        const int64_t next = behind > 0 ? group + kCount : 0;
+        const int64_t column = behind > 0 ? begin : block.end < task.columns ? block.end : 0;
+        const int64_t ahead_columns =
+            task.columns - column < columns ? task.columns - column : columns;
+        const int64_t calls = (columns > 1 ? columns / 2 : 1) * (pass.end - pass.begin);
+        const FetchedAhead ahead(weights(next, column),
+                                 next + kCount <= task.num_groups ? task.group_bytes : 0,
+                                 ahead_columns / 2 * pair_bytes(kKind), calls);
+        if constexpr (kKind == FloatKind::f16 && kConvertsF16Slowly) {
+          float_matmul_block<FloatKind::f32, kCount>(task, to_f32<kKind, kCount>(task, block), pass,
+                                                     ahead);
+        } else {
+          float_matmul_block<kKind, kCount>(task, block, pass, ahead);
+        }
       };
       int64_t group = 0;
       for (; group + kGroups <= task.num_groups; group += kGroups)

@@ -26,7 +26,8 @@ constexpr int kQuantDirectRows = 6;  // rows that read packed weights without a 
 constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
-constexpr int kFloatTileRows = 6;  // of activations
+constexpr int kFloatTileRows = 6;           // of activations
+constexpr bool kConvertsF16Slowly = false;  // then many rows share converted weights
 /// Groups that so many rows are multiplied with at a time.
 constexpr int float_groups(int rows) { return rows <= 3 ? 2 : 1; }
 constexpr int kCachedTileRows = 6;  // queries with keys where they lie
@@ -70,9 +71,9 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 }
 /// total += a * b. In assembly: GCC 12 lets a sum move into the register of a factor, runs out of
 /// registers where a tile needs them all, and then keeps a sum on the stack, inside its chain.
-inline void accumulate(F32x16& total, F32x16 a, F32x16 b) {
-  asm("vfmadd231ps %1, %2, %0" : "+x"(total.low) : "x"(a.low), "x"(b.low));
-  asm("vfmadd231ps %1, %2, %0" : "+x"(total.high) : "x"(a.high), "x"(b.high));
+inline void add_product(F32x16& total, F32x16 a, F32x16 b) {
+  asm("vfmadd231ps %1, %2, %0" : "+x"(total.low) : "xm"(a.low), "x"(b.low));
+  asm("vfmadd231ps %1, %2, %0" : "+x"(total.high) : "xm"(a.high), "x"(b.high));
 }
 /// a > b ? a : b, so b where either is NaN.
 inline F32x16 max(F32x16 a, F32x16 b) {

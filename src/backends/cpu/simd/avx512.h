@@ -22,6 +22,7 @@ constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;
 constexpr int kFloatTileRows = kFloatRows;  // of activations
+constexpr bool kConvertsF16Slowly = false;  // then many rows share converted weights
 /// Groups that so many rows are multiplied with at a time.
 constexpr int float_groups(int /*rows*/) { return kFloatGroups; }
 constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
@@ -48,7 +49,7 @@ inline F32x16 mul(F32x16 a, F32x16 b) { return _mm512_mul_ps(a, b); }
 inline F32x16 div(F32x16 a, F32x16 b) { return _mm512_div_ps(a, b); }
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
 /// total += a * b.
-inline void accumulate(F32x16& total, F32x16 a, F32x16 b) { total = fma(a, b, total); }
+inline void add_product(F32x16& total, F32x16 a, F32x16 b) { total = fma(a, b, total); }
 /// a > b ? a : b, so b where either is NaN.
 inline F32x16 max(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
 /// a < b ? a : b, so b where either is NaN.

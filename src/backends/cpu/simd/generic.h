@@ -22,6 +22,7 @@ constexpr int direct_groups(int /*rows*/) { return 1; }
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
 constexpr int kFloatTileRows = kFloatRows;  // of activations
+constexpr bool kConvertsF16Slowly = true;   // then many rows share converted weights
 /// Groups that so many rows are multiplied with at a time.
 constexpr int float_groups(int /*rows*/) { return kFloatGroups; }
 constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
@@ -54,7 +55,7 @@ inline F32x16 div(F32x16 a, F32x16 b) { return a / b; }
 /// Two roundings: not every machine has the fused one.
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return a * b + c; }
 /// total += a * b.
-inline void accumulate(F32x16& total, F32x16 a, F32x16 b) { total = fma(a, b, total); }
+inline void add_product(F32x16& total, F32x16 a, F32x16 b) { total = fma(a, b, total); }
 /// a > b ? a : b, so b where either is NaN.
 inline F32x16 max(F32x16 a, F32x16 b) { return a > b ? a : b; }
 /// a < b ? a : b, so b where either is NaN.
