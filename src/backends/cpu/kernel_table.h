@@ -106,8 +106,8 @@ struct FloatMatmulTask {
   uint8_t* scratch;
 };
 /// Columns that many rows are multiplied with before the next; even. Few enough for the activations
-/// of kPassRows to stay in the second-level cache, many enough that loading and storing the sums
-/// between them costs 1 % of the products.
+/// of pass_rows to stay in the second-level cache, so many that a sum is loaded and stored once for
+/// hundreds of products.
 inline constexpr int64_t kFloatBlockColumns = 512;
 
 /// As FloatMatmulTask, for bf16 weights and activations that are rounded to bf16, in tiles of
