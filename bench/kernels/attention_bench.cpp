@@ -119,9 +119,9 @@ class AttentionStep {
 };
 
 /// What products of such keys and values in pairs reach: of integers half as many as of bytes.
-double rate_of_pairs(const Machine& machine, DType kv_type) {
-  return kv_type == DType::bf16   ? machine.ceilings.bf16_flops_per_s
-         : kv_type == DType::q8_0 ? machine.ceilings.int8_ops_per_s / 2
+double rate_of_pairs(const cpu::Ceilings& ceilings, DType kv_type) {
+  return kv_type == DType::bf16   ? ceilings.bf16_flops_per_s
+         : kv_type == DType::q8_0 ? ceilings.int8_ops_per_s / 2
                                   : 0.0;
 }
 
@@ -150,8 +150,9 @@ void attention(benchmark::State& state, const Machine& machine, DType kv_type) {
   const Work work{.bytes = static_cast<double>(load.cache_bytes()),
                   .operations = static_cast<double>(load.num_tokens()) * keys_per_query *
                                 static_cast<double>(load.model.num_heads * load.model.head_dim * 4),
-                  .operations_per_s =
-                      std::max(machine.ceilings.f32_flops_per_s, rate_of_pairs(machine, kv_type))};
+                  .peak = [kv_type](const cpu::Ceilings& ceilings) {
+                    return std::max(ceilings.f32_flops_per_s, rate_of_pairs(ceilings, kv_type));
+                  }};
   time_calls(state, machine, work, [&] { step.run(); });
 }
 

@@ -36,20 +36,37 @@ Model model_of(std::string_view shape) {
   fail(ErrorCode::invalid_argument, "there is no shape \"{}\"; those there are:{}", shape, names);
 }
 
-double limit_seconds(const Machine& machine, const Work& work) {
-  return std::max(work.bytes / machine.ceilings.read_bytes_per_s,
-                  work.operations / work.operations_per_s);
+namespace {
+
+constexpr int64_t kWindowUs = 20'000;  // of each ceiling: some reads of all of the meter's memory
+
+/// Seconds that the work takes of memory and of arithmetic, which go on at the same time.
+struct Limit {
+  double memory = 0.0;
+  double arithmetic = 0.0;
+};
+
+Limit limit_of(const Work& work, const cpu::Ceilings& ceilings) {
+  return {.memory = work.bytes / ceilings.read_bytes_per_s,
+          .arithmetic = work.peak ? work.operations / work.peak(ceilings) : 0.0};
 }
+
+}  // namespace
 
 void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
                 const std::function<void()>& call) {
+  const Limit before = limit_of(work, machine.meter.measure(kWindowUs));
   const int64_t begin_us = monotonic_us();
   for ([[maybe_unused]] auto _ : state) call();
   const double seconds = static_cast<double>(monotonic_us() - begin_us) * 1e-6 /
                          static_cast<double>(state.iterations());
-  const double limit = limit_seconds(machine, work);
+  const Limit after = limit_of(work, machine.meter.measure(kWindowUs));
+  const double memory = 0.5 * (before.memory + after.memory);
+  const double arithmetic = 0.5 * (before.arithmetic + after.arithmetic);
+  const double limit = std::max(memory, arithmetic);
   state.counters["fraction"] = limit / seconds;
-  state.SetLabel(fmt::format("limit {:.1f} us, {:.0f} %; {:.1f} GB/s, {:.0f} Gop/s", limit * 1e6,
+  state.SetLabel(fmt::format("limit {:.1f} us ({}), {:.0f} %; {:.1f} GB/s, {:.0f} Gop/s",
+                             limit * 1e6, memory < arithmetic ? "compute" : "memory",
                              100.0 * limit / seconds, work.bytes / seconds * 1e-9,
                              work.operations / seconds * 1e-9));
 }

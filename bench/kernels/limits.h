@@ -41,22 +41,22 @@ Model model_of(std::string_view shape);
 /// What every kernel of this run shares.
 struct Machine {
   ops::Backend& backend;
-  cpu::Ceilings ceilings;
+  cpu::CeilingMeter& meter;
   Model model;
 };
 
 /// The work of one call of a kernel.
 struct Work {
-  double bytes = 0.0;             // that must come from or go to memory
-  double operations = 0.0;        // multiply and add are two
-  double operations_per_s = 0.0;  // the ceiling for this kind of operation
+  double bytes = 0.0;       // that must come from or go to memory
+  double operations = 0.0;  // multiply and add are two
+  // The ceiling for this kind of operation, per second; of what has operations.
+  std::function<double(const cpu::Ceilings&)> peak = nullptr;
 };
 
-/// Seconds that `work` takes at the ceilings: memory and arithmetic at the same time.
-double limit_seconds(const Machine& machine, const Work& work);
-
 /// Times `call`, which does `work` and waits for it; says the limit and the fraction of it that was
-/// reached (1 is the limit) in the label, and the fraction as a counter.
+/// reached (1 is the limit) in the label, and the fraction as a counter. The ceilings are
+/// measured before and after, since neighbours on a shared machine come and go: the limit is that
+/// of their mean.
 void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
                 const std::function<void()>& call);
 

@@ -45,11 +45,9 @@ int run(int argc, char** argv) {
                     .max_context = 16384,
                     .max_heads = std::max<int64_t>(64, model.num_heads),
                     .max_head_dim = 256});
-  const hasten::bench::Machine machine{
-      .backend = *backend,
-      .ceilings = hasten::cpu::CeilingMeter(threads).measure(300'000),
-      .model = model};
-  const auto& ceilings = machine.ceilings;
+  hasten::cpu::CeilingMeter meter(threads);
+  const hasten::bench::Machine machine{.backend = *backend, .meter = meter, .model = model};
+  const hasten::cpu::Ceilings ceilings = meter.measure(300'000);
   fmt::print(
       "{}: reads {:.1f} GB/s, int8 {:.0f} Gop/s, int4 {:.0f} Gop/s, bf16 {:.0f} Gflop/s, f32 "
       "{:.0f} Gflop/s\n",

@@ -80,7 +80,7 @@ void run_rows(benchmark::State& state, const Machine& machine, const RowOperatio
   const auto elements = static_cast<double>(num_rows * kDim);
   const Work work{.bytes = elements * static_cast<double>(operation.passes) * sizeof(float),
                   .operations = elements * static_cast<double>(operation.operations_per_element),
-                  .operations_per_s = machine.ceilings.f32_flops_per_s};
+                  .peak = [](const cpu::Ceilings& ceilings) { return ceilings.f32_flops_per_s; }};
   time_calls(state, machine, work, [&] {
     operation.run(machine.backend, rows);
     machine.backend.synchronize();
