@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <limits>
+
 #include "backends/cpu/topology.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -16,6 +18,7 @@ namespace {
 // processes that share the cores lose little to each other.
 constexpr int64_t kSpinUs = 50;
 constexpr int32_t kNotPinned = -1;
+constexpr int32_t kMostThreads = std::numeric_limits<uint16_t>::max();  // that a door counts
 
 void relax() {
 #if defined(__x86_64__)
@@ -55,6 +58,10 @@ Workers::Workers(int32_t threads) {
   const int32_t usable = topology.num_usable_cores();
   l2_bytes_ = topology.l2_bytes;
   const int32_t count = threads > 0 ? threads : usable;
+  if (count > kMostThreads) {
+    fail(ErrorCode::invalid_argument,
+         "{} worker threads are more than {}; ask for fewer with --threads", count, kMostThreads);
+  }
   // With more threads than cores, a spinning one keeps a working one from its core.
   spin_us_ = count <= usable ? kSpinUs : 0;
   const bool pin = count == static_cast<int32_t>(topology.cores.size()) && count == usable;
@@ -90,16 +97,51 @@ void Workers::execute(const Job& job, int32_t thread) {
   }
 }
 
-void Workers::run_job(Job job) {
+/// Whether this thread works on the job at hand, which it does once.
+bool Workers::enter(uint32_t& last_epoch) {
+  Door door = door_.load(std::memory_order_acquire);
+  while (door.places > 0 && door.epoch != last_epoch) {
+    const Door entered{door.epoch, static_cast<uint16_t>(door.places - 1),
+                       static_cast<uint16_t>(door.inside + 1)};
+    if (door_.compare_exchange_weak(door, entered, std::memory_order_acquire)) {
+      last_epoch = door.epoch;
+      return true;
+    }
+  }
+  return false;
+}
+
+void Workers::leave() {
+  Door door = door_.load(std::memory_order_relaxed);
+  Door left;
+  do {
+    left = {door.epoch, door.places, static_cast<uint16_t>(door.inside - 1)};
+  } while (!door_.compare_exchange_weak(door, left, std::memory_order_release,
+                                        std::memory_order_relaxed));
+  if (left.places == 0 && left.inside == 0) door_.notify_one();
+}
+
+/// Nobody gets in any more.
+void Workers::close() {
+  Door door = door_.load(std::memory_order_relaxed);
+  while (
+      !door_.compare_exchange_weak(door, {door.epoch, 0, door.inside}, std::memory_order_relaxed)) {
+  }
+}
+
+void Workers::run_job(Job job, Join join) {
   job_ = job;
-  pending_.store(static_cast<int32_t>(threads_.size()), std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  door_.store({epoch, static_cast<uint16_t>(threads_.size()), 0}, std::memory_order_release);
+  epoch_.store(epoch, std::memory_order_release);
   epoch_.notify_all();
   execute(job, 0);
-  const auto done = [&] { return pending_.load(std::memory_order_acquire) == 0; };
+  if (join == Join::who_comes) close();
+  const auto ended = [](Door door) { return door.places == 0 && door.inside == 0; };
+  const auto done = [&] { return ended(door_.load(std::memory_order_acquire)); };
   if (!spin_until(spin_us_, done)) {
-    for (int32_t left = 0; (left = pending_.load(std::memory_order_acquire)) != 0;) {
-      pending_.wait(left, std::memory_order_acquire);
+    for (Door door; !ended(door = door_.load(std::memory_order_acquire));) {
+      door_.wait(door, std::memory_order_acquire);
     }
   }
   if (failed_.exchange(false, std::memory_order_relaxed)) {
@@ -110,14 +152,15 @@ void Workers::run_job(Job job) {
 void Workers::work(int32_t thread, int32_t processor) {
   if (processor != kNotPinned) pin_to(processor);
   uint32_t seen = 0;
+  uint32_t last_epoch = 0;  // of the jobs that this thread worked on
   for (;;) {
     const auto changed = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
     if (!spin_until(spin_us_, changed)) epoch_.wait(seen, std::memory_order_acquire);
-    if (!changed()) continue;
-    ++seen;
+    seen = epoch_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) return;
+    if (!enter(last_epoch)) continue;
     execute(job_, thread);
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+    leave();
   }
 }
 

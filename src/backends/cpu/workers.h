@@ -16,6 +16,10 @@ namespace hasten::cpu {
 /// A pool in which the caller of run() is thread 0. Between two runs the others spin for a few
 /// microseconds, because the next operation usually follows at once, and then sleep: idle costs
 /// nothing. run() and for_each() are called by one thread at a time, never from inside each other.
+///
+/// Work that is dealt in pieces waits for those threads alone that have taken one. A thread that
+/// the system runs late, because somebody else has its core, finds the work done: beside a busy
+/// process an operation takes the time that its awake threads need, not a time slice.
 class Workers {
  public:
   /// `threads` <= 0: one per usable physical core. With exactly as many threads as cores, each but
@@ -34,10 +38,7 @@ class Workers {
   /// it is thrown here, after all have ended.
   template <class F>
   void run(F&& fn) {
-    using Function = std::remove_reference_t<F>;
-    run_job({.call = [](void* context, int32_t thread,
-                        int32_t num) { (*static_cast<Function*>(context))(thread, num); },
-             .context = const_cast<void*>(static_cast<const void*>(&fn))});
+    run_job(job_of(fn), Join::all);
   }
 
   /// Calls fn(begin, end, thread_index) for pieces of [0, count) of at most `grain`, each to the
@@ -52,13 +53,14 @@ class Workers {
       return;
     }
     std::atomic<int64_t> next{0};
-    run([&](int32_t thread, int32_t) {
+    const auto take_pieces = [&](int32_t thread, int32_t) {
       for (;;) {
         const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
         if (begin >= count) return;
         fn(begin, begin + grain < count ? begin + grain : count, thread);
       }
-    });
+    };
+    run_job(job_of(take_pieces), Join::who_comes);
   }
 
   /// As for_each, for work that is faster in long pieces: each takes a part of what is left, and
@@ -69,7 +71,7 @@ class Workers {
     if (count <= 0) return;
     if (count <= least || threads_.empty()) return fn(int64_t{0}, count, int32_t{0});
     std::atomic<int64_t> next{0};
-    run([&](int32_t thread, int32_t num_threads) {
+    const auto take_pieces = [&](int32_t thread, int32_t num_threads) {
       for (int64_t begin = next.load(std::memory_order_relaxed); begin < count;) {
         const int64_t part = (count - begin) / (2 * num_threads) / least * least;
         const int64_t end = std::min(count, begin + std::max(least, part));
@@ -77,7 +79,8 @@ class Workers {
         fn(begin, end, thread);
         begin = next.load(std::memory_order_relaxed);
       }
-    });
+    };
+    run_job(job_of(take_pieces), Join::who_comes);
   }
 
  private:
@@ -86,21 +89,43 @@ class Workers {
     void* context = nullptr;
   };
 
+  /// Which threads a job waits for.
+  enum class Join : uint8_t { all, who_comes };
+
+  /// The job at hand, in one word, so that whether a thread still gets in is one decision.
+  struct Door {
+    uint32_t epoch;   // of the job
+    uint16_t places;  // for threads that have not come in yet; none once the door is closed
+    uint16_t inside;  // threads that work on it, but for the caller
+  };
+
+  template <class F>
+  static Job job_of(F& fn) {
+    return {.call = [](void* context, int32_t thread,
+                       int32_t num) { (*static_cast<F*>(context))(thread, num); },
+            .context = const_cast<void*>(static_cast<const void*>(&fn))};
+  }
+
   void stop();
-  void run_job(Job job);
+  void run_job(Job job, Join join);
   void work(int32_t thread, int32_t processor);
   void execute(const Job& job, int32_t thread);
+  bool enter(uint32_t& last_epoch);
+  void leave();
+  void close();
 
   std::vector<std::thread> threads_;
   int64_t spin_us_ = 0;
   int64_t l2_bytes_ = 0;
-  Job job_;                       // written before epoch_ grows, read after
+  Job job_;                       // changes only while nobody is inside
   std::exception_ptr exception_;  // written by the one that sets failed_ first
   std::atomic<bool> failed_{false};
   std::atomic<bool> stopping_{false};
-  // On lines of their own: one is read by all who wait for work, the other written by all who end.
+  // On lines of their own: one is read by all who wait for work, the other written by all who come
+  // and go.
   alignas(64) std::atomic<uint32_t> epoch_{0};
-  alignas(64) std::atomic<int32_t> pending_{0};
+  alignas(64) std::atomic<Door> door_{Door{}};
+  static_assert(std::atomic<Door>::is_always_lock_free);
 };
 
 }  // namespace hasten::cpu

@@ -5,10 +5,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <ctime>
 #include <stdexcept>
 #include <string>
@@ -102,6 +105,69 @@ TEST(Workers, IdleCostsNoProcessorTime) {
   const std::clock_t before = std::clock();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 50);
+}
+
+/// Keeps a thread from running, as somebody else on its core would, until this ends.
+class Held {
+ public:
+  explicit Held(pthread_t thread) {
+    HASTEN_CHECK(pipe(told_) == 0 && pipe(asked_) == 0);
+    struct sigaction action = {};
+    action.sa_handler = [](int) {
+      char byte = 0;
+      HASTEN_CHECK(write(told_[1], &byte, 1) == 1);
+      HASTEN_CHECK(read(asked_[0], &byte, 1) == 1);
+      HASTEN_CHECK(write(told_[1], &byte, 1) == 1);
+    };
+    HASTEN_CHECK(sigaction(SIGUSR1, &action, &before_) == 0);
+    HASTEN_CHECK(pthread_kill(thread, SIGUSR1) == 0);
+    wait_for_thread();
+  }
+  ~Held() {
+    const char byte = 0;
+    HASTEN_CHECK(write(asked_[1], &byte, 1) == 1);
+    wait_for_thread();
+    sigaction(SIGUSR1, &before_, nullptr);
+    for (const int end : {told_[0], told_[1], asked_[0], asked_[1]}) close(end);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  static void wait_for_thread() {
+    char byte = 0;
+    HASTEN_CHECK(read(told_[0], &byte, 1) == 1);
+  }
+
+  struct sigaction before_ = {};
+  static inline int told_[2];   // by the thread
+  static inline int asked_[2];  // to go on
+};
+
+TEST(Workers, PiecesDoNotWaitForAThreadThatDoesNotRun) {
+  Workers workers(3);
+  std::vector<pthread_t> threads(3);
+  workers.run(
+      [&](int32_t thread, int32_t) { threads[static_cast<size_t>(thread)] = pthread_self(); });
+  for (int round = 0; round < 20; ++round) {
+    std::vector<int> seen(1000);
+    {
+      const Held held(threads[1]);
+      workers.for_each(1000, 3, [&](int64_t begin, int64_t end, int32_t thread) {
+        EXPECT_NE(thread, 1);
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+      workers.for_each_guided(1000, 3, [&](int64_t begin, int64_t end, int32_t thread) {
+        EXPECT_NE(thread, 1);
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+    }
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), 2), 1000);
+    // It missed two jobs and is back for the next, once.
+    std::atomic<int> calls{0};
+    workers.run([&](int32_t, int32_t) { ++calls; });
+    EXPECT_EQ(calls.load(), 3);
+  }
 }
 
 TEST(Workers, PoolsSideBySideDoNotHang) {
