@@ -1073,6 +1073,13 @@ class Serve(unittest.TestCase):
                 process.kill()
                 process.stderr.close()
 
+    def test_more_threads_than_cores_warn(self):
+        cores = len(os.sched_getaffinity(0))
+        done = hasten("run", "-p", "Hi", "--max-tokens", 1, "--threads", cores + 1)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn(f"--threads {cores + 1}: this process has ", done.stderr)
+        self.assertNotIn("--threads", hasten("run", "-p", "Hi", "--max-tokens", 1, "--threads", 1).stderr)
+
     def test_open_to_all_without_a_key_warns(self):
         for arguments, is_warned in ((("--host", "0.0.0.0"), True), (("--host", "0.0.0.0", "--api-key", "k"), False),
                                      (("--host", "127.0.0.2"), False)):
