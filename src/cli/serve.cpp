@@ -34,10 +34,10 @@ struct ServeOptions {
   int64_t drain_seconds = 30;
 };
 
-/// SIGINT and SIGTERM, received by a thread of its own: nothing runs inside a signal handler, and
-/// they work for the first process of a container too, to which the defaults do not apply. Until
-/// the server serves, a signal ends the process at once; then the first one ends `wait`, and the
-/// second the process.
+/// SIGINT, SIGTERM and, unless it is ignored as under nohup, SIGHUP of a terminal that closes,
+/// received by a thread of its own: nothing runs inside a signal handler, and they work for the
+/// first process of a container too, to which the defaults do not apply. Until the server serves, a
+/// signal ends the process at once; then the first one ends `wait`, and the second the process.
 class ShutdownSignals {
  public:
   /// To be made before any other thread, which inherits that the signals are blocked.
@@ -45,6 +45,10 @@ class ShutdownSignals {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
+    struct sigaction hangup = {};
+    if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+      sigaddset(&set_, SIGHUP);
+    }
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);  // a client that went away is an error code, not a signal
     receiver_ = std::thread([this] { receive(); });

@@ -1073,6 +1073,21 @@ class Serve(unittest.TestCase):
                 process.kill()
                 process.stderr.close()
 
+    def test_the_end_of_its_terminal_drains_it_unless_ignored(self):
+        for action in (signal.SIG_DFL, signal.SIG_IGN):  # the latter is what nohup does
+            before = signal.signal(signal.SIGHUP, action)
+            try:
+                with self.serving() as (process, banner):
+                    process.send_signal(signal.SIGHUP)
+                    if action == signal.SIG_DFL:
+                        self.assertEqual(process.wait(timeout=30), 0)
+                        continue
+                    with self.assertRaises(subprocess.TimeoutExpired):
+                        process.wait(timeout=0.5)
+                    urllib.request.urlopen(self.url(banner) + "/health", timeout=60).close()
+            finally:
+                signal.signal(signal.SIGHUP, before)
+
     def test_more_threads_than_cores_warn(self):
         cores = len(os.sched_getaffinity(0))
         done = hasten("run", "-p", "Hi", "--max-tokens", 1, "--threads", cores + 1)
