@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The suites of one GoogleTest program as tests, read by ctest as it starts: see hasten_test in
-# cmake/layer.cmake, which sets `program`, `prefix`, `timeout` and `processors`.
+# cmake/layer.cmake, which sets `program`, `prefix` and `timeout`.
 #
 # A test is a suite, and of a suite with parameters (it has a slash) one of its functions with all of
 # them: most cases take less than starting the program, which sanitizers make slow.
@@ -36,5 +36,5 @@ foreach(name ${names})
     set(filter ${name}:${name}/*)  # parameters that are types stand before the function, others behind
   endif()
   add_test(${prefix}${name} ${program} --gtest_filter=${filter})
-  set_tests_properties(${prefix}${name} PROPERTIES TIMEOUT ${timeout} PROCESSORS ${processors})
+  set_tests_properties(${prefix}${name} PROPERTIES TIMEOUT ${timeout})
 endforeach()
