@@ -133,7 +133,9 @@ void Workers::run_job(Job job, Join join) {
   job_ = job;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   door_.store({epoch, static_cast<uint16_t>(threads_.size()), 0}, std::memory_order_release);
-  epoch_.store(epoch, std::memory_order_release);
+  // Not just release: notify_all looks for sleepers, and on x86 a plain store may become visible
+  // after that look, to a thread that has fallen asleep in between and would miss the job.
+  epoch_.store(epoch, std::memory_order_seq_cst);
   epoch_.notify_all();
   execute(job, 0);
   if (join == Join::who_comes) close();

@@ -93,7 +93,7 @@ class Workers {
   enum class Join : uint8_t { all, who_comes };
 
   /// The job at hand, in one word, so that whether a thread still gets in is one decision.
-  struct Door {
+  struct alignas(8) Door {
     uint32_t epoch;   // of the job
     uint16_t places;  // for threads that have not come in yet; none once the door is closed
     uint16_t inside;  // threads that work on it, but for the caller
