@@ -38,7 +38,7 @@ Model model_of(std::string_view shape) {
 
 namespace {
 
-constexpr int64_t kWindowUs = 20'000;  // of each ceiling: some reads of all of the meter's memory
+constexpr int64_t kWindowUs = 20'000;  // of each ceiling; reading takes longer
 
 /// Seconds that the work takes of memory and of arithmetic, which go on at the same time.
 struct Limit {

@@ -20,14 +20,16 @@ constexpr int64_t kMebibyte = int64_t{1} << 20;
 /// does not count. `round()` does its work and returns how many units that was.
 template <class Round>
 double best_rate(int64_t window_us, Round&& round) {
+  constexpr int kLeastRounds = 3;  // or a neighbour in the only one would be taken for the machine
   double best = 0;
   const int64_t end = monotonic_us() + window_us;
+  int rounds = 0;
   do {
     const int64_t start = monotonic_us();
     const auto units = static_cast<double>(round());
     const auto elapsed = static_cast<double>(std::max<int64_t>(1, monotonic_us() - start));
     best = std::max(best, units / elapsed * 1e6);
-  } while (monotonic_us() < end);
+  } while (++rounds < kLeastRounds || monotonic_us() < end);
   return best;
 }
 

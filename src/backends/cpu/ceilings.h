@@ -27,8 +27,8 @@ class CeilingMeter {
  public:
   /// `threads` 0: one per usable physical core. Takes up to 1 GiB of memory.
   explicit CeilingMeter(int32_t threads);
-  /// Takes `window_us` for each number, of which the best round counts: a millisecond or two of
-  /// arithmetic, or reading all of the memory once.
+  /// Takes `window_us` for each number, or three rounds where those take longer, of which the best
+  /// counts: a millisecond or two of arithmetic, or reading all of the memory once.
   [[nodiscard]] Ceilings measure(int64_t window_us);
   /// Microseconds from handing the threads work until all have ended it, where the work is nothing:
   /// the median of what was measured in `window_us`. They wait awake, or, where there are more of
