@@ -278,7 +278,8 @@ void add_serve(Command program) {
       "--tenant-share F", options->engine.tenant_share, number_within(0.0001, 1),
       "The part of both that requests with one key may hold; more get 429 (default: {})");
   command.option("--drain-seconds S", options->drain_seconds, whole_number(0),
-                 "After SIGTERM or Ctrl-C, how long running answers may take to end (default: {})");
+                 "After SIGTERM, Ctrl-C or the end of its terminal, how long running answers may "
+                 "take to end (default: {})");
   command.run([options] { return serve(*options); });
 }
 

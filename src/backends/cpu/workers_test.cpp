@@ -77,11 +77,9 @@ TEST(Workers, APieceThatFailsEndsTheOthersWhereTheyAre) {
     std::atomic<int> inside{0};
     const auto piece = [&](int64_t begin, int64_t, int32_t) {
       ++inside;
-      if (begin >= 20) {
-        --inside;
-        throw std::runtime_error("piece failed");
-      }
+      const bool fails = begin >= 20;
       --inside;
+      if (fails) throw std::runtime_error("piece failed");
     };
     if (round % 2 == 0) {
       EXPECT_THROW(workers.for_each(1000, 1, piece), std::runtime_error);
