@@ -109,8 +109,8 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
 /// Groups begin_group + g * stride of the task, straight from the packed weights.
 template <class Source, int kGroups, int kRows>
 inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
-  // Bytes, of each stream; measured. Whole bytes need no unpacking: there, fetching far ahead only
-  // disturbs what the hardware fetches by itself (Zen 3).
+  // Bytes, of each stream; measured. Codes that are split are whole bytes and nothing is unpacked:
+  // there, fetching far ahead only disturbs what the hardware fetches by itself (Zen 3).
   constexpr int64_t kAhead = kGroups == 1 ? 4096 : Source::kSplit ? 512 : 2048;
   Source sources[kGroups];
   F32x16 total[kGroups][kRows];
