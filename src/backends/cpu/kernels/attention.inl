@@ -81,11 +81,11 @@ inline void load_values(const KvRunTask& task) {
     float* to = task.tile_values + (task.at + t) * task.padded_dim;
     for (int64_t d = 0; d < task.head_dim; d += 16) {
       const int64_t n = task.head_dim - d < 16 ? task.head_dim - d : 16;
-      if (kKind == KvKind::q4_0 && d % 32 != 0) {
-        store(to + d, load_value_elements<kKind, true>(codes, scale, d, n));
-      } else {
-        store(to + d, load_value_elements<kKind, false>(codes, scale, d, n));
-      }
+      const uint8_t* at = codes + value_code_at<kKind>(d);
+      const bool high = kKind == KvKind::q4_0 && d % 32 != 0;
+      const F32x16 elements =
+          high ? load_first_kv_codes<kKind, true>(at, n) : load_first_kv_codes<kKind, false>(at, n);
+      store(to + d, scale_value_codes<kKind>(elements, scale, d));
     }
   }
 }
@@ -208,31 +208,40 @@ inline void attend_tile(const AttendTileTask& task) {
 template <KvKind kKind, int kVectors, int kRows>
 inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t first_vector) {
   const TileQueries& queries = task.queries;
-  const float* q = queries.q + row * queries.head_dim;
+  const int64_t head_dim = queries.head_dim;
+  const int64_t key_stride = task.key_stride;
+  const float* q = queries.q + row * head_dim;
+  const CachedTile& tile = *task.tile;
+  const CachedTile& next = task.next != nullptr ? *task.next : tile;
+  const uint8_t* tile_keys[kVectors];
+  const uint8_t* next_keys[kVectors];
   F32x16 sum[kRows][kVectors];
+  unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
+    tile_keys[v.value] = tile.keys[first_vector + v.value];
+    next_keys[v.value] = next.keys[first_vector + v.value];
+  });
   unroll_tile<kRows, kVectors>([&](auto r, auto v)
                                    HASTEN_INLINE { sum[r.value][v.value] = zero(); });
-  for (int64_t j = 0; j < num_key_row_runs<kKind>(queries.head_dim); ++j) {
+  for (int64_t j = 0; j < num_key_row_runs<kKind>(head_dim); ++j) {
     F32x16 scales[kVectors];
     unroll<0, has_scales(kKind) ? kVectors : 0>([&](auto v) HASTEN_INLINE {
       const int64_t at = j * task.scale_stride;
-      if (task.next != nullptr) prefetch_far(task.next->key_scales[first_vector + v.value] + at);
-      scales[v.value] = load_kv_scales(task.tile->key_scales[first_vector + v.value] + at);
+      prefetch_far(next.key_scales[first_vector + v.value] + at);
+      scales[v.value] =
+          shuffled_as_codes<kKind>(load_kv_scales(tile.key_scales[first_vector + v.value] + at));
     });
-    for_key_rows<kKind>(queries.head_dim, j, [&](int64_t key_row, auto high) HASTEN_INLINE {
-      const int64_t at = key_row * task.key_stride;
+    for_key_rows<kKind>(head_dim, j, [&](int64_t key_row, auto high) HASTEN_INLINE {
+      const int64_t at = key_row * key_stride;
       F32x16 keys[kVectors];
       unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
         constexpr int kVector = decltype(v)::value;
-        if (task.next != nullptr && at % 64 == 0 && decltype(high)::value == 0) {
-          prefetch_far(task.next->keys[first_vector + kVector] + at);
-        }
-        keys[kVector] = load_kv_codes<kKind, decltype(high)::value>(
-            task.tile->keys[first_vector + kVector] + at);
+        if (at % 64 == 0 && decltype(high)::value == 0) prefetch_far(next_keys[kVector] + at);
+        keys[kVector] =
+            load_shuffled_kv_codes<kKind, decltype(high)::value>(tile_keys[kVector] + at);
         if constexpr (has_scales(kKind)) keys[kVector] = mul(keys[kVector], scales[kVector]);
       });
       unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-        const F32x16 factor = set1(q[r.value * queries.head_dim]);
+        const F32x16 factor = set1(q[r.value * head_dim]);
         unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
           sum[r.value][v.value] = fma(factor, keys[v.value], sum[r.value][v.value]);
         });
@@ -242,55 +251,76 @@ inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t firs
   }
   float* scores = queries.scores + row * kTileKeys + 16 * first_vector;
   unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
-    store(scores + r.value * kTileKeys + 16 * v.value, sum[r.value][v.value]);
+    store(scores + r.value * kTileKeys + 16 * v.value,
+          ordered_from_codes<kKind>(sum[r.value][v.value]));
   });
 }
 
 /// Adds kVectors * 16 elements of the values, weighted, to the outputs of kRows queries, in the
-/// order of multiply_tile.
+/// order of multiply_tile. The same share of the next tile is fetched, evenly, whichever elements
+/// these are.
 template <KvKind kKind, int kVectors, int kRows>
 inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t first_element) {
+  constexpr int64_t kShare = kv_code_bytes(kKind, 16 * kVectors);  // of a key
   const TileQueries& queries = task.queries;
-  float* out = queries.state.out + row * queries.padded_dim + first_element;
-  const float* weights = queries.scores + row * kTileKeys;
+  const int64_t padded_dim = queries.padded_dim;
+  float* out = queries.state.out + row * padded_dim + first_element;
   F32x16 sum[kRows][kVectors];
   unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
-    sum[r.value][v.value] = load(out + r.value * queries.padded_dim + 16 * v.value);
+    sum[r.value][v.value] =
+        shuffled_as_codes<kKind>(load(out + r.value * padded_dim + 16 * v.value));
   });
   const int64_t value_bytes = kv_code_bytes(kKind, queries.head_dim);
   const int64_t scale_bytes =
       has_scales(kKind) ? queries.head_dim / kKvScaleElements * kKvScaleBytes : 0;
-  for (int32_t t = task.tile->begin; t < task.tile->end; ++t) {
-    const uint8_t* codes = task.tile->values[t / 16] + t % 16 * value_bytes;
-    const uint8_t* scales =
-        has_scales(kKind) ? task.tile->value_scales[t / 16] + t % 16 * scale_bytes : nullptr;
-    if (task.next != nullptr) {
-      const uint8_t* next = task.next->values[t / 16] + t % 16 * value_bytes;
-      for (int64_t line = 0; line < kv_code_bytes(kKind, kVectors * 16); line += 64) {
-        prefetch_far(next + kv_code_bytes(kKind, first_element) + line);
-      }
-      if constexpr (has_scales(kKind))
-        prefetch_far(task.next->value_scales[t / 16] + t % 16 * scale_bytes);
+  const CachedTile& tile = *task.tile;
+  const CachedTile& next = task.next != nullptr ? *task.next : tile;
+  for (int32_t begin = tile.begin; begin < tile.end;) {
+    const int32_t run = begin / 16;
+    const int32_t run_end = 16 * run + 16 < tile.end ? 16 * run + 16 : tile.end;
+    const int64_t first = begin % 16;
+    const uint8_t* codes = tile.values[run] + first * value_bytes;
+    const uint8_t* scales = nullptr;
+    const uint8_t* ahead =
+        next.values[run] + 16 * kv_code_bytes(kKind, first_element) + first * kShare;
+    if constexpr (has_scales(kKind)) {
+      scales = tile.value_scales[run] + first * scale_bytes;
+      for (int64_t line = 0; line < 16 * scale_bytes; line += 64)
+        prefetch_far(next.value_scales[run] + line);
     }
-    F32x16 elements[kVectors];
-    unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
-      constexpr int kVector = decltype(v)::value;
-      const int64_t d = first_element + 16 * kVector;
-      // Where groups of vectors begin at even multiples of 16, the compiler knows the nibble.
-      const bool high =
-          kKind == KvKind::q4_0 && (kVectors % 2 == 0 ? kVector % 2 != 0 : d % 32 != 0);
-      elements[kVector] = high ? load_value_elements<kKind, true>(codes, scales, d, 16)
-                               : load_value_elements<kKind, false>(codes, scales, d, 16);
-    });
-    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      const F32x16 factor = set1(weights[r.value * kTileKeys + t]);
+    const float* weights = queries.scores + row * kTileKeys + begin;
+    const float* const end = weights + run_end - begin;
+#pragma GCC unroll 2
+    for (; weights != end; ++weights) {
+      for (int64_t line = 0; line < kShare; line += 64) prefetch_far(ahead + line);
+      F32x16 elements[kVectors];
       unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
-        sum[r.value][v.value] = fma(factor, elements[v.value], sum[r.value][v.value]);
+        constexpr int kVector = decltype(v)::value;
+        const int64_t d = first_element + 16 * kVector;
+        const uint8_t* at = codes + value_code_at<kKind>(d);
+        // Where groups of vectors begin at even multiples of 16, the compiler knows the nibble.
+        const bool high =
+            kKind == KvKind::q4_0 && (kVectors % 2 == 0 ? kVector % 2 != 0 : d % 32 != 0);
+        elements[kVector] =
+            scale_value_codes<kKind>(high ? load_shuffled_kv_codes<kKind, true>(at)
+                                          : load_shuffled_kv_codes<kKind, false>(at),
+                                     scales, d);
       });
-    });
+      unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+        const F32x16 factor = set1(weights[r.value * kTileKeys]);
+        unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
+          sum[r.value][v.value] = fma(factor, elements[v.value], sum[r.value][v.value]);
+        });
+      });
+      codes += value_bytes;
+      scales += scale_bytes;
+      ahead += kShare;
+    }
+    begin = run_end;
   }
   unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
-    store(out + r.value * queries.padded_dim + 16 * v.value, sum[r.value][v.value]);
+    store(out + r.value * padded_dim + 16 * v.value,
+          ordered_from_codes<kKind>(sum[r.value][v.value]));
   });
 }
 

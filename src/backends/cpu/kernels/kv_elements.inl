@@ -50,6 +50,7 @@ HASTEN_INLINE inline void for_key_rows(int64_t head_dim, int64_t j, F&& f) {
   } else {
     const int64_t begin = has_scales(kKind) ? kKvScaleElements * j : 0;
     const int64_t end = has_scales(kKind) ? begin + kKvScaleElements : head_dim;
+#pragma GCC unroll 2
     for (int64_t row = begin; row < end; ++row) f(row, Constant<0>{});
   }
 }
@@ -58,15 +59,34 @@ constexpr int64_t num_key_row_runs(int64_t head_dim) {
   return has_scales(kKind) ? head_dim / kKvScaleElements : 1;
 }
 
-/// The first n <= 16 of elements d ... of a value, d a multiple of 16.
+/// load_kv_codes with lanes in the order in which they are loaded soonest: of bf16 `shuffled`.
 template <KvKind kKind, bool kHigh>
-HASTEN_INLINE inline F32x16 load_value_elements(const uint8_t* codes, const uint8_t* scales,
-                                                int64_t d, int64_t n) {
-  const int64_t at = kKind == KvKind::q4_0 ? d / 32 * 16 : kv_code_bytes(kKind, d);
-  const F32x16 elements = load_first_kv_codes<kKind, kHigh>(codes + at, n);
-  if constexpr (!has_scales(kKind)) return elements;
+HASTEN_INLINE inline F32x16 load_shuffled_kv_codes(const uint8_t* p) {
+  if constexpr (kKind == KvKind::bf16)
+    return load_bf16_shuffled(reinterpret_cast<const uint16_t*>(p));
+  return load_kv_codes<kKind, kHigh>(p);
+}
+template <KvKind kKind>
+HASTEN_INLINE inline F32x16 shuffled_as_codes(F32x16 v) {
+  return kKind == KvKind::bf16 ? shuffled(v) : v;
+}
+template <KvKind kKind>
+HASTEN_INLINE inline F32x16 ordered_from_codes(F32x16 v) {
+  return kKind == KvKind::bf16 ? ordered(v) : v;
+}
+
+/// Where the code of element d of a value lies, d a multiple of 16.
+template <KvKind kKind>
+constexpr int64_t value_code_at(int64_t d) {
+  return kKind == KvKind::q4_0 ? d / 32 * 16 : kv_code_bytes(kKind, d);
+}
+
+/// Elements d ... of a value, d a multiple of 16, from their codes.
+template <KvKind kKind>
+HASTEN_INLINE inline F32x16 scale_value_codes(F32x16 codes, const uint8_t* scales, int64_t d) {
+  if constexpr (!has_scales(kKind)) return codes;
   const auto* scale = reinterpret_cast<const uint16_t*>(scales) + d / kKvScaleElements;
-  return mul(elements, broadcast_f16(scale));
+  return mul(codes, broadcast_f16(scale));
 }
 
 /// f(Constant<kind>) for a kind of single elements that is known only at run time.

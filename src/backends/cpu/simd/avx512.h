@@ -170,6 +170,10 @@ inline F32x16 load_bf16(const uint16_t* p) {
   const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
+/// Sixteen in the order of lanes that costs least: as they are, here.
+inline F32x16 load_bf16_shuffled(const uint16_t* p) { return load_bf16(p); }
+inline F32x16 shuffled(F32x16 v) { return v; }
+inline F32x16 ordered(F32x16 v) { return v; }
 /// To nearest even with integers: vcvtneps2bf16 would flush subnormals.
 inline void store_bf16(uint16_t* p, F32x16 v) {
   const __m512i bits = _mm512_castps_si512(v);
