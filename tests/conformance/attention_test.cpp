@@ -110,7 +110,7 @@ class AttentionTest : public ConformanceTest {
 };
 
 TEST_P(AttentionTest, HeadShapes) {
-  for (const int64_t head_dim : {32, 64, 80, 96, 128, 256}) {
+  for (const int64_t head_dim : {16, 32, 48, 64, 80, 96, 112, 128, 256}) {
     for (const int64_t ratio : {1, 2, 3, 4, 7, 8}) {
       check_pairs(
           {.num_kv_heads = random_.between(1, 3), .heads_per_kv_head = ratio, .head_dim = head_dim},
@@ -138,7 +138,7 @@ TEST_P(AttentionTest, StorageTypes) {
         if (!fits) continue;
         for (const int64_t block_size : {1, 8, 16}) {
           check({.num_kv_heads = 2,
-                 .heads_per_kv_head = 3,
+                 .heads_per_kv_head = random_.pick<int64_t>({1, 3, 4}),
                  .head_dim = head_dim,
                  .kv_types = {.keys = keys, .values = values},
                  .block_size = block_size},

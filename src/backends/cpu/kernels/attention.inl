@@ -204,6 +204,12 @@ inline void attend_tile(const AttendTileTask& task) {
                  kTileKeys, queries.padded_dim, queries.state.out, queries.padded_dim);
 }
 
+/// The tile that is fetched while rows from `row` on are worked on. Where there is nothing to fetch
+/// it is the one that is there already, which costs less than to ask each time.
+inline const CachedTile& fetched_tile(const AttendCachedTask& task, int64_t row) {
+  return task.next != nullptr && row == 0 ? *task.next : *task.tile;
+}
+
 /// Scores of kRows queries with kVectors * 16 keys of a tile, in the order of multiply_tile.
 template <KvKind kKind, int kVectors, int kRows>
 inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t first_vector) {
@@ -212,7 +218,7 @@ inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t firs
   const int64_t key_stride = task.key_stride;
   const float* q = queries.q + row * head_dim;
   const CachedTile& tile = *task.tile;
-  const CachedTile& next = task.next != nullptr ? *task.next : tile;
+  const CachedTile& next = fetched_tile(task, row);
   const uint8_t* tile_keys[kVectors];
   const uint8_t* next_keys[kVectors];
   F32x16 sum[kRows][kVectors];
@@ -227,8 +233,7 @@ inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t firs
     unroll<0, has_scales(kKind) ? kVectors : 0>([&](auto v) HASTEN_INLINE {
       const int64_t at = j * task.scale_stride;
       prefetch_far(next.key_scales[first_vector + v.value] + at);
-      scales[v.value] =
-          shuffled_as_codes<kKind>(load_kv_scales(tile.key_scales[first_vector + v.value] + at));
+      scales[v.value] = load_kv_scales(tile.key_scales[first_vector + v.value] + at);
     });
     for_key_rows<kKind>(head_dim, j, [&](int64_t key_row, auto high) HASTEN_INLINE {
       const int64_t at = key_row * key_stride;
@@ -237,7 +242,7 @@ inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t firs
         constexpr int kVector = decltype(v)::value;
         if (at % 64 == 0 && decltype(high)::value == 0) prefetch_far(next_keys[kVector] + at);
         keys[kVector] =
-            load_shuffled_kv_codes<kKind, decltype(high)::value>(tile_keys[kVector] + at);
+            load_kv_codes_shuffled<kKind, decltype(high)::value>(tile_keys[kVector] + at);
         if constexpr (has_scales(kKind)) keys[kVector] = mul(keys[kVector], scales[kVector]);
       });
       unroll<0, kRows>([&](auto r) HASTEN_INLINE {
@@ -252,47 +257,46 @@ inline void score_cached(const AttendCachedTask& task, int64_t row, int64_t firs
   float* scores = queries.scores + row * kTileKeys + 16 * first_vector;
   unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
     store(scores + r.value * kTileKeys + 16 * v.value,
-          ordered_from_codes<kKind>(sum[r.value][v.value]));
+          from_code_order<kKind>(sum[r.value][v.value]));
   });
 }
 
 /// Adds kVectors * 16 elements of the values, weighted, to the outputs of kRows queries, in the
-/// order of multiply_tile. The same share of the next tile is fetched, evenly, whichever elements
-/// these are.
+/// order of multiply_tile. Each part of the elements fetches as large a part of the next values.
 template <KvKind kKind, int kVectors, int kRows>
 inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t first_element) {
-  constexpr int64_t kShare = kv_code_bytes(kKind, 16 * kVectors);  // of a key
+  constexpr int64_t kShareBytes = kv_code_bytes(kKind, 16 * kVectors);  // of a key
   const TileQueries& queries = task.queries;
   const int64_t padded_dim = queries.padded_dim;
   float* out = queries.state.out + row * padded_dim + first_element;
   F32x16 sum[kRows][kVectors];
   unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
-    sum[r.value][v.value] =
-        shuffled_as_codes<kKind>(load(out + r.value * padded_dim + 16 * v.value));
+    sum[r.value][v.value] = to_code_order<kKind>(load(out + r.value * padded_dim + 16 * v.value));
   });
   const int64_t value_bytes = kv_code_bytes(kKind, queries.head_dim);
   const int64_t scale_bytes =
       has_scales(kKind) ? queries.head_dim / kKvScaleElements * kKvScaleBytes : 0;
   const CachedTile& tile = *task.tile;
-  const CachedTile& next = task.next != nullptr ? *task.next : tile;
+  const CachedTile& next = fetched_tile(task, row);
   for (int32_t begin = tile.begin; begin < tile.end;) {
     const int32_t run = begin / 16;
     const int32_t run_end = 16 * run + 16 < tile.end ? 16 * run + 16 : tile.end;
     const int64_t first = begin % 16;
     const uint8_t* codes = tile.values[run] + first * value_bytes;
     const uint8_t* scales = nullptr;
-    const uint8_t* ahead =
-        next.values[run] + 16 * kv_code_bytes(kKind, first_element) + first * kShare;
+    // As many bytes as are worked on, in the order in which they lie.
+    const uint8_t* ahead = next.values[run] + first * value_bytes +
+                           (run_end - begin) * kv_code_bytes(kKind, first_element);
     if constexpr (has_scales(kKind)) {
       scales = tile.value_scales[run] + first * scale_bytes;
       for (int64_t line = 0; line < 16 * scale_bytes; line += 64)
         prefetch_far(next.value_scales[run] + line);
     }
     const float* weights = queries.scores + row * kTileKeys + begin;
-    const float* const end = weights + run_end - begin;
+    const float* const weights_end = weights + (run_end - begin);
 #pragma GCC unroll 2
-    for (; weights != end; ++weights) {
-      for (int64_t line = 0; line < kShare; line += 64) prefetch_far(ahead + line);
+    for (; weights != weights_end; ++weights) {
+      for (int64_t line = 0; line < kShareBytes; line += 64) prefetch_far(ahead + line);
       F32x16 elements[kVectors];
       unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
         constexpr int kVector = decltype(v)::value;
@@ -302,8 +306,8 @@ inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t firs
         const bool high =
             kKind == KvKind::q4_0 && (kVectors % 2 == 0 ? kVector % 2 != 0 : d % 32 != 0);
         elements[kVector] =
-            scale_value_codes<kKind>(high ? load_shuffled_kv_codes<kKind, true>(at)
-                                          : load_shuffled_kv_codes<kKind, false>(at),
+            scale_value_codes<kKind>(high ? load_kv_codes_shuffled<kKind, true>(at)
+                                          : load_kv_codes_shuffled<kKind, false>(at),
                                      scales, d);
       });
       unroll<0, kRows>([&](auto r) HASTEN_INLINE {
@@ -314,13 +318,12 @@ inline void weigh_cached(const AttendCachedTask& task, int64_t row, int64_t firs
       });
       codes += value_bytes;
       scales += scale_bytes;
-      ahead += kShare;
+      ahead += kShareBytes;
     }
     begin = run_end;
   }
   unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
-    store(out + r.value * padded_dim + 16 * v.value,
-          ordered_from_codes<kKind>(sum[r.value][v.value]));
+    store(out + r.value * padded_dim + 16 * v.value, from_code_order<kKind>(sum[r.value][v.value]));
   });
 }
 

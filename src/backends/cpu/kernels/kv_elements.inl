@@ -59,19 +59,20 @@ constexpr int64_t num_key_row_runs(int64_t head_dim) {
   return has_scales(kKind) ? head_dim / kKvScaleElements : 1;
 }
 
-/// load_kv_codes with lanes in the order in which they are loaded soonest: of bf16 `shuffled`.
+/// load_kv_codes with lanes in the order that costs least: of bf16 `shuffled`, else as they lie.
 template <KvKind kKind, bool kHigh>
-HASTEN_INLINE inline F32x16 load_shuffled_kv_codes(const uint8_t* p) {
+HASTEN_INLINE inline F32x16 load_kv_codes_shuffled(const uint8_t* p) {
   if constexpr (kKind == KvKind::bf16)
     return load_bf16_shuffled(reinterpret_cast<const uint16_t*>(p));
   return load_kv_codes<kKind, kHigh>(p);
 }
+/// Lanes as they lie to that order, and back.
 template <KvKind kKind>
-HASTEN_INLINE inline F32x16 shuffled_as_codes(F32x16 v) {
+HASTEN_INLINE inline F32x16 to_code_order(F32x16 v) {
   return kKind == KvKind::bf16 ? shuffled(v) : v;
 }
 template <KvKind kKind>
-HASTEN_INLINE inline F32x16 ordered_from_codes(F32x16 v) {
+HASTEN_INLINE inline F32x16 from_code_order(F32x16 v) {
   return kKind == KvKind::bf16 ? ordered(v) : v;
 }
 

@@ -219,7 +219,8 @@ inline F32x16 load_bf16(const uint16_t* p) {
   };
   return {half(load_8_halves(p)), half(load_8_halves(p + 8))};
 }
-/// Sixteen, `shuffled`: a shift and a mask, which leave products more room than widening does.
+/// Sixteen, `shuffled`: a load, a shift and a mask, where widening takes two conversions and two
+/// shifts.
 inline F32x16 load_bf16_shuffled(const uint16_t* p) {
   const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   const __m256i odd = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
