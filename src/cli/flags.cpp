@@ -129,7 +129,8 @@ void add_engine_flags(Command command, EngineOptions& options) {
                  "How keys and values are kept: auto, f32, f16, bf16, fp8, q8_0 or q4_0; or keys "
                  "and values apart, as in q8_0/q4_0 (default: {})");
   command.option("--block-size N", options.block_size, whole_number(1, 1024),
-                 "Tokens in a cache block, a power of two from 1 to 1024 (default: {})");
+                 "Tokens in a cache block, a power of two from 1 to 1024; with fewer than 16, "
+                 "attention takes longer (default: {})");
   command.option("--kv-disk DIR", options.kv_disk, not_empty(),
                  "A folder of this process alone, for what the prefix cache has no room for; it is "
                  "found there again after a restart (default: none)");

@@ -89,6 +89,7 @@ int answer_once(Engine& engine, const RunOptions& options) {
   fmt::print("{}\n", json_text(json::Object{
                          {"text", text},
                          {"prompt_tokens", usage.prompt_tokens},
+                         {"cached_tokens", usage.cached_tokens},
                          {"completion_tokens", usage.completion_tokens},
                          {"prefill_seconds", static_cast<double>(usage.prefill_us) / 1e6},
                          {"decode_seconds", static_cast<double>(usage.decode_us) / 1e6},

@@ -359,7 +359,7 @@ class Run(unittest.TestCase):
 
     def test_json(self):
         answer = json.loads(hasten("run", "-p", "Tell me a story.", "--json", "-n", "5").stdout)
-        self.assertEqual((answer["completion_tokens"], answer["finish"]), (5, "length"))
+        self.assertEqual((answer["completion_tokens"], answer["cached_tokens"], answer["finish"]), (5, 0, "length"))
         self.assertNotRegex(hasten("bench", "machine", "--json").stdout, r"\dE\d")
 
 
@@ -967,6 +967,8 @@ class Serve(unittest.TestCase):
             # The same folder serves an answer of its own, and one that cannot be is refused by name.
             done = hasten("run", *flags, "-p", "What is the capital of France?", "--temperature", "0")
             self.assertEqual((done.returncode, done.stdout), (0, "The capital of France is Paris.\n"), done.stderr)
+            again = json.loads(hasten("run", *flags, "--raw", "-p", prompt, "-n", "1", "--json").stdout)
+            self.assertGreaterEqual(again["cached_tokens"], 256)
             foreign = hasten("run", "-p", "x", "--kv-disk", folder)
             self.assertEqual(foreign.returncode, 2)
             self.assertIn(f"{folder} has files that are not hasten's, such as ", foreign.stderr)
