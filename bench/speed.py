@@ -49,6 +49,13 @@ def row(work, value, limit, fraction, bound, aim):
           flush=True)
 
 
+def name(shape, weights, arguments, test, users):
+    prompt, gen = int(arguments[1]), int(arguments[3])
+    if test == "prefill":
+        return f"{shape}, {weights}, prefill {prompt}"
+    return f"{shape}, {weights}, decode at {prompt + gen // 2}, {users} user{'s' if users > 1 else ''}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, default=ROOT / "build" / "models", help="where models are kept")
@@ -71,9 +78,10 @@ def main():
     print("|---|---|---|---|---|---|", flush=True)
 
     for (shape, weights), series in MODELS.items():
-        name = f"{shape}, {weights}"
-        wanted = [(arguments, tests) for arguments, tests in series
-                  if any(only.search(f"{name}, {test}, {users}") for test, users in tests)]
+        lines = [(arguments, {key: (name(shape, weights, arguments, *key), aim) for key, aim in tests.items()})
+                 for arguments, tests in series]
+        wanted = [(arguments, tests) for arguments, tests in lines
+                  if any(only.search(work) for work, _ in tests.values())]
         if not wanted:
             continue
         options.models.mkdir(parents=True, exist_ok=True)
@@ -85,14 +93,10 @@ def main():
             if output is None:
                 continue
             for result in json.loads(output)["results"]:
-                key = (result["test"], result["batch"])
-                if key not in tests or not only.search(f"{name}, {key[0]}, {key[1]}"):
-                    continue
-                tokens = result["prompt"] if key[0] == "prefill" else result["prompt"] + result["gen"] // 2
-                work = f"{name}, {key[0]} " + (f"{tokens}" if key[0] == "prefill" else
-                                               f"at {tokens}, {key[1]} user{'s' if key[1] > 1 else ''}")
-                row(work, f"{result['tokens_per_second']:.1f} tokens/s", f"{result['limit_tokens_per_second']:.1f}",
-                    result["fraction"], result["bound"], tests[key])
+                work, aim = tests.get((result["test"], result["batch"]), (None, None))
+                if work is not None and only.search(work):
+                    row(work, f"{result['tokens_per_second']:.1f} tokens/s",
+                        f"{result['limit_tokens_per_second']:.1f}", result["fraction"], result["bound"], aim)
 
     for work, chosen, aim in KERNELS:
         if not only.search(work):
@@ -107,7 +111,7 @@ def main():
                 if run["run_type"] == "iteration"]
         middle = sorted(runs, key=lambda run: run["fraction"])[len(runs) // 2]
         limit, bound = re.match(r"limit ([\d.]+) us \((\w+)\)", middle["label"]).groups()
-        row(work, f"{middle['real_time']:.0f} us", limit, middle["fraction"], bound, aim)
+        row(work, f"{middle['real_time'] / 1e3:.3g} ms", f"{float(limit) / 1e3:.3g}", middle["fraction"], bound, aim)
 
 
 if __name__ == "__main__":
