@@ -18,6 +18,8 @@ namespace hasten::cpu {
 extern const KernelTable kGenericKernels;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Kernels;
+#endif
+#if defined(HASTEN_AVX512)
 extern const KernelTable kAvx512Kernels;
 void add_avx512_bf16(KernelTable& kernels);
 int64_t peak_avx512_bf16(int64_t rounds);
@@ -65,11 +67,11 @@ bool has_avx512() {
          bit(extended.b, 30) && bit(extended.b, 31) &&                         // BW VL
          bit(extended.c, 11);                                                  // VNNI
 }
-
-bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
 #endif
 
-#if defined(__x86_64__)
+#if defined(HASTEN_AVX512)
+bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
+
 const KernelTable& avx512_bf16_kernels() {
   static const KernelTable kernels = [] {
     KernelTable table = kAvx512Kernels;
@@ -92,9 +94,11 @@ struct Candidate {
 
 /// Best first.
 constexpr Candidate kCandidates[] = {
-#if defined(__x86_64__)
+#if defined(HASTEN_AVX512)
     {avx512_bf16_kernels, has_avx512_bf16},
     {table<kAvx512Kernels>, has_avx512},
+#endif
+#if defined(__x86_64__)
     {table<kAvx2Kernels>, has_avx2},
 #endif
     {table<kGenericKernels>, any_machine},
@@ -146,7 +150,7 @@ bool prefers_one_stream() {
 }
 
 PeakKernel bf16_peak_kernel() {
-#if defined(__x86_64__)
+#if defined(HASTEN_AVX512)
   if (has_avx512_bf16()) return peak_avx512_bf16;
 #endif
   return nullptr;

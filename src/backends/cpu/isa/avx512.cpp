@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for AVX-512 with VNNI; compiled with flags of this file only.
-#if defined(__x86_64__)
+#if defined(HASTEN_AVX512)
 #include "backends/cpu/simd/avx512.h"
 
 #include "backends/cpu/kernels/q8_attention.inl"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What AVX-512 BF16 does better than AVX-512 alone; compiled with flags of this file only.
-#if defined(__x86_64__)
+#if defined(HASTEN_AVX512)
 #include "backends/cpu/simd/avx512_bf16.h"
 // Written in the types and functions of the header above.
 #include "backends/cpu/kernels/bf16_attention.inl"
