@@ -82,6 +82,11 @@ constexpr int64_t value_code_at(int64_t d) {
   return kKind == KvKind::q4_0 ? d / 32 * 16 : kv_code_bytes(kKind, d);
 }
 
+template <KvKind kKind>
+constexpr int64_t value_scale_bytes(int64_t head_dim) {
+  return has_scales(kKind) ? head_dim / kKvScaleElements * kKvScaleBytes : 0;
+}
+
 /// Elements d ... of a value, d a multiple of 16, from their codes.
 template <KvKind kKind>
 HASTEN_INLINE inline F32x16 scale_value_codes(F32x16 codes, const uint8_t* scales, int64_t d) {

@@ -6,6 +6,7 @@
 // of 22 bits. Behind a simd header with dot_i16.
 #pragma once
 
+#include "backends/cpu/kernels/kv_elements.inl"
 #include "backends/cpu/kernels/pair_attention.inl"
 
 namespace hasten::cpu {

@@ -4,9 +4,10 @@
 #pragma once
 
 #include "backends/cpu/kernel_table.h"
-#include "backends/cpu/kernels/attention.inl"
+#include "backends/cpu/kernels/cached_attention.inl"
 #include "backends/cpu/kernels/elementwise.inl"
 #include "backends/cpu/kernels/float_matmul.inl"
+#include "backends/cpu/kernels/kv_copy.inl"
 #include "backends/cpu/kernels/pack.inl"
 #include "backends/cpu/kernels/peak.inl"
 #include "backends/cpu/kernels/quant_matmul.inl"
