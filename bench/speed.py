@@ -49,7 +49,8 @@ def row(work, value, limit, fraction, bound, aim):
           flush=True)
 
 
-def name(shape, weights, arguments, test, users):
+def line_name(shape, weights, arguments, test, users):
+    """As printed: decodes by the context that they have on average."""
     prompt, gen = int(arguments[1]), int(arguments[3])
     if test == "prefill":
         return f"{shape}, {weights}, prefill {prompt}"
@@ -65,6 +66,10 @@ def main():
     parser.add_argument("--kernels", type=Path, default=ROOT / "build/release/bench/kernels/kernel_bench")
     options = parser.parse_args()
     only = re.compile(options.only)
+    names = [line_name(*model, arguments, *key) for model, series in MODELS.items()
+             for arguments, tests in series for key in tests] + [work for work, _, _ in KERNELS]
+    if not any(map(only.search, names)):
+        parser.error(f"no line matches --only {options.only}; there are\n  " + "\n  ".join(names))
 
     def hasten(*arguments):
         done = subprocess.run([options.program, *map(str, arguments)], stdout=subprocess.PIPE, text=True, check=False)
@@ -78,7 +83,7 @@ def main():
     print("|---|---|---|---|---|---|", flush=True)
 
     for (shape, weights), series in MODELS.items():
-        lines = [(arguments, {key: (name(shape, weights, arguments, *key), aim) for key, aim in tests.items()})
+        lines = [(arguments, {key: (line_name(shape, weights, arguments, *key), aim) for key, aim in tests.items()})
                  for arguments, tests in series]
         wanted = [(arguments, tests) for arguments, tests in lines
                   if any(only.search(work) for work, _ in tests.values())]

