@@ -41,8 +41,13 @@ static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
                                       : kv_code_bytes(kind, num_keys);
 }
 
-/// Activation rows as int8, in tiles: the rows that a kernel multiplies together, so that it reads
-/// one stream. A tile of h rows is, for each block of kBlockColumns columns,
+/// Blocks of kBlockColumns columns that a kernel unpacks at a time for many rows; of each format
+/// whole units. Their codes are 8 to 16 KiB of the first-level cache.
+inline constexpr int64_t kPanelBlocks = 16;
+
+/// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come
+/// kPanelBlocks blocks at a time, tile after tile, so that a panel of weights meets all rows in one
+/// stream of memory. A tile of h rows is, for each block of kBlockColumns columns,
 ///   int8 values [h][kBlockColumns], or, of KernelTable::wide_value_bytes = 2 and for weights with
 ///   levels of all eight bits, int16: of four columns the even ones, then the odd ones;
 ///   for each part of the block (PackedFormat::activation_columns): float scales [h], then [h] of
@@ -55,6 +60,18 @@ struct QuantizedRows {
 
 static constexpr int64_t activation_block_bytes(int64_t rows, int64_t parts, int64_t value_bytes) {
   return rows * (kBlockColumns * value_bytes + 8 * parts);
+}
+
+/// Where in QuantizedRows, which has `num_rows` rows of `num_blocks` blocks, `block` of the tile of
+/// `tile_rows` rows from `first_row` on begins: how many blocks of single rows lie before it.
+static constexpr int64_t activation_blocks_before(int64_t num_rows, int64_t num_blocks,
+                                                  int64_t first_row, int64_t tile_rows,
+                                                  int64_t block) {
+  const int64_t in_panel = block % kPanelBlocks;
+  const int64_t panel = block - in_panel;
+  const int64_t left = num_blocks - panel;
+  return num_rows * panel + first_row * (left < kPanelBlocks ? left : kPanelBlocks) +
+         tile_rows * in_panel;
 }
 
 /// The division of rows into tiles. So few that a kernel keeps the sums of all of them in registers
@@ -144,7 +161,7 @@ inline constexpr int64_t kPassRows = 512;
 /// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
 inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;
 
-/// Writes one row of a tile of QuantizedRows.
+/// Writes one row of QuantizedRows.
 struct QuantizeRowTask {
   const float* x;  // [columns], a multiple of kBlockColumns
   int64_t columns;
@@ -152,9 +169,11 @@ struct QuantizeRowTask {
   int64_t value_bytes;   // see QuantizedRows
   bool offsets;
   int32_t zero_point;
-  uint8_t* tile;
-  int64_t tile_rows;  // of this tile
-  int64_t row;        // in the tile
+  uint8_t* tiles;
+  int64_t num_rows;   // of all tiles
+  int64_t first_row;  // of its tile
+  int64_t tile_rows;  // of its tile
+  int64_t row;        // in its tile
 };
 
 /// Makes a group (PackedFormat) of 16 rows as a model file has them.

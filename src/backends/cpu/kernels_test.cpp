@@ -131,7 +131,9 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
                                 .value_bytes = value_bytes,
                                 .offsets = offsets,
                                 .zero_point = 8,
-                                .tile = tile.data(),
+                                .tiles = tile.data(),
+                                .num_rows = kTileRows,
+                                .first_row = 0,
                                 .tile_rows = kTileRows,
                                 .row = kRow});
         for (int64_t begin = 0; begin < kColumns; begin += part_columns) {

@@ -160,7 +160,9 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
                                .value_bytes = value_bytes(kernels_, format),
                                .offsets = format.offsets,
                                .zero_point = format.zero_point,
-                               .tile = tiles + first * row_bytes,
+                               .tiles = tiles,
+                               .num_rows = rows.count,
+                               .first_row = first,
                                .tile_rows = tile_rows,
                                .row = row});
       }

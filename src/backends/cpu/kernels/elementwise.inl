@@ -141,9 +141,12 @@ HASTEN_INLINE inline void store_values(uint8_t* at, Values values, int64_t value
 inline void quantize_row(const QuantizeRowTask& task) {
   const int64_t parts = kBlockColumns / task.part_columns;
   const int64_t row_bytes = kBlockColumns * task.value_bytes;
-  const int64_t block_bytes = activation_block_bytes(task.tile_rows, parts, task.value_bytes);
-  for (int64_t block = 0; block < task.columns / kBlockColumns; ++block) {
-    uint8_t* at = task.tile + block * block_bytes;
+  const int64_t row_block_bytes = activation_block_bytes(1, parts, task.value_bytes);
+  const int64_t num_blocks = task.columns / kBlockColumns;
+  for (int64_t block = 0; block < num_blocks; ++block) {
+    uint8_t* at = task.tiles + row_block_bytes * activation_blocks_before(task.num_rows, num_blocks,
+                                                                          task.first_row,
+                                                                          task.tile_rows, block);
     uint8_t* values = at + task.row * row_bytes;
     uint8_t* scales = at + task.tile_rows * row_bytes + task.row * 4;
     for (int64_t begin = 0; begin < kBlockColumns; begin += task.part_columns) {

@@ -16,8 +16,6 @@
 namespace hasten::cpu {
 namespace {
 
-constexpr int64_t kPanelBlocks = 16;  // whole units; their codes are 8 to 16 KiB of L1
-
 /// dot[g][r] += part kPart of a block of source g times row r of the tile of activations at x.
 template <int kPart, int kGroups, int kRows, class Source>
 HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, const uint8_t* x,
@@ -238,7 +236,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
         constexpr int kRows = decltype(rows)::value;
         constexpr int64_t kRowBlockBytes =
             activation_block_bytes(1, Source::kParts, Source::kSplit ? 2 : 1);
-        const uint8_t* x = task.x.tiles + (row * blocks + kRows * first) * kRowBlockBytes;
+        const int64_t before = activation_blocks_before(task.x.num_rows, blocks, row, kRows, first);
+        const uint8_t* x = task.x.tiles + before * kRowBlockBytes;
         multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
       });
       if (last) {
