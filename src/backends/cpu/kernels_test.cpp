@@ -175,6 +175,27 @@ TEST(RowTiles, AreFewAndEven) {
   }
 }
 
+TEST(QuantizedRows, PanelsMeetTileAfterTileWithoutGaps) {
+  for (const int64_t num_blocks : {1, 15, 16, 17, 40}) {
+    for (int64_t num_rows = 1; num_rows < 20; ++num_rows) {
+      const auto tiles = RowTiles::of(num_rows, 5, 3);
+      int64_t before = 0;
+      for (int64_t panel = 0; panel < num_blocks; panel += kPanelBlocks) {
+        const int64_t end = std::min(panel + kPanelBlocks, num_blocks);
+        for (int64_t t = 0; t < tiles.count; ++t) {
+          const int64_t first = tiles.first_row(t);
+          const int64_t tile_rows = tiles.first_row(t + 1) - first;
+          for (int64_t block = panel; block < end; ++block, before += tile_rows) {
+            EXPECT_EQ(activation_blocks_before(num_rows, num_blocks, first, tile_rows, block),
+                      before);
+          }
+        }
+      }
+      EXPECT_EQ(before, num_rows * num_blocks);
+    }
+  }
+}
+
 // With an activation scale of one, an output is the dot product times the weight's scale, and
 // nothing else is rounded.
 TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
