@@ -47,7 +47,8 @@ inline constexpr int64_t kPanelBlocks = 16;
 
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come
 /// kPanelBlocks blocks at a time, tile after tile, so that a panel of weights meets all rows in one
-/// stream of memory. A tile of h rows is, for each block of kBlockColumns columns,
+/// stream of memory; a single tile's blocks follow each other. A tile of h rows is, for each block
+/// of kBlockColumns columns,
 ///   int8 values [h][kBlockColumns], or, of KernelTable::wide_value_bytes = 2 and for weights with
 ///   levels of all eight bits, int16: of four columns the even ones, then the odd ones;
 ///   for each part of the block (PackedFormat::activation_columns): float scales [h], then [h] of
@@ -171,8 +172,8 @@ struct QuantizeRowTask {
   int32_t zero_point;
   uint8_t* tiles;
   int64_t num_rows;   // of all tiles
-  int64_t first_row;  // of its tile
-  int64_t tile_rows;  // of its tile
+  int64_t first_row;  // of the row's tile
+  int64_t tile_rows;  // likewise
   int64_t row;        // in its tile
 };
 
