@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -44,6 +45,7 @@ struct LadderOptions {
   std::string type;
   std::string quantized_type;
   double efficiency = 0;
+  int32_t kv_contexts = 0;  // that the memory holds; 0: the defaults
   int32_t rounds = 1;
   WorkloadOptions workload;
 };
@@ -72,6 +74,13 @@ void check_kv_blocks(const LadderOptions& options, int64_t head_dim) {
                  options.quantized_kv, info(type).block_size, head_dim);
 }
 
+/// Of a simulation whose memory does not hold one context.
+std::string_view ways_out(const LadderOptions& options) {
+  if (options.engine.kv_cache_bytes > 0) return "lower --ctx or raise --kv-cache";
+  if (options.kv_contexts > 0) return "lower --ctx: no more can be simulated";
+  return "lower --ctx, or take a --type of fewer bits or a smaller --shape";
+}
+
 /// Refuses flags that a simulation, or the engine, would not look at.
 void check_flags(const LadderOptions& options) {
   struct Flag {
@@ -79,6 +88,10 @@ void check_flags(const LadderOptions& options) {
     bool is_given;
   };
   (void)quantized_kv_types(options);
+  if (options.kv_contexts > 0 && options.engine.kv_cache_bytes > 0)
+    fail_param("kv_contexts",
+               "--kv-contexts and --kv-cache both say how much memory keys and values have: give "
+               "one of them");
   if (options.simulate.empty()) {
     for (const Flag& flag :
          {Flag{"--shape", !options.shape.empty()}, Flag{"--type", !options.type.empty()},
@@ -126,8 +139,8 @@ class KvUse {
   double used_ = 0;
 };
 
-/// Sequences whose memory there is in contiguous pieces, unless --kv-cache says how much.
-constexpr int64_t kContiguousSequences = 4;
+/// Contexts that the memory of this process's engine holds, unless a flag says how much.
+constexpr int64_t kDefaultKvContexts = 4;
 
 /// Runs rungs through the engine of this process.
 class RealLadder {
@@ -153,8 +166,8 @@ class RealLadder {
       EngineOptions probe = base_;
       probe.kv_cache_bytes = 0;
       probe.max_batch = 1;
-      base_.kv_cache_bytes =
-          kContiguousSequences * base_.context * load(probe)->model().kv_bytes_per_token;
+      const int64_t contexts = options.kv_contexts > 0 ? options.kv_contexts : kDefaultKvContexts;
+      base_.kv_cache_bytes = contexts * base_.context * load(probe)->model().kv_bytes_per_token;
     }
   }
 
@@ -229,9 +242,7 @@ class SimulatedLadder {
     for (const Rung& rung : ladder_rungs(/*with_quantized_weights=*/true)) {
       const MachineModel machine = machine_of(rung);
       const int64_t asked = options.engine.kv_cache_bytes;
-      check_memory(machine, machine.options.context, asked,
-                   asked > 0 ? "lower --ctx or raise --kv-cache"
-                             : "lower --ctx, or take a --type of fewer bits or a smaller --shape");
+      check_memory(machine, machine.options.context, asked, ways_out(options));
     }
   }
 
@@ -279,6 +290,13 @@ class SimulatedLadder {
     return (bytes(keys) + bytes(values)) / (2 * bytes(DType::bf16));
   }
 
+  /// Blocks of so many contexts, or one more than can be simulated, which is refused as such.
+  static int64_t blocks_of(int64_t contexts, const SimulatorOptions& sizes) {
+    constexpr int64_t kTooMany = kMaxSimulatedKvBlocks + 1;
+    const int64_t blocks = ceil_div(sizes.context, sizes.block_size);
+    return std::min(checked_mul(contexts, blocks).value_or(kTooMany), kTooMany);
+  }
+
   MachineModel machine_of(const Rung& rung) const {
     MachineModel machine = rung.quantized_weights ? quantized_ : plain_;
     SimulatorOptions& sizes = machine.options;
@@ -289,6 +307,8 @@ class SimulatedLadder {
     sizes.context = asked.context > 0 ? asked.context : workload_.longest + 1;
     if (asked.kv_cache_bytes > 0)
       sizes.num_kv_blocks = asked.kv_cache_bytes / (model.kv_bytes_per_token * sizes.block_size);
+    else if (options_.kv_contexts > 0)
+      sizes.num_kv_blocks = blocks_of(options_.kv_contexts, sizes);
     if (rung.quantized_kv) {
       const double share = quantized_kv_share();
       sizes.num_kv_blocks = static_cast<int64_t>(static_cast<double>(sizes.num_kv_blocks) / share);
@@ -471,6 +491,9 @@ void add_bench_ladder(Command bench) {
   add_size_flags(command, engine,
                  {.context = "the trace's longest request, --requests or not",
                   .kv_cache = "that of four contexts; simulated: what the weights leave"});
+  command.option("--kv-contexts N", options->kv_contexts, whole_number(1, 1024),
+                 "Memory for keys and values of so many contexts: how scarce it is decides what\n"
+                 "paging is worth (default: as of --kv-cache)");
   command.option("--simulate NAME", options->simulate,
                  "In virtual time on a machine of 'hasten simulate': here, a100 or h200");
   command.option(
@@ -489,8 +512,8 @@ void add_bench_ladder(Command bench) {
                  "minute (default: {})");
   add_workload_flags(command, options->workload);
   command.footer(
-      "Every rung has the same memory for keys and values: --kv-cache, or that of four contexts\n"
-      "(simulated without --kv-cache: what its weights leave of the machine's). The context is\n"
+      "Every rung has the same memory for keys and values: --kv-cache, or --kv-contexts, or that\n"
+      "of four contexts (simulated: what its weights leave of the machine's). The context is\n"
       "--ctx, or the longest request of the whole trace, of which --requests may take a part:\n"
       "who serves such traffic promises that much to each. What ends in a static batch is\n"
       "delivered at once; its place stays empty. Predictions are by arithmetic on mean lengths\n"

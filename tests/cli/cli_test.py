@@ -765,6 +765,15 @@ class Measure(unittest.TestCase):
             self.assertEqual(report["workload"]["requests"], 3)
             self.assertRegex(report["rungs"][0]["reason"], "^memory for .* sequences of 2001 tokens$")
 
+    def test_ladder_has_memory_for_as_many_contexts_as_asked(self):
+        for contexts in (1, 3):
+            for flags in ((), ("--simulate", "h200")):
+                done = hasten("bench", "ladder", "--kv-contexts", contexts, "--requests", 4, "--prompt", 20, "--gen", 4,
+                              "--ctx", 100, *flags, "--json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                rungs = json.loads(done.stdout)["rungs"]
+                self.assertEqual([rung["sequences_at_a_time"] for rung in rungs[:2]], [contexts] * 2, (contexts, flags))
+
     def test_ladder_refuses_before_the_first_rung(self):
         with tempfile.TemporaryDirectory() as folder:
             other = Path(folder) / "other.gguf"
@@ -779,6 +788,7 @@ class Measure(unittest.TestCase):
                     (("--simulate", "h200", "--quantized", MODEL), "a simulation reads no --quantized MODEL"),
                     (("--simulate", "h200", "--threads", "2"), "--threads is of the engine of this process"),
                     (("--simulate", "abacus"), "--simulate abacus is none of here, a100, h200"),
+                    (("--kv-contexts", 2, "--kv-cache", "1GiB"), "--kv-contexts and --kv-cache both say how much memory"),
                     (("--simulate", "h200", "--quantized-type", "q9"), "--quantized-type q9 is unknown"),
                     (("--quantized", other), f"of {other} is ")):
                 done = hasten("bench", "ladder", "--requests", "5", *flags)
@@ -787,6 +797,9 @@ class Measure(unittest.TestCase):
         done = hasten("bench", "ladder", "--simulate", "a100", "--kv-cache", "1MiB", "--requests", "5")
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertIn("of 577 tokens take 72.1 MiB, but the cache has 1.0 MiB, enough for 0 tokens", done.stderr)
+        done = hasten("bench", "ladder", "--simulate", "a100", "--kv-contexts", 1024, "--ctx", 2**40, "--requests", 5)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertIn("lower --ctx: no more can be simulated", done.stderr)
 
     def test_simulated_ladder_keeps_keys_and_values_as_asked(self):
         for kv_type, size in (("q8_0", "68.0 KiB"), ("q4_0", "36.0 KiB"), ("q8_0/q4_0", "52.0 KiB"), ("bf16", "128.0 KiB")):
