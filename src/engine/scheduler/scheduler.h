@@ -84,8 +84,9 @@ struct PrefixStats {
 /// it.
 ///
 /// No prompt blocks the others: one that does not end in a step takes at most half of what prompts
-/// get of it, as far as others, waiting ones included, can use the rest; and of several such the
-/// first does, while the others get a few tokens.
+/// get of it, as far as others, waiting ones included, can use the rest. Of several such the one
+/// that ranks first does, and the one that has least left gets what is over; the others get a few
+/// tokens, and more than a few such are passed over until one of them has ended.
 ///
 /// While one choice of a request computes their common prompt, its siblings wait; then they begin
 /// with its blocks, even if the prompt's next token was already its last, and with that part of
@@ -201,6 +202,10 @@ class Scheduler {
     int64_t num_promised = 0;  // free blocks that running sequences still need; while admitting
   };
 
+  /// So many prompts at a time that do not end in a step: each holds blocks that are of use only
+  /// when it has ended, but with few of them a short prompt would wait behind long ones.
+  static constexpr int64_t kMaxPartial = 4;
+
   int64_t most_running() const;
   int64_t reserved_blocks(const Group& group) const;
   bool is_idle() const { return waiting_.empty() && num_running_ == 0; }
@@ -245,6 +250,7 @@ class Scheduler {
   bool is_to_copy(const Running& running) const;
   const Running* prompt_source(const Sequence& sequence) const;
   bool pays_to_wait(const Sequence& sequence) const;
+  bool is_too_long(const Sequence& sequence) const;
   bool has_room(const Sequence& sequence);
   bool displace(const Sequence& sequence);
   void find_displaced(const Sequence& sequence);

@@ -9,6 +9,12 @@
 #include "engine/scheduler/scheduler.h"
 
 namespace hasten::engine {
+namespace {
+
+// So many prompts that are one too long are looked at in a step: each costs a search of the cache.
+constexpr int kMostTooLong = 16;
+
+}  // namespace
 
 void Scheduler::admit() {
   candidates_.clear();
@@ -16,6 +22,7 @@ void Scheduler::admit() {
   rank_waiting();
   sum_promises();
   bool admitted = false;
+  int num_too_long = 0;
   while (!candidates_.empty() && may_admit()) {
     if (tenants_ && move_back()) continue;
     Sequence& first = *candidates_.front().sequence;
@@ -23,6 +30,10 @@ void Scheduler::admit() {
     if (!passed) {
       look_up(first);
       passed = pays_to_wait(first) || awaits_blocks(first);
+      if (!passed && is_too_long(first)) {
+        if (++num_too_long > kMostTooLong) return;
+        passed = true;
+      }
     }
     // Whoever is first waits for room rather than being overtaken, or large requests would starve.
     if (!passed && !has_room(first) && !displace(first)) {
@@ -153,6 +164,13 @@ bool Scheduler::has_room(const Sequence& sequence) {
   found_.prefix.partial = -1;
   found_.prefix.num_tokens -= found_.prefix.num_tokens % options_.block_size;
   return may_run() && fits(sequence);
+}
+
+/// Whether `sequence` would be one prompt more than may go on into the next step. Those behind it
+/// that end in this one take nothing from it: it would have no tokens all the same.
+bool Scheduler::is_too_long(const Sequence& sequence) const {
+  return num_partial_ == kMaxPartial && options_.chunked_prefill && tokens_left_ > 0 &&
+         chunk(sequence, begin_of(sequence)) == 0;
 }
 
 /// Makes room at the cost of sequences that `sequence` displaces, beginning with the last. False

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/prefetch.h"
 #include "engine/scheduler/scheduler.h"
@@ -16,10 +18,6 @@ namespace {
 constexpr int64_t kLeastPrefill = 8;
 // A step that is late with one token of a prompt may take so much longer with more of them.
 constexpr double kLittleMore = 1.25;
-
-// So many prompts at a time that do not end in a step: each holds blocks that are of use only when
-// it has ended, but with few of them a short prompt would wait behind long ones.
-constexpr int64_t kMaxPartial = 4;
 
 bool decodes(const Sequence& sequence) {
   return sequence.num_tokens() - sequence.num_computed == 1;
@@ -69,8 +67,8 @@ inline void Scheduler::fetch_ahead(std::span<Running* const> coming) {
   prefetch(&sequence->slot);
 }
 
-/// Gives every sequence that decodes its token, then the others chunks in order of admission; takes
-/// those that have left out of running_, and makes their slots free.
+/// Gives every sequence that decodes its token, then the others chunks in the order in which the
+/// policy ranks them; takes those that have left out of running_, and makes their slots free.
 void Scheduler::share_budget() {
   prefills_.clear();
   growing_.clear();
@@ -127,6 +125,8 @@ void Scheduler::share_budget() {
   take_in_full_blocks();
   num_competing_ = num_running_;
   contended_ = prefills_.size() > 1 || (!waiting_.empty() && may_admit());
+  const auto place_of = [&](const Running* running) { return place(*running->sequence); };
+  if (prefills_.size() > 1) std::ranges::sort(prefills_, {}, place_of);
   for (Running* const running : prefills_) {
     running->count = chunk(*running->sequence, running->sequence->num_computed);
     spend(*running->sequence, running->count);
@@ -215,14 +215,22 @@ int64_t Scheduler::first_logit(const Sequence& sequence, int64_t end) const {
   return std::min(first, std::max(sequence.num_computed, sequence.num_scored));
 }
 
-/// Gives what is left of the budgets to prompts that had to leave room for others.
+/// Gives what is left of the budgets to prompts that had to leave room for others, those first that
+/// have least left: the one that ranks first has its half already, and behind a long one, a shorter
+/// one would take as long as that.
 void Scheduler::top_up() {
   contended_ = false;
   if (num_partial_ == 0) return;
+  const auto ends = [](const Running* running) {
+    return running->sequence == nullptr || running->count == 0 ||
+           running->sequence->num_computed + running->count == running->sequence->num_tokens();
+  };
+  std::erase_if(prefills_, ends);
+  std::ranges::sort(prefills_, {}, [&](const Running* running) {
+    const Sequence& sequence = *running->sequence;
+    return std::pair(sequence.num_tokens() - sequence.num_computed, place(sequence));
+  });
   for (Running* const running : prefills_) {
-    if (running->sequence == nullptr || running->count == 0) continue;
-    if (running->sequence->num_computed + running->count == running->sequence->num_tokens())
-      continue;
     refund(*running);
     // It keeps what it has. Times as they were learnt need not grow with the work, so that a chunk
     // may seem too much behind those of others that did not in front of them.
