@@ -249,7 +249,8 @@ class Scheduler {
   bool awaits_blocks(Sequence& sequence);
   bool is_to_copy(const Running& running) const;
   const Running* prompt_source(const Sequence& sequence) const;
-  bool pays_to_wait(const Sequence& sequence) const;
+  bool pays_to_wait(Sequence& sequence) const;
+  bool awaits_sequence(const Sequence& sequence) const;
   bool is_too_long(const Sequence& sequence) const;
   bool has_room(const Sequence& sequence);
   bool displace(const Sequence& sequence);

@@ -26,7 +26,7 @@ void Scheduler::admit() {
   while (!candidates_.empty() && may_admit()) {
     if (tenants_ && move_back()) continue;
     Sequence& first = *candidates_.front().sequence;
-    bool passed = !may_start(first);
+    bool passed = !may_start(first) || awaits_sequence(first);
     if (!passed) {
       look_up(first);
       passed = pays_to_wait(first) || awaits_blocks(first);
@@ -132,10 +132,11 @@ bool Scheduler::is_to_copy(const Running& running) const {
 
 /// Whether a running sequence is about to compute at least half of what `sequence` would have to,
 /// whole blocks of the prompts of both. To wait takes no longer than to compute the same again, and
-/// costs only what is not in common.
-bool Scheduler::pays_to_wait(const Sequence& sequence) const {
+/// costs only what is not in common. Notes until when that holds.
+bool Scheduler::pays_to_wait(Sequence& sequence) const {
   if (!tree_ || found_.sibling != nullptr || sequence.scoring()) return false;
-  const int64_t to_compute = sequence.num_tokens() - found_.prefix.num_tokens;
+  const int64_t num_tokens = sequence.num_tokens();
+  const int64_t to_compute = num_tokens - found_.prefix.num_tokens;
   return std::ranges::any_of(prefills_, [&](const Running* running) {
     if (running->sequence == nullptr || !running->runs()) return false;
     const Sequence& other = *running->sequence;
@@ -144,8 +145,26 @@ bool Scheduler::pays_to_wait(const Sequence& sequence) const {
     const int64_t common =
         std::ranges::mismatch(sequence.prompt, other.prompt).in1 - sequence.prompt.begin();
     const int64_t whole = common / options_.block_size * options_.block_size;
-    return whole > other.num_computed && 2 * (whole - found_.prefix.num_tokens) >= to_compute;
+    if (whole <= other.num_computed || 2 * (whole - found_.prefix.num_tokens) < to_compute)
+      return false;
+    // What the cache has grows with what the other one computes, by whole blocks.
+    sequence.awaited = {.slot = running->slot,
+                        .choice = other.choice,
+                        .request_id = other.request_id,
+                        .until = std::min(whole, 2 * whole - num_tokens + options_.block_size)};
+    return true;
   });
+}
+
+/// Whether what `sequence` was found to wait for is still to come. Hundreds may wait for one long
+/// prompt, and to compare each with it in each step would take longer than the step.
+bool Scheduler::awaits_sequence(const Sequence& sequence) const {
+  const AwaitedSequence& awaited = sequence.awaited;
+  if (awaited.slot < 0) return false;
+  const Running& running = slots_[static_cast<size_t>(awaited.slot)];
+  const Sequence* const other = running.sequence;
+  return other != nullptr && running.runs() && other->request_id == awaited.request_id &&
+         other->choice == awaited.choice && other->num_computed < awaited.until;
 }
 
 /// The position of the first token that `sequence` would compute, by what was found.
@@ -287,6 +306,7 @@ void Scheduler::start(Sequence& sequence) {
   dequeue(sequence);
   sequence.waited_us = waited_us(sequence, view_);
   sequence.queued_us = sequence.loading_us = -1;
+  sequence.awaited = {};
   Running& started = new_running();
   started.sequence = &sequence;
   started.num_generated = sequence.generated.size();

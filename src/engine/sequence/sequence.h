@@ -15,10 +15,18 @@ namespace hasten::engine {
 /// Of a sequence whose answer is of use at any time.
 inline constexpr int64_t kNoDeadline = INT64_MAX;
 
+/// A running sequence that is just computing most of what another one needs.
+struct AwaitedSequence {
+  int32_t slot = -1;  // -1: none
+  int32_t choice = 0;
+  int64_t request_id = 0;
+  int64_t until = 0;  // it is worth waiting for while it has computed fewer tokens than these
+};
+
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
 /// engine's thread touches it: the scheduler moves `num_computed`, `num_cached`, `num_scored`,
-/// `tenant_index`, `program_index`, `queued_us`, `waited_us`, `loading_us` and `slot`, the commit
-/// adds to `generated`.
+/// `tenant_index`, `program_index`, `queued_us`, `waited_us`, `loading_us`, `awaited` and `slot`,
+/// the commit adds to `generated`.
 struct Sequence {
   int64_t request_id = 0;             // ascending in order of submission
   int32_t choice = 0;                 // which of the request's n answers
@@ -48,6 +56,7 @@ struct Sequence {
   int64_t queued_us = -1;   // since when it waits; -1: it runs
   int64_t waited_us = 0;    // how long it had waited before that
   int64_t loading_us = -1;  // since when it waits for a lower tier; -1: it never did so
+  AwaitedSequence awaited;  // for which it waits
 
   int64_t num_prompt() const { return static_cast<int64_t>(prompt.size()); }
   int64_t num_tokens() const { return num_prompt() + static_cast<int64_t>(generated.size()); }
