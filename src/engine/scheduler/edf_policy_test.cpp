@@ -60,6 +60,28 @@ TEST(EdfPolicy, RefusesAtOnceWhatCannotBeMet) {
   EXPECT_EQ(line.finished_step[hopeless], -1);
 }
 
+// Here 2,000 tokens take 200 ms and more.
+TEST(EdfPolicy, RefusesNothingForWhatTheCacheHas) {
+  const auto num_refused = [](bool shares) {
+    Line line(kEdfPolicy, {.block_size = 4, .step_tokens = 64, .max_batch = 8});
+    line.us_per_token = 100;
+    line.add({.num_prompt = 2000, .length = 1, .shares = shares});
+    line.run();
+    line.add({.num_prompt = 4, .length = 1000});  // the machine is never idle
+    line.steps(10);
+    for (int i = 0; i < 20; ++i) {
+      line.add({.num_prompt = 2004,
+                .length = 2,
+                .deadline_step = line.now_us / kStepUs + 50,
+                .shares = shares});
+      line.steps(3);
+    }
+    return line.num_refused;
+  };
+  EXPECT_EQ(num_refused(true), 0);
+  EXPECT_EQ(num_refused(false), 20);
+}
+
 TEST(EdfPolicy, RefusesWhatTheQueueMakesHopeless) {
   Line line(kEdfPolicy, one_at_a_time());
   line.add({.length = 15, .deadline_step = 100});

@@ -34,8 +34,7 @@ double remaining_service(const Sequence& sequence, const QueueView& view) {
     length = std::min(length, predicted);
   }
   const int64_t to_generate = std::max<int64_t>(1, length - num_generated);
-  const int64_t to_compute = sequence.num_tokens() - sequence.num_computed;
-  return view.weights.input * static_cast<double>(to_compute) +
+  return view.weights.input * static_cast<double>(sequence.num_to_compute()) +
          view.weights.output * static_cast<double>(to_generate);
 }
 
@@ -45,7 +44,8 @@ double least_remaining_us(const Sequence& sequence, const QueueView& view) {
   const int64_t to_generate =
       std::min(length, sequence.max_generated) - static_cast<int64_t>(sequence.generated.size());
   StepWork rest;
-  rest.add(sequence.num_computed, sequence.num_tokens() - sequence.num_computed);
+  const int64_t to_compute = sequence.num_to_compute();
+  rest.add(sequence.num_tokens() - to_compute, to_compute);
   StepWork token;
   token.add(sequence.num_tokens(), 1);
   return view.step_time->predict_us(rest) +

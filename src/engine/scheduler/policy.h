@@ -72,9 +72,10 @@ const Policy& find_policy(std::string_view name);
 /// How long a sequence has waited in all, in microseconds.
 int64_t waited_us(const Sequence& sequence, const QueueView& view);
 
-/// The service that a sequence still needs: what it must compute (anew, if it was preempted) and
-/// what it is expected to generate. One that has outlived its prediction is taken to be half way,
-/// again and again, as lengths have heavy tails. At least one generated token.
+/// The service that a sequence still needs: what it must compute (anew, if it was preempted) beyond
+/// what the cache was found to have of it, and what it is expected to generate. One that has
+/// outlived its prediction is taken to be half way, again and again, as lengths have heavy tails.
+/// At least one generated token.
 double remaining_service(const Sequence& sequence, const QueueView& view);
 
 /// How long a sequence still takes once it runs, in microseconds, as steps would be with nothing

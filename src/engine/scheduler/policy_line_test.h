@@ -32,7 +32,8 @@ struct Job {
   bool shares = false;  // its prompt's cached blocks with others that do
 };
 
-/// Jobs under a policy; each step takes a millisecond of virtual time, whatever runs in it.
+/// Jobs under a policy; each step takes a millisecond of virtual time, whatever runs in it, unless
+/// `us_per_token` says otherwise.
 class Line {
  public:
   Line(const Policy& policy, const SchedulerOptions& given, int64_t num_blocks = 100'000)
@@ -70,9 +71,10 @@ class Line {
     }
     const StepPlan& plan = scheduler_.plan(now_us);
     if (plan.empty()) return false;
-    now_us += kStepUs;
+    const int64_t step_us = kStepUs + us_per_token * plan.num_tokens;
+    now_us += step_us;
     preemptions += plan.num_preemptions;
-    scheduler_.advance(kStepUs);
+    scheduler_.advance(step_us);
     for (const PlannedSequence& planned : plan.sequences) {
       if (!planned.samples) continue;
       Sequence& sequence = *planned.sequence;
@@ -107,6 +109,7 @@ class Line {
   }
   bool runs(size_t job) const { return sequences_[job]->queued_us < 0 && finished_step[job] < 0; }
 
+  int64_t us_per_token = 0;
   int64_t now_us = 0;
   int64_t preemptions = 0;
   int64_t num_refused = 0;             // their deadlines could not be met

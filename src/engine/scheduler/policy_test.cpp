@@ -71,6 +71,8 @@ TEST(Policy, RemainingServiceIsWhatMustBeComputedAndGenerated) {
   EXPECT_EQ(remaining_service(sequence, view), 100 + 3 * 50);
   sequence.predicted_generated = 10;
   EXPECT_EQ(remaining_service(sequence, view), 100 + 3 * 10);
+  sequence.num_found = 80;
+  EXPECT_EQ(remaining_service(sequence, view), 20 + 3 * 10);
   sequence.generated.assign(4, 7);
   sequence.num_computed = 103;
   EXPECT_EQ(remaining_service(sequence, view), 1 + 3 * 6);

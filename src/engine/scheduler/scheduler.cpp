@@ -56,6 +56,7 @@ void Scheduler::add(Sequence& sequence) {
   sequence.queued_us = sequence.arrival_us;
   if (tenants_) sequence.tenant_index = tenants_->join(sequence.tenant);
   if (!sequence.program.empty()) sequence.program_index = programs_.join(sequence);
+  if (options_.policy->by_length) foresee_hits(sequence);
   if (batcher_)
     batcher_->add(sequence);
   else
@@ -148,7 +149,9 @@ std::span<Sequence* const> Scheduler::hopeless(int64_t now_us) {
   hopeless_.clear();
   if (options_.policy->hopeless == nullptr) return hopeless_;
   look(now_us);
-  const auto is_hopeless = [&](const Sequence* sequence) {
+  const auto is_hopeless = [&](Sequence* sequence) {
+    if (!options_.policy->hopeless(*sequence, view_)) return false;
+    foresee_hits(*sequence);  // others may have left its beginning in the cache meanwhile
     return options_.policy->hopeless(*sequence, view_);
   };
   std::ranges::copy_if(waiting_, std::back_inserter(hopeless_), is_hopeless);
@@ -156,9 +159,10 @@ std::span<Sequence* const> Scheduler::hopeless(int64_t now_us) {
   return hopeless_;
 }
 
-bool Scheduler::is_hopeless_behind_queue(const Sequence& sequence, int64_t now_us) {
+bool Scheduler::is_hopeless_behind_queue(Sequence& sequence, int64_t now_us) {
   if (options_.policy->hopeless == nullptr) return false;
   look(now_us);
+  foresee_hits(sequence);
   const Place own = place(sequence);
   double ahead_us = 0;
   const auto count = [&](std::span<Sequence* const> others) {
@@ -307,7 +311,7 @@ void Scheduler::preempt(Running& running) {
   Sequence& sequence = *running.sequence;
   prefix_stats_.num_preempted += sequence.num_computed;
   vacate(running);
-  sequence.num_computed = 0;
+  sequence.num_computed = sequence.num_found = 0;
   sequence.queued_us = view_.now_us;
   if (tenants_) tenants_->requeue(sequence.tenant_index);
   enqueue(sequence);

@@ -116,7 +116,7 @@ class Scheduler {
   std::span<Sequence* const> hopeless(int64_t now_us);
   /// Whether that will be so of a sequence that is not queued yet, once those that wait in front of
   /// it have been served.
-  bool is_hopeless_behind_queue(const Sequence& sequence, int64_t now_us);
+  bool is_hopeless_behind_queue(Sequence& sequence, int64_t now_us);
 
   /// The next step, planned at `now_us` by the clock of Sequence::arrival_us, which never goes
   /// back; empty only before `next_step_us`, or when all that is queued waits for a lower tier.
@@ -245,7 +245,8 @@ class Scheduler {
   void look(int64_t now_us);
   bool may_admit() const;
   int64_t may_begin_with(const Sequence& sequence) const;
-  void look_up(const Sequence& sequence);
+  void look_up(Sequence& sequence);
+  void foresee_hits(Sequence& sequence);
   bool awaits_blocks(Sequence& sequence);
   bool is_to_copy(const Running& running) const;
   const Running* prompt_source(const Sequence& sequence) const;
@@ -253,7 +254,7 @@ class Scheduler {
   bool awaits_sequence(const Sequence& sequence) const;
   bool is_too_long(const Sequence& sequence) const;
   bool has_room(const Sequence& sequence);
-  bool displace(const Sequence& sequence);
+  bool displace(Sequence& sequence);
   void find_displaced(const Sequence& sequence);
   void set_leaving(Running& running, bool leaving);
   bool may_start(const Sequence& sequence) const;

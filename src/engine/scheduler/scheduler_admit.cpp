@@ -95,12 +95,19 @@ bool Scheduler::awaits_blocks(Sequence& sequence) {
 }
 
 /// Finds what the cache has of `sequence`.
-void Scheduler::look_up(const Sequence& sequence) {
+void Scheduler::look_up(Sequence& sequence) {
   found_.prefix = {.nodes = std::move(found_.prefix.nodes)};
   found_.prefix.nodes.clear();
   if (tree_) tree_->match(sequence, may_begin_with(sequence), found_.prefix);
   found_.sibling = prompt_source(sequence);
   if (sequence.num_prompt() - 1 <= found_.prefix.num_tokens) found_.sibling = nullptr;
+  sequence.num_found = begin_of(sequence);
+}
+
+/// Brings up to date what the cache has of `sequence`, for estimates: it may be gone when it is
+/// wanted. What a running sequence is just computing of it takes as long as if it did so itself.
+void Scheduler::foresee_hits(Sequence& sequence) {
+  if (tree_ && !sequence.scoring()) look_up(sequence);
 }
 
 /// A running sibling that has all of the prompt but its last token in the cache, or null. (The last
@@ -194,7 +201,7 @@ bool Scheduler::is_too_long(const Sequence& sequence) const {
 
 /// Makes room at the cost of sequences that `sequence` displaces, beginning with the last. False
 /// when that is not enough; then nobody has to go.
-bool Scheduler::displace(const Sequence& sequence) {
+bool Scheduler::displace(Sequence& sequence) {
   if (options_.policy->displaces == nullptr) return false;
   // For a place or for blocks, but not for the one token of a sequence that decodes.
   if (num_competing_ < max_running_ && chunk(sequence, begin_of(sequence)) == 0) return false;

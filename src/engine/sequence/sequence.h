@@ -25,8 +25,8 @@ struct AwaitedSequence {
 
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
 /// engine's thread touches it: the scheduler moves `num_computed`, `num_cached`, `num_scored`,
-/// `tenant_index`, `program_index`, `queued_us`, `waited_us`, `loading_us`, `awaited` and `slot`,
-/// the commit adds to `generated`.
+/// `tenant_index`, `program_index`, `queued_us`, `waited_us`, `loading_us`, `num_found`, `awaited`
+/// and `slot`, the commit adds to `generated`.
 struct Sequence {
   int64_t request_id = 0;             // ascending in order of submission
   int32_t choice = 0;                 // which of the request's n answers
@@ -56,6 +56,7 @@ struct Sequence {
   int64_t queued_us = -1;   // since when it waits; -1: it runs
   int64_t waited_us = 0;    // how long it had waited before that
   int64_t loading_us = -1;  // since when it waits for a lower tier; -1: it never did so
+  int64_t num_found = 0;    // leading tokens that the cache had when it was last asked
   AwaitedSequence awaited;  // for which it waits
 
   int64_t num_prompt() const { return static_cast<int64_t>(prompt.size()); }
@@ -64,6 +65,10 @@ struct Sequence {
   int32_t token(int64_t position) const {
     return position < num_prompt() ? prompt[static_cast<size_t>(position)]
                                    : generated[static_cast<size_t>(position - num_prompt())];
+  }
+  /// The tokens that it still has to compute, as far as is known.
+  int64_t num_to_compute() const {
+    return num_tokens() - (num_found > num_computed ? num_found : num_computed);
   }
   /// Whether logits of the prompt itself are still wanted. Those of its last token do not count:
   /// they belong to the first generated one.
