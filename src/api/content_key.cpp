@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash of metadata, of samples of the weights, and of the files' times.
+// A hash of metadata, of samples of the weights, and of what tells their files from others.
 #include "api/content_key.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <filesystem>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 #include <variant>
-#include <vector>
 
 #include "base/json.h"
 #include "base/siphash.h"
 
 namespace hasten::api {
 namespace {
-
-namespace fs = std::filesystem;
 
 // A tensor of up to a megabyte is read whole; of a larger one 16 pages, some milliseconds for the
 // tensors of a large model.
@@ -68,17 +62,6 @@ class Content {
   Hash128 hash_;
 };
 
-/// The files that a model's weights are read from, as far as their names tell.
-std::vector<fs::path> weight_files(const fs::path& path) {
-  std::vector<fs::path> files;
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return {path};
-  for (const auto& entry : fs::directory_iterator(path, ignored))
-    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-  std::ranges::sort(files);
-  return files;
-}
-
 }  // namespace
 
 std::string content_key(const weights::Checkpoint& checkpoint) {
@@ -89,11 +72,9 @@ std::string content_key(const weights::Checkpoint& checkpoint) {
     content.add(named.name);
     content.add(named.tensor);
   }
-  for (const fs::path& file : weight_files(checkpoint.path())) {
-    std::error_code error;
-    const auto time = fs::last_write_time(file, error);
-    if (!error) content.add(fmt::format("{}", time.time_since_epoch().count()));
-  }
+  for (const FileStamp& file : checkpoint.weight_files())
+    content.add(
+        fmt::format("{} {} {} {}", file.inode, file.num_bytes, file.written_ns, file.changed_ns));
   return content.text();
 }
 

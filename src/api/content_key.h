@@ -8,9 +8,10 @@
 
 namespace hasten::api {
 
-/// The same for models that compute the same keys and values, different for others: a hash of all
-/// that describes the model, and of its tensors' names, types, shapes and bytes. Samples stand for
-/// what a large tensor has, and when its file was written last stands for the rest.
+/// Different for models that compute different keys and values, the same each time that the same
+/// files are opened: a hash of all that describes the model, of its tensors' names, types and
+/// shapes, of samples of their bytes, and of its files' stamps, which stand for the other bytes. So
+/// a model that was copied, moved or given other rights counts as another one.
 std::string content_key(const weights::Checkpoint& checkpoint);
 
 }  // namespace hasten::api

@@ -14,6 +14,13 @@
 #include "base/error.h"
 
 namespace hasten {
+namespace {
+
+int64_t nanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   // Without O_NONBLOCK, opening a pipe would wait for a writer.
@@ -33,6 +40,10 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     fail(ErrorCode::invalid_data, "{} is {}; give a file with content", path.string(), what);
   }
   size_ = static_cast<size_t>(info.st_size);
+  stamp_ = {.inode = info.st_ino,
+            .num_bytes = info.st_size,
+            .written_ns = nanoseconds(info.st_mtim),
+            .changed_ns = nanoseconds(info.st_ctim)};
   void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
   const int code = errno;
   ::close(fd);
@@ -42,11 +53,14 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      stamp_(other.stamp_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(stamp_, other.stamp_);
   return *this;
 }
 

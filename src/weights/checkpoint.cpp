@@ -29,6 +29,12 @@ bool Checkpoint::add(std::string name, Tensor tensor) {
   return true;
 }
 
+std::span<const std::byte> Checkpoint::map_weights(const std::filesystem::path& file) {
+  const MappedFile& mapped = files_.emplace_back(file);
+  weight_files_.push_back(mapped.stamp());
+  return mapped.bytes();
+}
+
 std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path,
                                                   Contents contents) {
   std::error_code ignored;  // opening the file will say what is wrong

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "base/mapped_file.h"
 #include "tensor/tensor.h"
 #include "weights/metadata.h"
 
@@ -68,6 +69,8 @@ class Checkpoint {
 
   /// Bytes of all tensors.
   [[nodiscard]] int64_t total_bytes() const { return total_bytes_; }
+  /// Of every file that has tensors, when it was opened; none for a model in memory.
+  [[nodiscard]] const std::vector<FileStamp>& weight_files() const { return weight_files_; }
   /// What was opened: a file (the first shard), a folder, or the name of a model in memory.
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
@@ -75,10 +78,15 @@ class Checkpoint {
   explicit Checkpoint(std::filesystem::path path) : path_(std::move(path)) {}
   /// Adds a tensor; false, and nothing changes, when the name is there already.
   bool add(std::string name, Tensor tensor);
+  /// Maps one more file of weights. Its bytes are there as long as the checkpoint. Throws as
+  /// MappedFile.
+  std::span<const std::byte> map_weights(const std::filesystem::path& file);
   Metadata metadata_;
 
  private:
   std::filesystem::path path_;
+  std::vector<MappedFile> files_;
+  std::vector<FileStamp> weight_files_;
   std::vector<NamedTensor> tensors_;
   std::map<std::string, size_t, std::less<>> index_;  // name -> position in tensors_
   int64_t total_bytes_ = 0;

@@ -9,10 +9,8 @@
 #include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
 #include "base/printable.h"
 #include "weights/gguf_parser.h"
 
@@ -22,7 +20,7 @@ namespace {
 class GgufCheckpoint final : public Checkpoint {
  public:
   explicit GgufCheckpoint(const std::filesystem::path& path) : Checkpoint(path) {
-    load_shard(files_.emplace_back(path).bytes(), path);
+    load_shard(map_weights(path), path);
     const int64_t num_shards = metadata_.get_i64("split.count", 1);
     if (num_shards <= 1) return;
     const std::string first = shard_suffix(0, num_shards);
@@ -79,7 +77,7 @@ class GgufCheckpoint final : public Checkpoint {
       fail(ErrorCode::not_found, "shard {} of {} is missing: {}", index + 1, num_shards,
            path.string());
     }
-    const Metadata metadata = load_tensors(files_.emplace_back(path).bytes(), path);
+    const Metadata metadata = load_tensors(map_weights(path), path);
     const int64_t number = metadata.get_i64("split.no");
     const int64_t count = metadata.get_i64("split.count");
     if (number != index || count != num_shards) {
@@ -87,8 +85,6 @@ class GgufCheckpoint final : public Checkpoint {
            number, count, index, num_shards);
     }
   }
-
-  std::vector<MappedFile> files_;
 };
 
 }  // namespace

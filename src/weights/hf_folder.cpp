@@ -17,7 +17,6 @@
 #include "base/error.h"
 #include "base/fetched_file.h"
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "base/printable.h"
 #include "weights/safetensors.h"
 
@@ -117,7 +116,7 @@ class HfCheckpoint final : public Checkpoint {
   void load(const std::string& name) {
     const std::filesystem::path file = path() / name;
     if (!is_there(file)) fail(ErrorCode::not_found, "shard {} is missing", file.string());
-    SafetensorsFile parsed = parse_safetensors(files_.emplace_back(file).bytes(), file.string());
+    SafetensorsFile parsed = parse_safetensors(map_weights(file), file.string());
     for (NamedTensor& named : parsed.tensors) {
       if (find(named.name) != nullptr) {
         fail(ErrorCode::invalid_data, "{}: tensor {} lies in an earlier shard too", file.string(),
@@ -157,7 +156,6 @@ class HfCheckpoint final : public Checkpoint {
   }
 
   std::optional<json::Object> config_;
-  std::vector<MappedFile> files_;
   std::vector<Buffer> copies_;
 };
 
