@@ -42,7 +42,8 @@ class BlockTier {
   virtual bool contains(const BlockName& name) = 0;
   /// Begins to bring the contents to where `take` finds them. What the same `round` has asked for
   /// stays; other contents that are ready, but were not taken, may have to make room for a round
-  /// above zero.
+  /// above zero. For such a one there is no room only while what it has asked for, what is being
+  /// read and what was taken in this step take up all of it: so before long there is.
   virtual TierState fetch(const BlockName& name, int64_t round) = 0;
   /// The contents of a block that is ready, valid until `end_step`.
   virtual std::span<const std::byte> take(const BlockName& name) = 0;

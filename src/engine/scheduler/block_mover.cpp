@@ -13,10 +13,10 @@ namespace {
 
 // How long a sequence waits for its blocks: as long as it would take to compute them, but less than
 // this would not be enough for any disk, more nobody would understand, and where nothing is known
-// yet about the time of steps, a guess must do.
+// yet about the time of steps, a guess must do: that of a small model on a processor of many cores.
 constexpr int64_t kMinWaitUs = 20'000;
 constexpr int64_t kMaxWaitUs = 10'000'000;
-constexpr int64_t kUnknownWaitUs = 1'000'000;
+constexpr int64_t kUnknownUsPerToken = 1000;
 
 StepWork work_of(int64_t begin, int64_t count) {
   StepWork work;
@@ -62,6 +62,14 @@ bool BlockMover::pays(int64_t begin, int64_t end, int64_t num_bytes) {
          tier_.load_us(num_bytes) <= step_time_.added_us(work_of(begin, end - begin));
 }
 
+/// How long a sequence waits for so many tokens, those from `begin` on.
+int64_t BlockMover::most_wait_us(int64_t begin, int64_t count) const {
+  const int64_t compute_us = step_time_.ready()
+                                 ? static_cast<int64_t>(step_time_.added_us(work_of(begin, count)))
+                                 : kUnknownUsPerToken * count;
+  return std::clamp(compute_us, kMinWaitUs, kMaxWaitUs);
+}
+
 void BlockMover::read_ahead(const Sequence& sequence, int64_t limit) {
   const int64_t end = survey(sequence, limit);
   int64_t begin = 0;
@@ -81,16 +89,13 @@ BlockMover::Outcome BlockMover::bring(Sequence& sequence, int64_t num_found, int
   const int64_t num_tokens = end * block_size_;
   if (num_tokens <= num_found || !pays(num_found, num_tokens, missing_bytes(end)))
     return Outcome::nothing;
-  const TierState state = fetch(end, ++round_);
+  const Fetched fetched = fetch(end, ++round_);
   const int64_t num_adopted = adopt(sequence, end);
-  if (sequence.loading_us < 0) sequence.loading_us = now_us;
-  const int64_t most = step_time_.ready()
-                           ? std::clamp(static_cast<int64_t>(step_time_.added_us(
-                                            work_of(num_found, num_tokens - num_found))),
-                                        kMinWaitUs, kMaxWaitUs)
-                           : kUnknownWaitUs;
-  const bool more = state == TierState::reading || (state == TierState::no_room && num_adopted > 0);
-  if (more && now_us - sequence.loading_us < most) return Outcome::wait;
+  if (sequence.load_until_us < 0)
+    sequence.load_until_us = now_us + most_wait_us(num_found, num_tokens - num_found);
+  // What is ready, but cannot be adopted, takes up room that nobody else gives back.
+  const bool more = fetched.reading || (fetched.no_room && (num_adopted > 0 || !fetched.ready));
+  if (more && now_us < sequence.load_until_us) return Outcome::wait;
   return num_adopted > 0 ? Outcome::loaded : Outcome::nothing;
 }
 
@@ -152,21 +157,19 @@ int64_t BlockMover::missing_bytes(int64_t end) const {
   return sum;
 }
 
-/// Asks for all that is needed of the first `end` blocks. `ready`: all of it is; `no_room`: some
-/// has no room yet, and none is being read.
-TierState BlockMover::fetch(int64_t end, int64_t round) {
-  bool reading = false;
-  bool no_room = false;
-  for (int64_t i = 0; i < end && !no_room; ++i) {
+/// Asks for all that is needed of the first `end` blocks, as far as there is room.
+BlockMover::Fetched BlockMover::fetch(int64_t end, int64_t round) {
+  Fetched fetched;
+  for (int64_t i = 0; i < end && !fetched.no_room; ++i) {
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!is_needed(g, i, end)) continue;
       const TierState state = tier_.fetch(name(i, g), round);
-      reading = reading || state == TierState::reading;
-      no_room = no_room || state == TierState::no_room;
+      fetched.ready = fetched.ready || state == TierState::ready;
+      fetched.reading = fetched.reading || state == TierState::reading;
+      fetched.no_room = fetched.no_room || state == TierState::no_room;
     }
   }
-  if (reading) return TierState::reading;
-  return no_room ? TierState::no_room : TierState::ready;
+  return fetched;
 }
 
 /// Gives the tree those of the first `end` blocks that are ready, as far as the pools have blocks.

@@ -26,7 +26,8 @@ struct MoverGroup {
 /// that come from below as they see all others.
 ///
 /// Reading takes its time, but decides no token: a sequence waits for it at most as long as
-/// computing the same would take, then it begins with what there is. One thread.
+/// computing the same would take, be it that reads for others leave no room for its own, then it
+/// begins with what there is. One thread.
 class BlockMover {
  public:
   /// All arguments must outlive the mover, which listens to what the tree loses.
@@ -66,12 +67,20 @@ class BlockMover {
     PrefixWalk walk;
   };
 
+  /// What of the blocks that a sequence needs there is.
+  struct Fetched {
+    bool ready = false;    // some are
+    bool reading = false;  // some are being read
+    bool no_room = false;  // some are not, for want of room
+  };
+
   void save(const BlockName& name, int64_t index, int32_t block);
   int64_t survey(const Sequence& sequence, int64_t limit);
   bool pays(int64_t begin, int64_t end, int64_t num_bytes);
+  int64_t most_wait_us(int64_t begin, int64_t count) const;
   int64_t missing_bytes(int64_t end) const;
   bool is_needed(size_t group, int64_t index, int64_t end) const;
-  TierState fetch(int64_t end, int64_t round);
+  Fetched fetch(int64_t end, int64_t round);
   int64_t adopt(const Sequence& sequence, int64_t end);
   BlockName name(int64_t index, size_t group) const;
   bool is_loading(int32_t group, int32_t block) const;

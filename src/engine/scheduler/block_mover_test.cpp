@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <vector>
 
+#include "engine/kv_cache/disk_tier.h"
 #include "engine/scheduler/scheduler.h"
+#include "hasten_test/temporary_folder.h"
 
 namespace hasten::engine {
 namespace {
@@ -17,8 +20,9 @@ namespace {
 class FakeTier final : public BlockTier {
  public:
   bool contains(const BlockName& /*name*/) override { return on; }
-  TierState fetch(const BlockName& /*name*/, int64_t /*round*/) override {
-    return on ? state : TierState::absent;
+  TierState fetch(const BlockName& name, int64_t /*round*/) override {
+    if (!on) return TierState::absent;
+    return name.tokens.front() < ready_below ? TierState::ready : state;
   }
   std::span<const std::byte> take(const BlockName& /*name*/) override { return {}; }
   std::span<std::byte> save(const BlockName& /*name*/) override { return place; }
@@ -27,6 +31,8 @@ class FakeTier final : public BlockTier {
   std::vector<std::byte> place;  // of what is saved; empty: there is none
   double read_us = 0;
   bool on = false;
+  int32_t ready_below = 0;  // blocks that begin with tokens below this are
+  bool under_way = false;   // reads for others are
   TierState state = TierState::reading;
 };
 
@@ -131,6 +137,110 @@ TEST(BlockMover, WaitsForATierNoLongerThanComputingWhatIsMissingTakes) {
   EXPECT_EQ(sequence.num_cached, kCached);
   EXPECT_GT(waited_us, 20 * kUsPerToken);
   EXPECT_LT(waited_us, 200 * kUsPerToken);  // as far as was learnt; of all it would be 8,224
+  scheduler.remove(sequence);
+}
+
+// Three prompts whose blocks fill the staging of a disk many times over come at once.
+TEST(BlockMover, WaitsWhileReadsForOthersLeaveNoRoom) {
+  constexpr int64_t kBlock = 4;  // tokens
+  constexpr int64_t kCached = 24 * kBlock;
+  const testing::TemporaryFolder folder;
+  DiskTier disk({.folder = folder.path() / "store",
+                 .max_bytes = 1 << 20,
+                 .staging_bytes = 4 * 64,
+                 .block_tokens = kBlock,
+                 .block_bytes = {64},
+                 .model = "a model",
+                 .always_load = true});
+  Scheduler scheduler({.block_size = kBlock, .step_tokens = 512, .max_batch = 4, .tier = &disk},
+                      std::vector<GroupBlocks>{{.num_blocks = 100, .block_bytes = 64}});
+  std::vector<std::vector<int32_t>> prompts(3, std::vector<int32_t>(kCached + 1));
+  for (size_t i = 0; i < prompts.size(); ++i)
+    std::iota(prompts[i].begin(), prompts[i].end(), static_cast<int32_t>(1000 * i));
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  int64_t now_us = 0;
+  const auto add_all = [&] {
+    sequences.clear();
+    for (const std::vector<int32_t>& prompt : prompts) {
+      Sequence& sequence = *sequences.emplace_back(std::make_unique<Sequence>());
+      sequence.request_id = std::ssize(sequences);
+      sequence.prompt = prompt;
+      sequence.max_generated = 1;
+      scheduler.add(sequence);
+    }
+  };
+  // The clock goes on by a little with each plan; it is not time that ends their waiting.
+  const auto serve_all = [&] {
+    for (int64_t num_left = std::ssize(sequences); num_left > 0;) {
+      ASSERT_LT(++now_us, 10'000);
+      const StepPlan& plan = scheduler.plan(now_us);
+      scheduler.end_moves(true);
+      if (plan.empty()) {
+        disk.await_read(10'000'000);
+        continue;
+      }
+      scheduler.advance();
+      for (const PlannedSequence& planned : plan.sequences) {
+        if (!planned.samples) continue;
+        planned.sequence->generated.push_back(1);
+        scheduler.finish(*planned.sequence);
+        --num_left;
+      }
+    }
+  };
+  add_all();
+  serve_all();
+  while (scheduler.evict(1)) {
+    (void)scheduler.plan(++now_us);
+    scheduler.end_moves(true);
+    ASSERT_TRUE(disk.await_writes(10'000'000));
+  }
+  add_all();
+  serve_all();
+  for (const auto& sequence : sequences)
+    EXPECT_EQ(sequence->num_cached, kCached) << "request " << sequence->request_id;
+}
+
+TEST(BlockMover, WaitsForTheLastBlockAsLongAsForAll) {
+  FakeTier tier;
+  tier.on = true;
+  Scheduler scheduler({.step_tokens = 64, .max_batch = 4, .tier = &tier},
+                      std::vector<GroupBlocks>{{.num_blocks = 10, .block_bytes = 64}});
+  std::vector<int32_t> prompt(49);
+  std::iota(prompt.begin(), prompt.end(), 0);
+  Sequence sequence;
+  sequence.prompt = prompt;
+  sequence.max_generated = 1;
+  scheduler.add(sequence);
+  EXPECT_TRUE(scheduler.plan(1000).empty());
+  scheduler.end_moves(true);
+  tier.ready_below = 32;
+  // What steps take is not known yet, and guessed: 48 ms for 48 tokens.
+  for (const int64_t now_us : {30'000, 40'000}) {
+    EXPECT_TRUE(scheduler.plan(now_us).empty()) << now_us;
+    scheduler.end_moves(true);
+  }
+  EXPECT_FALSE(scheduler.plan(50'000).empty());
+  EXPECT_EQ(sequence.num_cached, 32);
+  scheduler.end_moves(true);
+  scheduler.remove(sequence);
+}
+
+TEST(BlockMover, WaitsForRoomNoLongerThanForReads) {
+  FakeTier tier;
+  tier.on = true;
+  tier.state = TierState::no_room;
+  Scheduler scheduler({.step_tokens = 64, .max_batch = 4, .tier = &tier},
+                      std::vector<GroupBlocks>{{.num_blocks = 10, .block_bytes = 64}});
+  const std::vector<int32_t> prompt(33, 7);
+  Sequence sequence;
+  sequence.prompt = prompt;
+  sequence.max_generated = 1;
+  scheduler.add(sequence);
+  EXPECT_TRUE(scheduler.plan(1000).empty());
+  scheduler.end_moves(true);
+  EXPECT_FALSE(scheduler.plan(34'000).empty());
+  scheduler.end_moves(true);
   scheduler.remove(sequence);
 }
 

@@ -312,7 +312,7 @@ int64_t Scheduler::peak(const Sequence& sequence, const Group& group) const {
 void Scheduler::start(Sequence& sequence) {
   dequeue(sequence);
   sequence.waited_us = waited_us(sequence, view_);
-  sequence.queued_us = sequence.loading_us = -1;
+  sequence.queued_us = sequence.load_until_us = -1;
   sequence.awaited = {};
   Running& started = new_running();
   started.sequence = &sequence;

@@ -25,8 +25,8 @@ struct AwaitedSequence {
 
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
 /// engine's thread touches it: the scheduler moves `num_computed`, `num_cached`, `num_scored`,
-/// `tenant_index`, `program_index`, `queued_us`, `waited_us`, `loading_us`, `num_found`, `awaited`
-/// and `slot`, the commit adds to `generated`.
+/// `tenant_index`, `program_index`, `queued_us`, `waited_us`, `load_until_us`, `num_found`,
+/// `awaited` and `slot`, the commit adds to `generated`.
 struct Sequence {
   int64_t request_id = 0;             // ascending in order of submission
   int32_t choice = 0;                 // which of the request's n answers
@@ -51,13 +51,13 @@ struct Sequence {
   int32_t slot = -1;                // where the scheduler keeps it; -1: it does not
   bool scores_prompt = false;       // the log probabilities of the prompt's tokens are wanted
 
-  int64_t num_scored = 0;   // leading prompt tokens whose logits have been read for that
-  int64_t num_cached = -1;  // of the prompt, found there when it first ran; -1: never yet
-  int64_t queued_us = -1;   // since when it waits; -1: it runs
-  int64_t waited_us = 0;    // how long it had waited before that
-  int64_t loading_us = -1;  // since when it waits for a lower tier; -1: it never did so
-  int64_t num_found = 0;    // leading tokens that the cache had when it was last asked
-  AwaitedSequence awaited;  // for which it waits
+  int64_t num_scored = 0;      // leading prompt tokens whose logits have been read for that
+  int64_t num_cached = -1;     // of the prompt, found there when it first ran; -1: never yet
+  int64_t queued_us = -1;      // since when it waits; -1: it runs
+  int64_t waited_us = 0;       // how long it had waited before that
+  int64_t load_until_us = -1;  // until when it waits for a lower tier; -1: it never did so
+  int64_t num_found = 0;       // leading tokens that the cache had when it was last asked
+  AwaitedSequence awaited;     // for which it waits
 
   int64_t num_prompt() const { return static_cast<int64_t>(prompt.size()); }
   int64_t num_tokens() const { return num_prompt() + static_cast<int64_t>(generated.size()); }

@@ -279,7 +279,7 @@ class Traffic {
       if (!ask->added || ask->over) return false;
       return std::ranges::any_of(ask->choices, [](const auto& choice) {
         const Sequence& sequence = choice->sequence;
-        return !choice->ended && sequence.queued_us >= 0 && sequence.loading_us >= 0;
+        return !choice->ended && sequence.queued_us >= 0 && sequence.load_until_us >= 0;
       });
     });
   }
