@@ -47,6 +47,23 @@ class BlockRef {
   int32_t id_ = -1;
 };
 
+/// References to blocks along a path of the prefix tree, the first block's first. They are given
+/// back from the last one on, so that leaves are evicted before what they build on; which end a
+/// vector begins with when it goes is for the library to say.
+class PathRefs {
+ public:
+  PathRefs() = default;
+  PathRefs(PathRefs&&) = default;
+  PathRefs& operator=(PathRefs&&) = delete;
+  ~PathRefs() {
+    while (!refs_.empty()) refs_.pop_back();
+  }
+  void add(BlockRef ref) { refs_.push_back(std::move(ref)); }
+
+ private:
+  std::vector<BlockRef> refs_;
+};
+
 /// Keeps the contents of a block from being evicted for as long as there are others to evict. The
 /// block is as free as without; whoever takes free blocks may ask how many of them are held. Must
 /// not outlive its pool.

@@ -134,13 +134,13 @@ int64_t PrefixTree::num_held(const PrefixMatch& found, size_t g) const {
   });
 }
 
-std::vector<BlockRef> PrefixTree::hold(const PrefixMatch& found) {
-  std::vector<BlockRef> held;
+PathRefs PrefixTree::hold(const PrefixMatch& found) {
+  PathRefs held;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const int64_t first = first_block(groups_[g], found.num_tokens);
     for (int64_t i = first; i < std::ssize(found.nodes); ++i)
-      held.push_back(groups_[g].pool->share(block(found.nodes[static_cast<size_t>(i)], g)));
-    if (found.partial >= 0) held.push_back(groups_[g].pool->share(block(found.partial, g)));
+      held.add(groups_[g].pool->share(block(found.nodes[static_cast<size_t>(i)], g)));
+    if (found.partial >= 0) held.add(groups_[g].pool->share(block(found.partial, g)));
   }
   return held;
 }

@@ -110,7 +110,7 @@ class PrefixTree {
   /// with a match.
   int64_t num_held(const PrefixMatch& found, size_t group) const;
   /// References to all blocks of a match, so that they are not free meanwhile.
-  [[nodiscard]] std::vector<BlockRef> hold(const PrefixMatch& found);
+  [[nodiscard]] PathRefs hold(const PrefixMatch& found);
   /// Makes empty tables, one per group, begin with a match. The last block, if only a part of it
   /// counts, is a new one to copy into: then adds to `copies`, and to `sources` what keeps the
   /// original from being written before that is done. The pools must have a block for that.

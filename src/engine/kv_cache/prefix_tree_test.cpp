@@ -278,6 +278,16 @@ TEST(PrefixTree, EvictsLeavesFirstAndWhatWasUsedLongestAgo) {
   EXPECT_EQ(world.num_matched(range(0, 9)), 4);
 }
 
+TEST(PrefixTree, WhatWasHeldIsEvictedFromItsLastBlockOn) {
+  World world({0}, 8);
+  { const auto gone = world.run(range(0, 16)); }
+  { const auto held = world.tree().hold(world.match(range(0, 15))); }
+  ASSERT_TRUE(world.pool().evict());
+  EXPECT_EQ(world.num_matched(range(0, 17)), 12);
+  ASSERT_TRUE(world.pool().evict());
+  EXPECT_EQ(world.num_matched(range(0, 17)), 8);
+}
+
 TEST(PrefixTree, GeneratedTokensAndThoseOfAnUnfinishedSequenceCount) {
   World world({0}, 20);
   const auto held = world.run(range(0, 6));

@@ -176,11 +176,11 @@ BlockMover::Fetched BlockMover::fetch(int64_t end, int64_t round) {
 /// Returns of how many blocks of the path something came.
 int64_t BlockMover::adopt(const Sequence& sequence, int64_t end) {
   // What the tree has of the path shall not have to make room for the rest of it.
-  std::vector<BlockRef> held;
+  PathRefs held;
   for (int64_t i = 0; i < end; ++i)
     for (size_t g = 0; g < groups_.size(); ++g)
       if (const int32_t id = tree_.block_of(path_[static_cast<size_t>(i)].walk, g); id >= 0)
-        held.push_back(groups_[g].pool->share(id));
+        held.add(groups_[g].pool->share(id));
 
   std::vector<BlockTable> tables;
   for (const MoverGroup& group : groups_) tables.emplace_back(*group.pool, block_size_);

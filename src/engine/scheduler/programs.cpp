@@ -18,10 +18,9 @@ std::string name_of(const Sequence& sequence) {
   return fmt::format("{}:{}{}", sequence.tenant.size(), sequence.tenant, sequence.program);
 }
 
-/// From the first block on, so that the last one is evicted first.
+/// From the last block on, so that it is evicted first: without those before it, it is of no use.
 void let_go(std::vector<BlockHold>& holds) {
-  for (BlockHold& hold : holds) hold = BlockHold();
-  holds.clear();
+  while (!holds.empty()) holds.pop_back();
 }
 
 }  // namespace

@@ -189,6 +189,16 @@ TEST(HeldPrograms, AreHeldForAsLongAsComputingThemIsWorth) {
   EXPECT_EQ(talk.call("agent", 60), 0);
 }
 
+TEST(HeldPrograms, LoseTheirLastBlocksFirstOnceTheyAreHeldNoLonger) {
+  Talk talk(0.5);
+  talk.call("agent", 60);
+  talk.now_us += 20'000;
+  // Needs all the memory but for two blocks of those that were held.
+  talk.add({}, std::vector<int32_t>(150, -5), 1);
+  talk.run();
+  EXPECT_EQ(talk.call("agent", 70), 8);
+}
+
 TEST(HeldPrograms, AreNotHeldWhosePausesAreLonger) {
   Talk talk(0.5);
   for (int i = 0; i < 4; ++i) {

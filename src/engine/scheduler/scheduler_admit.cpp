@@ -210,7 +210,7 @@ bool Scheduler::displace(Sequence& sequence) {
   bool enough = false;
   {
     // What it will begin with does not become free when those go that have it, too.
-    const std::vector<BlockRef> kept = tree_ ? tree_->hold(found_.prefix) : std::vector<BlockRef>();
+    const PathRefs kept = tree_ ? tree_->hold(found_.prefix) : PathRefs();
     while (!enough && num_leaving < displaced_.size()) {
       set_leaving(*displaced_[num_leaving++].running, true);
       enough = has_room(sequence);
