@@ -89,7 +89,7 @@ void BlockPool::forget(int32_t id) {
     free_.push_back(id);
   }
   if (!held_.empty()) {
-    if (held(id).count > 0) --num_held_;
+    if (held(id).count > 0) count_held(id, -1);
     held(id) = {.era = held(id).era + 1};
   }
   const int32_t gone = has_shares() ? uncount(id) : -1;
@@ -169,6 +169,12 @@ void BlockPool::end_idle(int32_t id) {
   --num_idle_held_;
 }
 
+/// So many blocks more are held, of the tenant of this one.
+void BlockPool::count_held(int32_t id, int64_t change) {
+  num_held_ += change;
+  at_tenant(tenant_of(id)).num_held += change;
+}
+
 BlockHold BlockPool::hold(int32_t id) {
   HASTEN_CHECK(is_kept(id));
   if (held_.empty()) {
@@ -178,7 +184,7 @@ BlockHold BlockPool::hold(int32_t id) {
   if (held(id).count == 0) {
     if (ref_count(id) == 0) end_idle(id);
     ++held(id).count;
-    ++num_held_;
+    count_held(id, 1);
     if (ref_count(id) == 0) make_idle(id);
   } else {
     ++held(id).count;
@@ -194,7 +200,7 @@ void BlockPool::let_go(int32_t id, uint32_t era) {
   }
   if (ref_count(id) == 0) end_idle(id);
   held(id).count = 0;
-  --num_held_;
+  count_held(id, -1);
   if (ref_count(id) == 0) make_idle(id);
 }
 

@@ -140,6 +140,8 @@ class BlockPool {
   }
   /// Blocks whose contents are held.
   int64_t num_held() const { return num_held_; }
+  /// Whether a tenant may have one more of them: no more than its share, as they go last.
+  bool may_hold(int32_t tenant) const { return at_tenant(tenant).num_held < share_; }
   /// Those of the free blocks whose contents are held.
   int64_t num_idle_held() const { return num_idle_held_; }
   /// Called with the id and the owner of each block whose contents are no longer kept.
@@ -200,11 +202,13 @@ class BlockPool {
 
   struct Tenant {
     int64_t num_kept = 0;
-    int32_t first = -1;  // of its idle blocks that are not held, in order of their tickets
+    int64_t num_held = 0;  // of them, where there are no shares, too: then all are tenant 0's
+    int32_t first = -1;    // of its idle blocks that are not held, in order of their tickets
     int32_t last = -1;
   };
 
   void let_go(int32_t id, uint32_t era);
+  void count_held(int32_t id, int64_t change);
   void make_idle(int32_t id);
   void end_idle(int32_t id);
   void close_gaps();

@@ -399,6 +399,26 @@ TEST(BlockPool, SharesAreTheSameWhenTicketsRepeat) {
     share_out_at_random(seed, int64_t{INT32_MAX} - seed % 100);
 }
 
+TEST(BlockPool, ATenantMayHoldItsShare) {
+  BlockPool pool(8, 0.25);
+  leave_blocks(pool, 0, 3);  // 0 to 2
+  BlockHold first = pool.hold(0);
+  EXPECT_TRUE(pool.may_hold(0));
+  BlockHold second = pool.hold(1);
+  const BlockHold again = pool.hold(1);
+  EXPECT_FALSE(pool.may_hold(0));
+  leave_blocks(pool, 1, 3);  // 3 to 5
+  const std::array<BlockHold, 2> others = {pool.hold(3), pool.hold(4)};
+  EXPECT_FALSE(pool.may_hold(0));
+  EXPECT_FALSE(pool.may_hold(1));
+  second = BlockHold();  // is held yet
+  EXPECT_FALSE(pool.may_hold(0));
+  first = BlockHold();
+  EXPECT_TRUE(pool.may_hold(0));
+  pool.forget(3);
+  EXPECT_TRUE(pool.may_hold(1));
+}
+
 TEST(BlockPool, AHoldIsOnContentsAndNotOnTheirBlock) {
   BlockPool pool(1);
   BlockRef block = pool.allocate();

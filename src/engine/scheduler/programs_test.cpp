@@ -98,12 +98,13 @@ TEST(Programs, ThatPauseAreBoundedAndTheLongestIsForgotten) {
 /// each time. The clock stands but where a test moves it: steps only tell how long they took.
 class Talk {
  public:
-  explicit Talk(double held_share, const Policy& policy = kFcfsPolicy)
+  explicit Talk(double held_share, const Policy& policy = kFcfsPolicy, double tenant_share = 1)
       : scheduler_({.block_size = 4,
                     .step_tokens = 256,
                     .max_batch = 4,
                     .policy = &policy,
-                    .held_share = held_share},
+                    .held_share = held_share,
+                    .tenant_cache_share = tenant_share},
                    std::vector<GroupBlocks>{{.num_blocks = 40}}) {}
 
   Sequence& add(std::string_view program, std::vector<int32_t> prompt, int64_t length,
@@ -231,6 +232,13 @@ TEST(HeldPrograms, HaveAShareOfTheMemoryAtMostAndTheFirstBlocks) {
   talk.call("other", 40);
   talk.flood();
   EXPECT_EQ(talk.call("agent", 60), 20);
+}
+
+TEST(HeldPrograms, OfATenantHaveItsShareOfTheMemoryAtMost) {
+  Talk talk(0.5, kFcfsPolicy, 0.25);  // 20 blocks, 10 of them for one
+  talk.call("agent", 60);
+  talk.flood();
+  EXPECT_EQ(talk.call("agent", 60), 40);
 }
 
 TEST(HeldPrograms, LeaveTheirShareToOthersWhileTheyRun) {

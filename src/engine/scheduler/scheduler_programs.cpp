@@ -22,7 +22,8 @@ constexpr double kMaxHeldUs = 3600e6;
 /// not at all for a program whose pauses are known to be longer. Then they are left to the order of
 /// eviction, on the way of which a lower tier may take them.
 ///
-/// Holds are a part of each pool at most, and give way to whatever runs. The first blocks go first:
+/// Holds are a part of each pool at most, and of each tenant's blocks no more than its share of the
+/// cache, as they are evicted last; and they give way to whatever runs. The first blocks go first:
 /// without them the others are of no use. Where a policy displaces what runs, nothing is held: an
 /// urgent sequence shall not wait for a pause, and what was displaced comes back sooner.
 void Scheduler::hold_for_program(const Running& running) {
@@ -57,7 +58,9 @@ void Scheduler::hold_for_program(const Running& running) {
     const auto most =
         static_cast<int64_t>(options_.held_share * static_cast<double>(pool.num_blocks()));
     for (const int32_t id : running.tables[g].ids())
-      if (id >= 0 && pool.is_kept(id) && pool.num_held() < most) holds.push_back(pool.hold(id));
+      if (id >= 0 && pool.is_kept(id) && pool.num_held() < most &&
+          pool.may_hold(pool.tenant_of(id)))
+        holds.push_back(pool.hold(id));
   }
   programs_.hold(sequence.program_index, std::move(holds),
                  view_.now_us + static_cast<int64_t>(worth_us));
