@@ -70,21 +70,29 @@ void check(const EngineOptions& options) {
   }
 }
 
-/// Bytes for keys and values: those asked for, or a share of what steps leave of the memory.
-/// Error{resource_exhausted} when memory does not hold both.
-int64_t kv_cache_bytes(const models::Model& model, const engine::CoreOptions& core) {
+/// Bytes for keys and values: those asked for, or a share of what steps, and blocks on their way to
+/// a disk and back, leave of the memory. Error{resource_exhausted} when memory does not hold all.
+int64_t kv_cache_bytes(const models::Model& model, const ops::Backend& backend,
+                       const engine::CoreOptions& core) {
   const SystemMemory memory = measure_memory();
   const int64_t step = engine::step_bytes(model, core);
-  const int64_t left = memory.available_bytes - step;
+  const auto staging = [&](int64_t cache_bytes) {
+    return engine::staging_bytes(model, backend, core, cache_bytes);
+  };
+  const int64_t staged = staging(core.kv_cache_bytes);
+  const int64_t left = memory.available_bytes - step - staged;
   if (core.kv_cache_bytes > left && memory.total_bytes > 0) {
     fail(ErrorCode::resource_exhausted,
-         "{} of memory are available; steps of {} and {} take {}, and {} are asked for keys and "
+         "{} of memory are available; steps of {} and {} take {}{}, and {} are asked for keys and "
          "values; lower --step-tokens, --max-batch or --kv-cache",
          size_text(memory.available_bytes), counted(core.step_tokens, "token"),
-         counted(core.max_batch, "sequence"), size_text(step), size_text(core.kv_cache_bytes));
+         counted(core.max_batch, "sequence"), size_text(step),
+         staged > 0 ? fmt::format(", blocks for --kv-disk {}", size_text(staged)) : "",
+         size_text(core.kv_cache_bytes));
   }
   if (core.kv_cache_bytes > 0) return core.kv_cache_bytes;
-  return engine::default_cache_bytes(left, model.info().mapped_bytes);
+  const int64_t most = engine::default_cache_bytes(left, model.info().mapped_bytes);
+  return engine::default_cache_bytes(left + staged - staging(most), model.info().mapped_bytes);
 }
 
 std::string types_text(const ops::KvTypes& types) {
@@ -191,7 +199,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.held_share = options.held_share;
   core.tenant_cache_share = options.tenant_cache_share;
   core.length_predictor = options.length_predictor;
-  core.kv_cache_bytes = kv_cache_bytes(*model, core);
+  core.kv_cache_bytes = kv_cache_bytes(*model, *backend, core);
   engine = std::make_unique<engine::Engine>(std::move(model), *backend, text, core);
 
   const engine::Capacity& capacity = engine->capacity();

@@ -137,6 +137,17 @@ TEST(Engine, TokensWithoutEmbeddingsAreRefused) {
   }
 }
 
+TEST(Engine, BlocksOnTheirWayToADiskNeedMemoryToo) {
+  const testing::TemporaryFolder folder;
+  try {
+    const Engine engine({.kv_cache_bytes = int64_t{1} << 50, .kv_disk = folder.path() / "store"});
+    FAIL() << engine.model().kv_cache_bytes;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::resource_exhausted);
+    EXPECT_THAT(error.what(), HasSubstr(", blocks for --kv-disk 512.0 MiB, and"));
+  }
+}
+
 TEST(Engine, GenerateThrowsWhenItsAnswerIsCutShort) {
   Engine engine({.devices = "reference"});  // slow, so that it is still at it
   auto answer = std::async(std::launch::async, [&] {

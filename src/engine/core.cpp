@@ -8,6 +8,7 @@
 #include <bit>
 #include <exception>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
@@ -114,6 +115,26 @@ std::string contents_key(const models::Model& model, const ops::Backend& backend
   return key;
 }
 
+/// Memory for blocks on their way from a disk, beside a cache of `cache_bytes` whose blocks, one of
+/// each group, take `all_bytes`; and as much for those on their way to it.
+int64_t one_way_bytes(int64_t cache_bytes, int64_t all_bytes) {
+  return std::max(std::min(cache_bytes / kStagingShare, kMaxStagingBytes), kMinStaged * all_bytes);
+}
+
+int64_t sum(const std::vector<int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), int64_t{0});
+}
+
+/// Bytes of a block of each cache group.
+std::vector<int64_t> block_bytes(const models::Model& model, const ops::Backend& backend,
+                                 const CoreOptions& options) {
+  std::vector<int64_t> bytes;
+  for (const models::CacheGroup& group : model.cache_groups())
+    bytes.push_back(
+        backend.kv_cache_bytes(cache_spec(group, 1, options.block_size, options.kv_types)));
+  return bytes;
+}
+
 /// The folder of blocks, if one is asked for and the device can use it.
 std::unique_ptr<DiskTier> open_disk(const models::Model& model, const ops::Backend& backend,
                                     const CoreOptions& options, const CacheSizing& sizing) {
@@ -126,16 +147,10 @@ std::unique_ptr<DiskTier> open_disk(const models::Model& model, const ops::Backe
   DiskTierOptions tier = {.folder = disk.folder,
                           .max_bytes = disk.max_bytes,
                           .block_tokens = options.block_size,
+                          .block_bytes = block_bytes(model, backend, options),
                           .model = contents_key(model, backend, options, sizing.context),
                           .always_load = disk.always_load};
-  int64_t all_bytes = 0;
-  for (const models::CacheGroup& group : model.cache_groups()) {
-    tier.block_bytes.push_back(
-        backend.kv_cache_bytes(cache_spec(group, 1, options.block_size, options.kv_types)));
-    all_bytes += tier.block_bytes.back();
-  }
-  tier.staging_bytes =
-      std::max(std::min(sizing.bytes / kStagingShare, kMaxStagingBytes), kMinStaged * all_bytes);
+  tier.staging_bytes = one_way_bytes(sizing.bytes, sum(tier.block_bytes));
   return std::make_unique<DiskTier>(tier);
 }
 
@@ -153,6 +168,13 @@ int64_t step_bytes(const models::Model& model, const CoreOptions& options) {
   const int64_t logit_rows = options.max_batch + max_prompt_logit_rows(model);
   return model.activation_bytes(options.step_tokens, options.max_batch) +
          logit_rows * logit_row_bytes(model);
+}
+
+int64_t staging_bytes(const models::Model& model, const ops::Backend& backend,
+                      const CoreOptions& options, int64_t cache_bytes) {
+  if (options.kv_disk.folder.empty() || backend.kv_layout().empty()) return 0;
+  check_options(options);
+  return 2 * one_way_bytes(cache_bytes, sum(block_bytes(model, backend, options)));
 }
 
 Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,

@@ -25,6 +25,12 @@ namespace hasten::engine {
 /// Bytes that steps of these sizes take beside keys and values: activations and logits.
 [[nodiscard]] int64_t step_bytes(const models::Model& model, const CoreOptions& options);
 
+/// Bytes that blocks on their way to a disk and from it take, beside a cache of so many; 0 where
+/// none is asked for or the device cannot use it. Throws Error{invalid_argument} for options that
+/// the constructor of Core refuses.
+[[nodiscard]] int64_t staging_bytes(const models::Model& model, const ops::Backend& backend,
+                                    const CoreOptions& options, int64_t cache_bytes);
+
 /// One thread. Each answer is the same whatever runs beside it, and under every policy.
 class Core {
  public:
