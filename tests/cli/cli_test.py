@@ -903,7 +903,9 @@ class Serve(unittest.TestCase):
                 self.assertIn(" (give the server's key with --api-key KEY or in the variable HASTEN_API_KEY)", stderr)
             self.assertIn("/v1/models: HTTP 401", hasten(*base).stderr)
 
-    def test_bench_serve_sends_what_a_trace_says_of_urgency(self):
+    @contextlib.contextmanager
+    def answering(self, usage):
+        """The address of a server that answers "a" to all, with that usage, and the bodies that it was sent."""
         bodies = []
 
         class Recorder(http.server.BaseHTTPRequestHandler):
@@ -922,24 +924,41 @@ class Serve(unittest.TestCase):
 
             def do_POST(self):
                 bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.answer("text/event-stream", 'data: {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 1, '
-                            '"completion_tokens": 1}}\n\ndata: [DONE]\n\n')
+                event = {"choices": [{"text": "a"}], "usage": usage}
+                self.answer("text/event-stream", f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n")
 
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server, \
-                tempfile.TemporaryDirectory() as folder:
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield f"http://127.0.0.1:{server.server_port}", bodies
+            server.shutdown()
+
+    def test_bench_serve_sends_what_a_trace_says_of_urgency(self):
+        with self.answering({"prompt_tokens": 1, "completion_tokens": 1}) as (url, bodies), \
+                tempfile.TemporaryDirectory() as folder:
             trace = Path(folder) / "trace.jsonl"
             trace.write_text("".join(json.dumps({"time_s": 0.01 * i, "prompt_tokens": 5, "output_tokens": 2, **more}) + "\n"
                                      for i, more in enumerate(({"priority": 5, "deadline_ms": 60000},
                                                                {"priority": -2, "deadline_ms": 1}, {}))))
-            done = hasten("bench", "serve", "--url", f"http://127.0.0.1:{server.server_port}", "--trace", trace, "--json")
-            server.shutdown()
+            done = hasten("bench", "serve", "--url", url, "--trace", trace, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertCountEqual([(body.get("priority"), body.get("deadline_ms")) for body in bodies],
                               [(-5, 60000), (2, 1), (None, None)])  # of a server's priorities lower is more urgent
         deadlines = json.loads(done.stdout)["result"]["deadlines"]
         self.assertEqual(deadlines["asked"], 2)
         self.assertGreaterEqual(deadlines["met"], 1)
+
+    def test_bench_serve_takes_no_usage_that_cannot_be(self):
+        for usage, failed in (({"prompt_tokens": 2**24, "completion_tokens": 1}, 0),
+                              ({"prompt_tokens": 2**24 + 1, "completion_tokens": 1}, 2),
+                              ({"prompt_tokens": 2**63 - 1, "completion_tokens": 1}, 2),
+                              ({"prompt_tokens": 2**63 - 1}, 2),
+                              ({"prompt_tokens": 5, "completion_tokens": 4}, 2)):
+            with self.answering(usage) as (url, _):
+                done = hasten("bench", "serve", "--url", url, "--requests", 2, "--prompt", 5, "--gen", 2, "--users", 1,
+                              "--json")
+            result = json.loads(done.stdout)["result"]
+            self.assertEqual(result["failures"], {"its usage cannot be": failed} if failed else {}, usage)
+            self.assertEqual(result["prompt_tokens"], 0 if failed else 2**25)
 
     def test_kv_disk_keeps_prefixes_over_restarts(self):
         """A process answers, ends, and the next one has from the folder what that one computed."""
