@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -48,7 +49,7 @@ void Statistics::deliver(Answer& answer, int64_t now_us, int64_t count) {
   if (answer.first_us < 0) {
     answer.first_us = now_us;
   } else {
-    tbt_.add(std::max<int64_t>(0, now_us - answer.last_us));
+    answer.gaps_us.push_back(std::max<int64_t>(0, now_us - answer.last_us));
   }
   answer.last_us = now_us;
   answer.output_tokens += count;
@@ -59,12 +60,13 @@ void Statistics::span(const Answer& answer, int64_t now_us) {
   end_us_ = std::max(end_us_, now_us);
 }
 
-void Statistics::finish(const Answer& answer, int64_t now_us) {
+void Statistics::finish(Answer& answer, int64_t now_us) {
   HASTEN_CHECK(answer.first_us >= 0 && answer.output_tokens > 0);
   span(answer, now_us);
   const int64_t ttft = std::max<int64_t>(0, answer.first_us - answer.arrival_us);
   const int64_t e2e = std::max<int64_t>(0, now_us - answer.arrival_us);
   ttft_.add(ttft);
+  for (const int64_t gap : std::exchange(answer.gaps_us, {})) tbt_.add(gap);
   e2e_.add(e2e);
   if (!answer.tenant.empty()) e2e_of(answer.tenant).add(e2e);
   normalized_.add(e2e / answer.output_tokens);

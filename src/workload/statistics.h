@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json_fwd.h"
 #include "workload/distribution.h"
@@ -33,6 +34,8 @@ struct Answer {
   int64_t deadline_us = 0;       // from its arrival, for its last token; 0: none
   std::string_view tenant = {};  // whose it is, if that is known; outlives the answer
   int64_t program_us = -1;  // arrival of the first call of the program that it ends; -1: of none
+  // Between its deliveries, until it is known whether they count.
+  std::vector<int64_t> gaps_us = {};
 };
 
 /// What the machine allows at best for the same work; 0: not known.
@@ -45,7 +48,7 @@ struct BestCase {
 
 /// Gathers answers and tells of them:
 ///  - TTFT, time to first token: from arrival to the first token;
-///  - TBT, time between tokens: each gap between two deliveries of one answer;
+///  - TBT, time between tokens: each gap between two deliveries of an answer that became whole;
 ///  - TPOT, time per output token: of an answer, from its first token to its last, per token after
 ///    the first;
 ///  - normalised latency: from arrival to the end, per generated token (Yu et al., Orca, 2022);
@@ -59,7 +62,7 @@ class Statistics {
   /// `count` further tokens of an answer were delivered together.
   void deliver(Answer& answer, int64_t now_us, int64_t count);
   /// The answer is whole.
-  void finish(const Answer& answer, int64_t now_us);
+  void finish(Answer& answer, int64_t now_us);
   /// It will not become so; `kind` in a few words, one of few.
   void fail(const Answer& answer, int64_t now_us, std::string_view kind);
   /// A request was sent so much later than it was meant to be: the measuring side's own delay.

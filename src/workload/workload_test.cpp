@@ -220,6 +220,19 @@ TEST(Statistics, HaveTheFieldsDefinitions) {
   EXPECT_FALSE(object.contains("limits"));
 }
 
+TEST(Statistics, HaveNoLatencyOfAnAnswerThatFailed) {
+  Statistics statistics;
+  Answer failed;
+  for (const int64_t now_us : {1000, 2000, 900'000}) statistics.deliver(failed, now_us, 1);
+  Answer finished;
+  for (const int64_t now_us : {1000, 4000}) statistics.deliver(finished, now_us, 1);
+  statistics.fail(failed, 900'000, "stalled");
+  EXPECT_EQ(statistics.tbt_us().count(), 0);
+  statistics.finish(finished, 4000);
+  EXPECT_EQ(statistics.tbt_us().count(), 1);
+  EXPECT_EQ(statistics.tbt_us().max(), 3000);
+}
+
 TEST(Statistics, TellTenantsApart) {
   const auto answers_of = [](int num_tenants) {
     Statistics statistics;
