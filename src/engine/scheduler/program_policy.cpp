@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs: what is expected to remain of a whole program decides, not what remains of one call.
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "engine/scheduler/policy.h"
 
@@ -10,6 +12,20 @@ namespace {
 /// Service up to which a program is on the first level; each further one reaches twice as far. 64
 /// units are an answer of 32 tokens by the default weights: a sentence.
 constexpr double kFirstReach = 64;
+
+/// The mean service of the program's calls before that of a sequence; `otherwise` where there are
+/// none. What the call itself has had so far is not yet all of what it takes.
+double service_of_a_call(const Sequence& sequence, const ProgramService& had,
+                         const ServiceWeights& weights, double otherwise) {
+  const bool has_run = sequence.num_cached >= 0;
+  const int64_t num_others = had.num_calls - (has_run ? 1 : 0);
+  if (num_others <= 0) return otherwise;
+  const double own =
+      has_run ? weights.input * static_cast<double>(sequence.num_prompt() - sequence.num_cached) +
+                    weights.output * static_cast<double>(sequence.generated.size())
+              : 0;
+  return std::max(0.0, had.units - own) / static_cast<double>(num_others);
+}
 
 /// The service that the program of a sequence is expected to need still. Where its client says how
 /// many calls are to come, each like those before. Otherwise as much again as it has had: so it is
@@ -22,8 +38,7 @@ double remaining_program(const Sequence& sequence, const QueueView& view) {
       known ? view.programs[static_cast<size_t>(sequence.program_index)] : ProgramService();
   if (sequence.program_calls_left >= 0) {
     const double own = remaining_service(sequence, view);
-    const double each = had.num_calls > 1 ? had.units / static_cast<double>(had.num_calls) : own;
-    return own + each * sequence.program_calls_left;
+    return own + service_of_a_call(sequence, had, view.weights, own) * sequence.program_calls_left;
   }
   if (known && had.units > 0) return had.units;
   return view.weights.input * static_cast<double>(sequence.num_prompt()) +

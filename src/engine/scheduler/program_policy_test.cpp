@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "engine/scheduler/policy.h"
 #include "engine/scheduler/policy_line_test.h"
@@ -44,6 +46,36 @@ TEST(ProgramPolicy, GoesByTheCallsThatAreToCome) {
   const size_t last = line.add({.num_prompt = 4, .length = 30, .program = "last", .calls_left = 0});
   line.run();
   EXPECT_LT(line.finished_step[last], line.finished_step[many]);
+}
+
+TEST(ProgramPolicy, ExpectsOfEachCallToComeWhatThoseBeforeHaveTaken) {
+  // 104 units for each call of both; one call more is another level, if none is taken for less.
+  for (const int num_before : {1, 2, 4}) {
+    Line line(kProgramPolicy, one_at_a_time());
+    for (int i = 0; i < num_before; ++i) call(line, "many", 50);
+    line.add({.length = 5});
+    line.steps(1);
+    const size_t many =
+        line.add({.num_prompt = 4, .length = 50, .program = "many", .calls_left = 2});
+    const size_t alone = line.add({.num_prompt = 4, .length = 126, .calls_left = 0});
+    line.run();
+    EXPECT_LT(line.finished_step[alone], line.finished_step[many]) << num_before;
+  }
+}
+
+TEST(ProgramPolicy, ExpectsNoLessOfTheOthersOnceACallRuns) {
+  const std::vector<int32_t> prompt(4, 1);
+  Sequence sequence;
+  sequence.prompt = prompt;
+  sequence.max_generated = 50;
+  sequence.program_index = 0;
+  sequence.program_calls_left = 2;
+  const auto rank = [&](const ProgramService& had) {
+    return kProgramPolicy.rank(sequence, {.programs = std::span(&had, 1)});
+  };
+  const double waiting = rank({.units = 104, .num_calls = 1});
+  sequence.num_cached = 0;
+  EXPECT_EQ(rank({.units = 104 + 4, .num_calls = 2}), waiting);
 }
 
 TEST(ProgramPolicy, OfAnotherTenantIsAnotherProgram) {

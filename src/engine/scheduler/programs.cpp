@@ -37,8 +37,6 @@ int32_t Programs::join(const Sequence& sequence) {
     program.paused_us = -1;
     idle_.erase(program.idle_at);
   }
-  if (std::exchange(program.last_request, sequence.request_id) != sequence.request_id)
-    ++services_[static_cast<size_t>(index)].num_calls;
   return index;
 }
 
@@ -54,6 +52,10 @@ void Programs::leave(const Sequence& sequence, int64_t now_us) {
     idle_.pop_front();
     forget(oldest);
   }
+}
+
+void Programs::begin(const Sequence& sequence) {
+  if (sequence.choice == 0) ++services_[static_cast<size_t>(sequence.program_index)].num_calls;
 }
 
 void Programs::charge(int32_t program, int64_t input_tokens, int64_t output_tokens) {

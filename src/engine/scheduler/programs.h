@@ -18,7 +18,7 @@ namespace hasten::engine {
 /// What all calls of a program have had so far.
 struct ProgramService {
   double units = 0;       // of service
-  int64_t num_calls = 0;  // that have come
+  int64_t num_calls = 0;  // that have run, so that units are theirs
 };
 
 /// A program is an agent, a pipeline, or whoever else asks one thing in many calls, each of which
@@ -38,6 +38,8 @@ class Programs {
   int32_t join(const Sequence& sequence);
   /// One of those that have come goes for good, as the last one of the last call if it says so.
   void leave(const Sequence& sequence, int64_t now_us);
+  /// A sequence of a program runs for the first time, the first choice of a call before others.
+  void begin(const Sequence& sequence);
   /// So many tokens of a prompt were computed for a program, and so many of an answer.
   void charge(int32_t program, int64_t input_tokens, int64_t output_tokens);
 
@@ -57,11 +59,10 @@ class Programs {
 
  private:
   struct Program {
-    std::string name;           // with its tenant's
-    int64_t num_live = 0;       // sequences that wait or run
-    int64_t last_request = -1;  // id
-    int64_t paused_us = -1;     // since when
-    double sum_log_pause = 0;   // of microseconds
+    std::string name;          // with its tenant's
+    int64_t num_live = 0;      // sequences that wait or run
+    int64_t paused_us = -1;    // since when
+    double sum_log_pause = 0;  // of microseconds
     int64_t num_pauses = 0;
     std::vector<BlockHold> holds = {};          // the first blocks first
     int64_t until_us = INT64_MAX;               // of holds

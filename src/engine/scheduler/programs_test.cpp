@@ -40,17 +40,23 @@ TEST(Programs, SumUpTheServiceOfTheirCalls) {
   Programs programs;
   Sequence first = call_of("", "x", 1);
   first.program_index = programs.join(first);
+  programs.begin(first);
   programs.charge(first.program_index, 10, 0);
   programs.charge(first.program_index, 0, 5);
-  programs.join(first);  // another choice of the same request
+  Sequence choice = first;
+  choice.choice = 1;
+  programs.join(choice);
+  programs.begin(choice);
   programs.leave(first, 0);
   programs.leave(first, 0);
   Sequence second = call_of("", "x", 2);
   second.program_index = programs.join(second);
   EXPECT_EQ(second.program_index, first.program_index);
-  const ProgramService had = programs.services()[static_cast<size_t>(second.program_index)];
-  EXPECT_EQ(had.units, 20);
-  EXPECT_EQ(had.num_calls, 2);
+  const auto had = [&] { return programs.services()[static_cast<size_t>(second.program_index)]; };
+  EXPECT_EQ(had().units, 20);
+  EXPECT_EQ(had().num_calls, 1);  // the second waits
+  programs.begin(second);
+  EXPECT_EQ(had().num_calls, 2);
 
   second.program_calls_left = 0;
   programs.leave(second, 0);
@@ -80,6 +86,7 @@ TEST(Programs, ThatPauseAreBoundedAndTheLongestIsForgotten) {
     const std::string name = std::to_string(i);
     Sequence sequence = call_of("", name, ++num_calls, i);
     sequence.program_index = programs.join(sequence);
+    programs.begin(sequence);
     programs.charge(sequence.program_index, 1, 0);
     programs.leave(sequence, i);
     return sequence.program_index;

@@ -346,8 +346,10 @@ void Scheduler::start(Sequence& sequence) {
   }
   if (sequence.program_index >= 0) {
     programs_.hold(sequence.program_index, {}, 0);
-    if (sequence.num_cached < 0)
+    if (sequence.num_cached < 0) {
+      programs_.begin(sequence);
       programs_.charge(sequence.program_index, sequence.num_prompt() - sequence.num_computed, 0);
+    }
   }
   count_hits(sequence);
   // A step without a token of it would leave its copies for later, when what they copy may be gone.
