@@ -218,6 +218,7 @@ class ServerLoad {
     if (ending.completion_tokens > 0) answer.output_tokens = ending.completion_tokens;
     answer.prompt_tokens = std::max<int64_t>(ending.prompt_tokens, 0);
     answer.cached_tokens = std::clamp<int64_t>(ending.cached_tokens, 0, answer.prompt_tokens);
+    programs_.finish(index, answer);
     statistics_.finish(answer, now);
   }
 

@@ -167,6 +167,7 @@ class Replay {
     } else if (chunk.finish == Finish::error || answer.output_tokens == 0) {
       give_up(index, now, chunk.error.empty() ? "no token" : chunk.error);
     } else {
+      programs_.finish(index, answer);
       statistics_.finish(answer, now);
       ++num_ended_;
       for (const size_t follower : programs_.followers(index))

@@ -25,6 +25,7 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
   SimulatedReplay result{.statistics = workload::Statistics(options.targets)};
   workload::Statistics& statistics = result.statistics;
   std::vector<workload::Answer> answers(requests.size());
+  workload::Programs programs(workload.trace);
   result.answered.resize(requests.size());
   ProgressBar bar;
   int64_t num_ended = 0;
@@ -34,6 +35,7 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
       bar.show("simulate", static_cast<double>(num_ended) / static_cast<double>(answers.size()));
     result.answered[i] = failure.empty();
     if (failure.empty()) {
+      programs.finish(i, answers[i]);
       statistics.finish(answers[i], now);
     } else {
       statistics.fail(answers[i], now, failure);
@@ -41,7 +43,6 @@ SimulatedReplay simulate_replay(const MachineModel& machine, const Workload& wor
   };
   std::vector<SimulatedPause> pauses;
   pauses.reserve(requests.size());
-  workload::Programs programs(workload.trace);
   for (const workload::TraceRequest& request : requests)
     pauses.push_back({.after = request.follows, .pause_us = request.pause_us});
   if (workload.times_us.empty()) pauses.clear();

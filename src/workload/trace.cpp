@@ -328,7 +328,6 @@ class Chains {
   void add(std::vector<TraceRequest>& requests, bool has_pause, const Place& place) {
     const auto index = static_cast<int64_t>(requests.size()) - 1;
     TraceRequest& request = requests.back();
-    request.ends_program = true;
     if (request.program_id.empty()) return;
     const auto [last, is_first] =
         last_.emplace(std::pair(request.tenant, request.program_id), index);
@@ -336,17 +335,15 @@ class Chains {
       bad_line(place, "pause_ms, but no line before it has the program_id {} and its tenant",
                printable(request.program_id, 40));
     if (has_pause) {
-      TraceRequest& before = requests[static_cast<size_t>(last->second)];
       request.follows = last->second;
-      request.time_us = before.time_us;  // so that it stands behind it
-      before.ends_program = false;
+      // So that it stands behind it.
+      request.time_us = requests[static_cast<size_t>(last->second)].time_us;
       any_ = true;
     }
     last->second = index;
   }
   /// Links have been made.
   bool any() const { return any_; }
-  bool any_programs() const { return !last_.empty(); }
 
  private:
   std::map<std::pair<std::string, std::string>, int64_t> last_;  // by tenant and program
@@ -403,9 +400,18 @@ void parse_json_lines(std::string_view text, std::string_view name, const TraceL
     if (std::ssize(trace.requests) > limits.requests)
       bad_line(place, "the trace has more than {} requests", limits.requests);
   }
-  if (!chains.any_programs())
-    for (TraceRequest& request : trace.requests) request.ends_program = false;
   if (chains.any()) sort_chained(trace.requests);
+}
+
+/// Where a program is named, the last request of each in order of time; one without is a program by
+/// itself.
+void mark_ends(std::vector<TraceRequest>& requests) {
+  const auto has_program = [](const TraceRequest& request) { return !request.program_id.empty(); };
+  if (std::ranges::none_of(requests, has_program)) return;
+  std::set<std::pair<std::string_view, std::string_view>> ended;  // by tenant and program
+  for (auto request = requests.rbegin(); request != requests.rend(); ++request)
+    request->ends_program =
+        !has_program(*request) || ended.emplace(request->tenant, request->program_id).second;
 }
 
 }  // namespace
@@ -422,6 +428,7 @@ Trace parse_trace(std::string_view text, std::string_view name, const TraceLimit
   if (trace.requests.empty()) fail(ErrorCode::invalid_data, "{} has no requests", name);
   std::stable_sort(trace.requests.begin(), trace.requests.end(),
                    [](const auto& a, const auto& b) { return a.time_us < b.time_us; });
+  mark_ends(trace.requests);
   const int64_t start = trace.requests.front().time_us;
   for (TraceRequest& request : trace.requests) request.time_us -= start;
   return trace;

@@ -29,7 +29,7 @@ struct TraceRequest {
   int32_t program_calls_left = -1;   // that are to come after it; -1: it does not say
   int64_t follows = -1;              // index of the request after whose end it comes; -1: none
   int64_t pause_us = 0;              // likewise, how long after
-  bool ends_program = false;         // of a trace with programs: none follows it
+  bool ends_program = false;         // of a trace with programs: the last of its own in order
 };
 
 struct Trace {

@@ -124,6 +124,22 @@ TEST(Trace, ChainsTheCallsOfPrograms) {
   EXPECT_FALSE(without.requests[0].ends_program);
 }
 
+TEST(Trace, EndsAProgramOnceThoughItsCallsHaveTimesOfTheirOwn) {
+  const Trace trace =
+      parse_trace(R"({"time_s": 3, "prompt_tokens": 1, "program_id": "x"})"
+                  "\n"
+                  R"({"time_s": 1, "prompt_tokens": 2, "program_id": "x"})"
+                  "\n"
+                  R"({"time_s": 2, "prompt_tokens": 3, "program_id": "x"})"
+                  "\n"
+                  R"({"time_s": 2, "prompt_tokens": 4, "program_id": "x", "tenant": "another"})",
+                  "programs");
+  std::vector<int64_t> ends;
+  for (const TraceRequest& request : trace.requests)
+    if (request.ends_program) ends.push_back(request.prompt_tokens);
+  EXPECT_THAT(ends, ElementsAre(4, 1));
+}
+
 TEST(Trace, SaysWhatIsWrongInWhichLine) {
   const std::string header = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
   EXPECT_THAT(error_of("a,b\n1,2\n"), HasSubstr("must have the column TIMESTAMP"));

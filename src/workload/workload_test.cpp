@@ -272,26 +272,57 @@ TEST(Statistics, TellOfWholePrograms) {
   EXPECT_NE(statistics.to_text().find("\nprogram "), std::string::npos);
 }
 
-TEST(Programs, AreChainsFromTheFirstArrivalToTheLastEnd) {
+/// 0 is followed by 1, and that by 2 and 4; 3 is of another program, as is 5, with which it has
+/// nothing in common but the name.
+Trace three_programs() {
   Trace trace;
-  trace.requests.resize(5);
+  trace.requests.resize(6);
+  for (TraceRequest& request : trace.requests) request.program_id = "x";
   trace.requests[1].follows = 0;
   trace.requests[2].follows = 1;
+  trace.requests[3].program_id = "y";
   trace.requests[4].follows = 1;
-  trace.requests[2].ends_program = trace.requests[3].ends_program = true;
-  Programs programs(trace);
+  trace.requests[5].tenant = "another";
+  for (const size_t i : {3, 4, 5}) trace.requests[i].ends_program = true;
+  return trace;
+}
+
+TEST(Programs, KnowWhatFollows) {
+  const Programs programs(three_programs());
   EXPECT_THAT(programs.followers(0), ElementsAre(1));
   EXPECT_THAT(programs.followers(1), ElementsAre(2, 4));
   EXPECT_THAT(programs.all_behind(0), ElementsAre(1, 2, 4));
   EXPECT_THAT(programs.all_behind(3), IsEmpty());
-  std::vector<Answer> answers(5);
-  for (size_t i = 0; i < 4; ++i) {
+}
+
+TEST(Programs, AreFromTheFirstArrivalToTheLastEnd) {
+  Programs programs(three_programs());
+  std::vector<Answer> answers(6);
+  for (size_t i = 0; i < answers.size(); ++i) {
     answers[i].arrival_us = static_cast<int64_t>(10 * i + 7);
     programs.arrive(i, answers[i]);
   }
+  // In whatever order they end.
+  for (const size_t i : {0, 1, 4, 3, 2}) programs.finish(i, answers[i]);
+  std::vector<int64_t> begins;
+  for (const Answer& answer : answers) begins.push_back(answer.program_us);
+  EXPECT_THAT(begins, ElementsAre(-1, -1, 7, 37, -1, -1));
+}
+
+TEST(Programs, DoNotEndThatHaveFailedOrAreCutOff) {
+  Trace trace = three_programs();
+  Programs failed(trace);
+  std::vector<Answer> answers(6);
+  for (const size_t i : {0, 1, 4}) {
+    failed.arrive(i, answers[i]);
+    failed.finish(i, answers[i]);
+  }
+  EXPECT_EQ(answers[4].program_us, -1);
+  keep_first(trace, 1);
+  Programs cut(trace);
+  cut.arrive(0, answers[0]);
+  cut.finish(0, answers[0]);
   EXPECT_EQ(answers[0].program_us, -1);
-  EXPECT_EQ(answers[2].program_us, 7);
-  EXPECT_EQ(answers[3].program_us, 37);
 }
 
 TEST(Statistics, CountWhatKeepsEveryTarget) {

@@ -666,6 +666,16 @@ class Measure(unittest.TestCase):
                 self.assertEqual(result["cached_tokens"], 32)
             self.assertIn("leave it out", hasten("bench", "replay", "--users", "2", *flags).stderr)
 
+    def test_calls_that_have_times_of_their_own_are_one_program(self):
+        lines = [{"time_s": 0.1 * i, "prompt_tokens": 9, "output_tokens": 3, "program_id": "a"} for i in range(4)]
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            for command in (("bench", "replay"), ("simulate", "--machine", "a100")):
+                programs = json.loads(hasten(*command, "--trace", trace, "--json").stdout)["result"]["programs"]
+                self.assertEqual(programs["finished"], 1)
+                self.assertGreaterEqual(programs["ms"]["max"], 300)
+
     def test_programs_are_served_sooner(self):
         """Agents with little memory: as docs/performance.md says."""
         with tempfile.TemporaryDirectory() as folder:
