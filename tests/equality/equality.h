@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -25,6 +26,7 @@ struct Answer {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
   Finish finish = Finish::none;
+  std::string error = {};
   bool operator==(const Answer&) const = default;
 };
 
@@ -63,8 +65,17 @@ inline std::vector<Request> mixed_requests(const Engine& engine) {
   return requests;
 }
 
-/// Submits requests all at once and collects the answers. `cancelled`: as many further requests run
-/// beside them and are cancelled at various points.
+/// Answers that failed would be equal, too: each must have all the tokens that were asked for.
+inline void expect_whole(const std::vector<Request>& requests, const std::vector<Answer>& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    ASSERT_EQ(results[i].finish, Finish::length) << "prompt " << i << ": " << results[i].error;
+    ASSERT_EQ(std::ssize(results[i].tokens), requests[i].max_tokens) << "prompt " << i;
+    ASSERT_EQ(results[i].logprobs.size(), results[i].tokens.size()) << "prompt " << i;
+  }
+}
+
+/// Submits requests all at once and collects the answers, which must be whole. `cancelled`: as many
+/// further requests run beside them and are cancelled at various points.
 inline std::vector<Answer> answers(Engine& engine, std::vector<Request> requests,
                                    int cancelled = 0) {
   std::vector<Answer> results(requests.size());
@@ -85,6 +96,7 @@ inline std::vector<Answer> answers(Engine& engine, std::vector<Request> requests
         answer.logprobs.push_back(logprob.chosen.logprob);
       }
       if (chunk.finish != Finish::none) answer.finish = chunk.finish;
+      answer.error += chunk.error;
       if (chunk.last) ++finished;
     }));
   }
@@ -95,6 +107,7 @@ inline std::vector<Answer> answers(Engine& engine, std::vector<Request> requests
     noise[i].cancel();
   }
   for (Generation& generation : generations) generation.wait();
+  expect_whole(requests, results);
   return results;
 }
 
