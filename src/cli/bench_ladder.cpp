@@ -124,10 +124,16 @@ struct Outcome {
   double kv_unused = 0;  // of the memory set aside for sequences, over the time in steps
 };
 
-/// Memory that sequences were given, over the time that steps took.
+/// Memory that sequences were given, over the time that steps took, but for the first ones.
 class KvUse {
  public:
+  explicit KvUse(int64_t num_left_out) : num_left_out_(num_left_out) {}
+
   void add(const StepRecord& step) {
+    if (num_left_out_ > 0) {
+      --num_left_out_;
+      return;
+    }
     const auto time = static_cast<double>(step.duration_us);
     allocated_ += time * static_cast<double>(step.kv_tokens_allocated);
     used_ += time * static_cast<double>(step.kv_tokens_used);
@@ -135,6 +141,7 @@ class KvUse {
   double unused_fraction() const { return allocated_ > 0 ? 1 - used_ / allocated_ : 0; }
 
  private:
+  int64_t num_left_out_;
   double allocated_ = 0;  // token microseconds
   double used_ = 0;
 };
@@ -183,7 +190,7 @@ class RealLadder {
       engine_options.step_tokens = std::max<int64_t>(base_.context, base_.max_batch);
     if (rung.quantized_weights) engine_options.model = options_.quantized;
     if (rung.quantized_kv) engine_options.kv_type = options_.quantized_kv;
-    KvUse use;  // of the engine's thread until it has gone
+    KvUse use(kNumWarmUpSteps);  // of the engine's thread until it has gone
     engine_options.on_step = [&use](const StepRecord& step) { use.add(step); };
     Outcome outcome{.rung = rung};
     {
@@ -253,7 +260,7 @@ class SimulatedLadder {
 
   Outcome run(const Rung& rung) const {
     const MachineModel machine = machine_of(rung);
-    KvUse use;
+    KvUse use(0);
     Outcome outcome{.rung = rung};
     outcome.prediction = predict({.rung = rung,
                                   .model = machine.model,
@@ -381,6 +388,15 @@ void print_header() {
              "tokens/s", "p50 s", "p99 s", "TTFT p99", "TBT p99", "KV unused");
 }
 
+/// Of all rounds: what is left out of the figures is said beside them.
+void print_failures(const std::vector<Outcome>& rounds) {
+  int64_t failed = 0;
+  for (const Outcome& outcome : rounds) failed += outcome.statistics.num_failed();
+  if (failed == 0) return;
+  fmt::print("  {} failed{}\n", counted(failed, "request"),
+             rounds.size() > 1 ? fmt::format(" in {} rounds", rounds.size()) : "");
+}
+
 void print_row(const Outcome& outcome, const Outcome* before) {
   const workload::Statistics& seen = outcome.statistics;
   if (seen.num_finished() == 0) {
@@ -394,7 +410,6 @@ void print_row(const Outcome& outcome, const Outcome* before) {
       seconds(seen.e2e_us().quantile(0.99)), seconds(seen.ttft_us().quantile(0.99)),
       1e3 * seconds(seen.tbt_us().quantile(0.99)), 100 * outcome.kv_unused);
   fmt::print("  {}\n", outcome.prediction.reason);
-  std::fflush(stdout);
 }
 
 /// That of the rounds' outcomes with the median of tokens a second, of an even number the lower.
@@ -435,16 +450,17 @@ int climb(Ladder ladder, const LadderOptions& options, const Workload& workload)
       progress.show("", 1);
       medians[i] = &median_of(outcomes[i]);
       const Outcome* before = i > 0 ? medians[i - 1] : nullptr;
-      if (is_text)
-        print_row(*medians[i], before);
-      else
+      if (!is_text) {
         list.push_back(to_json(*medians[i], before, speeds_of(outcomes[i])));
+        continue;
+      }
+      print_row(*medians[i], before);
+      print_failures(outcomes[i]);
+      std::fflush(stdout);
     }
   }
   const Outcome& first = *medians.front();
   const Outcome& last = *medians.back();
-  int64_t failed = 0;
-  for (const Outcome& outcome : outcomes.back()) failed += outcome.statistics.num_failed();
   if (!is_text) {
     fmt::print("{}\n", json_text(json::Object{{"workload", to_json(options.workload, workload)},
                                               {"basis", ladder.basis()},
@@ -460,7 +476,6 @@ int climb(Ladder ladder, const LadderOptions& options, const Workload& workload)
                100 * (gain(static_cast<double>(last.statistics.e2e_us().quantile(0.99)),
                            static_cast<double>(first.statistics.e2e_us().quantile(0.99))) -
                       1));
-  if (failed > 0) fmt::print("{} of the last rung failed\n", counted(failed, "request"));
   return last.statistics.num_finished() > 0 ? 0 : 1;
 }
 

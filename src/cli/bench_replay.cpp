@@ -57,7 +57,7 @@ int bench_replay(ReplayOptions& options) {
   if (!options.calibrate.empty()) {
     try {
       steps.erase(steps.begin(),
-                  steps.begin() + std::min<int64_t>(1, std::ssize(steps)));  // warm-up
+                  steps.begin() + std::min<int64_t>(kNumWarmUpSteps, std::ssize(steps)));
       fit = write_calibration(options.calibrate,
                               {.machine = machine.cpu,
                                .model = model,

@@ -784,6 +784,24 @@ class Measure(unittest.TestCase):
                 rungs = json.loads(done.stdout)["rungs"]
                 self.assertEqual([rung["sequences_at_a_time"] for rung in rungs[:2]], [contexts] * 2, (contexts, flags))
 
+    def test_ladder_leaves_the_step_of_warm_up_out(self):
+        done = hasten("bench", "ladder", "--requests", 1, "--prompt", 63, "--gen", 1, "--ctx", 64, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rungs = json.loads(done.stdout)["rungs"]
+        self.assertLess(rungs[0]["kv_unused_fraction"], 0.02)  # a single step has all but a token of the context
+
+    def test_ladder_says_how_many_failed_on_each_rung(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            trace.write_text("".join(json.dumps({"prompt_tokens": prompt, "output_tokens": 4}) + "\n"
+                                     for prompt in (20, 90, 20, 80)))
+            for flags, num_rungs in (((), 6), (("--simulate", "h200"), 7)):
+                base = ("bench", "ladder", "--trace", trace, "--ctx", 64, *flags)
+                self.assertEqual(hasten(*base).stdout.count("\n  2 requests failed\n"), num_rungs, flags)
+                self.assertEqual(hasten(*base, "--rounds", 2).stdout.count("\n  4 requests failed in 2 rounds\n"),
+                                 num_rungs, flags)
+        self.assertNotIn("failed", hasten("bench", "ladder", "--simulate", "h200", "--requests", 2).stdout)
+
     def test_ladder_refuses_before_the_first_rung(self):
         with tempfile.TemporaryDirectory() as folder:
             other = Path(folder) / "other.gguf"
