@@ -307,7 +307,8 @@ void add_bench_serve(Command bench) {
   add_workload_flags(command, options->workload);
   command.footer(
       "Each request has its own connection, which its time to first token includes. What fails is\n"
-      "counted by kind. The limits of the server's machine are not known here: 'hasten bench\n"
+      "counted by kind. Tenants of a trace are told apart here only: to the server all requests\n"
+      "are of the one key. The limits of the server's machine are not known here: 'hasten bench\n"
       "replay' on that machine prints them.\n"
       "  hasten bench serve --users 8 --requests 64 --prompt 512 --gen 64\n"
       "  hasten bench serve --trace azure.csv --requests 200 --rate 0.5 --target-ttft-ms 2000");

@@ -693,6 +693,16 @@ class Measure(unittest.TestCase):
             self.assertLess(mean["fcfs", 0.25], 0.9 * mean["fcfs", 0])
             self.assertLess(mean["program", 0.25], 0.9 * mean["program", 0])
 
+    def test_policies_are_compared_with_what_they_refuse(self):
+        done = subprocess.run([sys.executable, ROOT / "bench/policies.py", PROGRAM, MODEL, "--requests", "30"],
+                              capture_output=True, text=True, timeout=300, check=True)
+        lines = done.stdout.splitlines()
+        self.assertRegex(lines[2], " of b, ms +deadlines met +refused$")
+        row = lines[-1].split()
+        self.assertEqual((row[0], len(row)), ("edf", 12))
+        for deadlines_met, refused in (row[8::2], row[9::2]):
+            self.assertLessEqual(int(deadlines_met) + int(refused), 30)
+
     def test_a_flood_of_one_tenant_leaves_what_others_have_cached(self):
         """Replayed and simulated, in a cache of 64 blocks, of which each prompt takes 13."""
         asked = [("quiet", 0), *(("flood", i) for i in range(1, 11)), ("quiet", 0)]
