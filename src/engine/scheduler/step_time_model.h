@@ -42,6 +42,7 @@ class StepTimeModel {
   }
   /// Whether enough steps have been seen for a prediction to be worth anything.
   bool ready() const { return num_observed_ >= kMinObserved; }
+  int64_t num_observed() const { return num_observed_; }
   /// Of the largest of the last steps, which the fit remembers. What tokens take is not known from
   /// steps of which all have few.
   int64_t most_tokens() const { return std::max(most_tokens_, most_tokens_before_); }
