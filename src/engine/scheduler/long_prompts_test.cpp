@@ -45,17 +45,6 @@ TEST_P(LongPrompts, OneThatWasPassedOverComesBeforeThoseThatCameLater) {
   EXPECT_LT(line_.finished_step[fifth], line_.finished_step[sixth]);
 }
 
-TEST(LongPromptsByRank, TheFirstHasHalfWhoeverWasAdmittedBeforeIt) {
-  Line line(kPriorityPolicy, {.block_size = 4, .step_tokens = 64, .max_batch = 16});
-  line.add({.num_prompt = 4000, .length = 1});
-  line.add({.num_prompt = 900, .length = 1});
-  line.steps(2);
-  const size_t urgent = line.add({.num_prompt = 1000, .length = 1, .priority = 10});
-  line.run();
-  // Half of each step but the first, in which those that run already are served first.
-  EXPECT_LE(line.finished_step[urgent], 3 + (1000 + 31) / 32);
-}
-
 INSTANTIATE_TEST_SUITE_P(All, LongPrompts,
                          ::testing::ValuesIn(policies().begin(), policies().end()),
                          [](const auto& policy) { return std::string(policy.param->name); });

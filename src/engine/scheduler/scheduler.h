@@ -84,9 +84,9 @@ struct PrefixStats {
 /// it.
 ///
 /// No prompt blocks the others: one that does not end in a step takes at most half of what prompts
-/// get of it, as far as others, waiting ones included, can use the rest. Of several such the one
-/// that ranks first does, and the one that has least left gets what is over; the others get a few
-/// tokens, and more than a few such are passed over until one of them has ended.
+/// get of it, as far as others, waiting ones included, can use the rest. Of several such the first
+/// does, and the one that has least left gets what is over; the others get a few tokens, and more
+/// than a few such are passed over until one of them has ended.
 ///
 /// While one choice of a request computes their common prompt, its siblings wait; then they begin
 /// with its blocks, even if the prompt's next token was already its last, and with that part of

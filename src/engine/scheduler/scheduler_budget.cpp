@@ -71,8 +71,9 @@ inline void Scheduler::fetch_ahead(std::span<Running* const> coming) {
   prefetch(&sequence->slot);
 }
 
-/// Gives every sequence that decodes its token, then the others chunks in the order in which the
-/// policy ranks them; takes those that have left out of running_, and makes their slots free.
+/// Gives every sequence that decodes its token, then the others chunks in order of admission (or
+/// else a step could be left without tokens: whoever was admitted first is not preempted in it);
+/// takes those that have left out of running_, and makes their slots free.
 void Scheduler::share_budget() {
   prefills_.clear();
   growing_.clear();
@@ -129,8 +130,6 @@ void Scheduler::share_budget() {
   take_in_full_blocks();
   num_competing_ = num_running_;
   contended_ = prefills_.size() > 1 || (!waiting_.empty() && may_admit());
-  const auto place_of = [&](const Running* running) { return place(*running->sequence); };
-  if (prefills_.size() > 1) std::ranges::sort(prefills_, {}, place_of);
   for (Running* const running : prefills_) {
     running->count = chunk(*running->sequence, running->sequence->num_computed);
     spend(*running->sequence, running->count);
@@ -220,7 +219,7 @@ int64_t Scheduler::first_logit(const Sequence& sequence, int64_t end) const {
 }
 
 /// Gives what is left of the budgets to prompts that had to leave room for others, those first that
-/// have least left: the one that ranks first has its half already, and behind a long one, a shorter
+/// have least left: the one admitted first has its half already, and behind a long one, a shorter
 /// one would take as long as that.
 void Scheduler::top_up() {
   contended_ = false;
