@@ -32,27 +32,36 @@ class FakeTier final : public BlockTier {
   double read_us = 0;
   bool on = false;
   int32_t ready_below = 0;  // blocks that begin with tokens below this are
-  bool under_way = false;   // reads for others are
   TierState state = TierState::reading;
+};
+
+/// A tier that is on, and a sequence that has come.
+struct OneSequence {
+  OneSequence(TierState state, int64_t num_prompt) : prompt(static_cast<size_t>(num_prompt)) {
+    tier.on = true;
+    tier.state = state;
+    std::iota(prompt.begin(), prompt.end(), 0);
+    sequence.prompt = prompt;
+    sequence.max_generated = 1;
+    scheduler.add(sequence);
+  }
+  ~OneSequence() { scheduler.remove(sequence); }
+
+  FakeTier tier;
+  Scheduler scheduler{{.step_tokens = 64, .max_batch = 4, .tier = &tier},
+                      std::vector<GroupBlocks>{{.num_blocks = 10, .block_bytes = 64}}};
+  std::vector<int32_t> prompt;
+  Sequence sequence;
 };
 
 TEST(BlockMover, CountsWhatWasLoadedWhenItHasBeen) {
   for (const bool done : {true, false}) {
-    FakeTier tier;
-    tier.on = true;
-    tier.state = TierState::ready;
-    Scheduler scheduler({.step_tokens = 64, .max_batch = 4, .tier = &tier},
-                        std::vector<GroupBlocks>{{.num_blocks = 10, .block_bytes = 64}});
-    const std::vector<int32_t> prompt(33, 7);
-    Sequence sequence;
-    sequence.prompt = prompt;
-    sequence.max_generated = 1;
-    scheduler.add(sequence);
+    OneSequence world(TierState::ready, 33);
+    Scheduler& scheduler = world.scheduler;
     ASSERT_EQ(scheduler.plan(1000).loads.size(), 2U);
     EXPECT_EQ(scheduler.prefix_stats().num_loaded, 0);
     scheduler.end_moves(done);
     EXPECT_EQ(scheduler.prefix_stats().num_loaded, done ? 32 : 0);
-    scheduler.remove(sequence);
   }
 }
 
@@ -202,46 +211,28 @@ TEST(BlockMover, WaitsWhileReadsForOthersLeaveNoRoom) {
 }
 
 TEST(BlockMover, WaitsForTheLastBlockAsLongAsForAll) {
-  FakeTier tier;
-  tier.on = true;
-  Scheduler scheduler({.step_tokens = 64, .max_batch = 4, .tier = &tier},
-                      std::vector<GroupBlocks>{{.num_blocks = 10, .block_bytes = 64}});
-  std::vector<int32_t> prompt(49);
-  std::iota(prompt.begin(), prompt.end(), 0);
-  Sequence sequence;
-  sequence.prompt = prompt;
-  sequence.max_generated = 1;
-  scheduler.add(sequence);
+  OneSequence world(TierState::reading, 49);
+  Scheduler& scheduler = world.scheduler;
   EXPECT_TRUE(scheduler.plan(1000).empty());
   scheduler.end_moves(true);
-  tier.ready_below = 32;
+  world.tier.ready_below = 32;
   // What steps take is not known yet, and guessed: 48 ms for 48 tokens.
   for (const int64_t now_us : {30'000, 40'000}) {
     EXPECT_TRUE(scheduler.plan(now_us).empty()) << now_us;
     scheduler.end_moves(true);
   }
   EXPECT_FALSE(scheduler.plan(50'000).empty());
-  EXPECT_EQ(sequence.num_cached, 32);
+  EXPECT_EQ(world.sequence.num_cached, 32);
   scheduler.end_moves(true);
-  scheduler.remove(sequence);
 }
 
 TEST(BlockMover, WaitsForRoomNoLongerThanForReads) {
-  FakeTier tier;
-  tier.on = true;
-  tier.state = TierState::no_room;
-  Scheduler scheduler({.step_tokens = 64, .max_batch = 4, .tier = &tier},
-                      std::vector<GroupBlocks>{{.num_blocks = 10, .block_bytes = 64}});
-  const std::vector<int32_t> prompt(33, 7);
-  Sequence sequence;
-  sequence.prompt = prompt;
-  sequence.max_generated = 1;
-  scheduler.add(sequence);
+  OneSequence world(TierState::no_room, 33);
+  Scheduler& scheduler = world.scheduler;
   EXPECT_TRUE(scheduler.plan(1000).empty());
   scheduler.end_moves(true);
   EXPECT_FALSE(scheduler.plan(34'000).empty());
   scheduler.end_moves(true);
-  scheduler.remove(sequence);
 }
 
 }  // namespace
