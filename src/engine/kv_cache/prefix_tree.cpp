@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/prefetch.h"
 
 namespace hasten::engine {
 namespace {
@@ -22,6 +21,19 @@ constexpr int kMaxBranches = 16;
 // nodes of a long sequence only lead to those that have; a sequence that is longer still is cached
 // in part.
 constexpr size_t kNodesPerWindowBlock = 8;
+
+// So far ahead of the block that is taken in others are fetched.
+constexpr size_t kFetchedBlocks = 8;
+
+size_t most_nodes(std::span<const PrefixGroup> groups) {
+  size_t num_nodes = 0;
+  bool all_windows = true;
+  for (const PrefixGroup& group : groups) {
+    num_nodes += static_cast<size_t>(group.pool->num_blocks());
+    all_windows = all_windows && group.window > 0;
+  }
+  return all_windows ? num_nodes * kNodesPerWindowBlock : num_nodes;
+}
 
 int64_t num_common(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
@@ -41,24 +53,18 @@ PrefixCursor::~PrefixCursor() {
 }
 
 PrefixTree::PrefixTree(std::span<const PrefixGroup> groups, int64_t block_size)
-    : block_size_(block_size), straddling_(static_cast<size_t>(block_size)) {
-  size_t num_nodes = 0;
-  bool all_windows = true;
+    : block_size_(block_size),
+      nodes_(most_nodes(groups), groups.size(), static_cast<size_t>(block_size)),
+      straddling_(static_cast<size_t>(block_size)) {
   for (const PrefixGroup& group : groups) {
-    const auto num_blocks = static_cast<size_t>(group.pool->num_blocks());
     groups_.push_back({.pool = group.pool, .window = group.window});
     group.pool->on_evict(
         [this, g = groups_.size() - 1](int32_t id, int32_t node) { lose(g, node, id); });
     if (group.pool->has_shares()) {
       group.pool->on_last_of([this](int32_t tenant) { tenants_.leave(tenant); });
     }
-    num_nodes += num_blocks;
-    all_windows = all_windows && group.window > 0;
   }
-  if (all_windows) num_nodes *= kNodesPerWindowBlock;
-  nodes_.resize(num_nodes);
-  tokens_.resize(num_nodes * straddling_.size());
-  blocks_.resize(num_nodes * groups_.size(), -1);
+  const size_t num_nodes = nodes_.size();
   for (size_t i = num_nodes; i-- > 0;) free_nodes_.push_back(static_cast<int32_t>(i));
   domains_.resize(num_nodes);
   slots_.resize(std::bit_ceil(2 * num_nodes + 1));
@@ -108,7 +114,7 @@ int32_t PrefixTree::find_partial(const Sequence& sequence, const PrefixMatch& fo
   const int32_t parent = found.nodes.empty() ? -1 : found.nodes.back();
   int32_t child = first_child(parent, sequence.cache_domain);
   for (int i = 0; child >= 0 && i < kMaxBranches; ++i, child = at(child).next_sibling) {
-    if (at(child).first_token != next.front() || !has_all_blocks(child)) continue;
+    if (tokens(child).front() != next.front() || !has_all_blocks(child)) continue;
     if (parent < 0 && domain(child) != sequence.cache_domain) continue;
     const int64_t common = num_common(next, tokens(child).first(next.size()));
     if (common <= num_common_tokens) continue;
@@ -184,12 +190,10 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
 
 void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
                         std::span<BlockTable> tables, int64_t num_blocks) {
-  constexpr int64_t kAhead = 6;
-  for (int64_t i = cursor.depth_ + 1; i < std::min(cursor.depth_ + kAhead, num_blocks); ++i)
-    fetch(i, tables);
-  while (cursor.tree_ != nullptr && cursor.depth_ < num_blocks) {
-    if (cursor.depth_ + kAhead < num_blocks) fetch(cursor.depth_ + kAhead, tables);
-    const Key key = {.parent = cursor.node_, .domain = sequence.cache_domain};
+  if (cursor.tree_ == nullptr || cursor.depth_ >= num_blocks) return;
+  fetch(cursor, sequence, tables);
+  Key key = {.parent = cursor.node_, .domain = sequence.cache_domain};
+  while (cursor.depth_ < num_blocks) {
     read(sequence, cursor.depth_ * block_size_, block_size_);
     int32_t node = find(key);
     if (node < 0) node = add(key);
@@ -197,21 +201,25 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
       cursor = PrefixCursor();
       return;
     }
+    const std::span<int32_t> blocks = nodes_.blocks(node);
     for (size_t g = 0; g < groups_.size(); ++g) {
       BlockPool& pool = *groups_[g].pool;
-      const int32_t own = tables[g].ids()[static_cast<size_t>(cursor.depth_)];
-      int32_t& known = block(node, g);
+      const std::span<const int32_t> ids =
+          tables[g].ids().subspan(static_cast<size_t>(cursor.depth_));
+      if (ids.size() > kFetchedBlocks && ids[kFetchedBlocks] >= 0) pool.fetch(ids[kFetchedBlocks]);
+      const int32_t own = ids.front();
+      const int32_t known = blocks[g];
       if (own < 0 || own == known) continue;  // out of the window, or shared
       if (known >= 0) {
         tables[g].replace(cursor.depth_, pool.share(known));
       } else {
-        known = own;
+        blocks[g] = own;
         pool.keep(own, node, pool.has_shares() ? number(cursor, sequence, pool) : 0);
       }
     }
     ++at(node).num_cursors;
-    if (cursor.node_ >= 0) --at(cursor.node_).num_cursors;  // it has a child: it stays
-    cursor.node_ = node;
+    if (key.parent >= 0) --at(key.parent).num_cursors;  // it has a child: it stays
+    cursor.node_ = key.parent = node;
     ++cursor.depth_;
   }
 }
@@ -347,8 +355,8 @@ int32_t PrefixTree::add(const Key& key) {
   free_nodes_.pop_back();
   fetch_next_free();
   int32_t& head = first_child(key.parent, key.domain);
-  at(id) = {.parent = key.parent, .next_sibling = head, .first_token = block_.front()};
-  std::memcpy(&tokens_[static_cast<size_t>(id * block_size_)], block_.data(), block_.size_bytes());
+  at(id) = {.parent = key.parent, .next_sibling = head};
+  std::ranges::copy(block_, nodes_.tokens(id).begin());
   if (key.parent < 0) domain(id) = key.domain;
   if (key.parent < 0 || head >= 0) enter(key, id);
   if (head >= 0) {
@@ -375,7 +383,7 @@ void PrefixTree::prune(int32_t node) {
     if (at(node).num_cursors > 0 || at(node).first_child >= 0) return;
     for (size_t g = 0; g < groups_.size(); ++g)
       if (block(node, g) >= 0) return;
-    const Node gone = at(node);
+    const PrefixNode gone = at(node);
     if (gone.next_sibling >= 0) at(gone.next_sibling).previous_sibling = gone.previous_sibling;
     if (gone.previous_sibling >= 0)
       at(gone.previous_sibling).next_sibling = gone.next_sibling;
@@ -406,28 +414,29 @@ void PrefixTree::lose(size_t group, int32_t node, int32_t block_id) {
 /// will look at, and that it has long left the caches.
 void PrefixTree::fetch_next_evicted(size_t group) const {
   const int32_t node = groups_[group].pool->owner_ahead();
-  if (node < 0) return;
-  prefetch(&nodes_[static_cast<size_t>(node)]);
-  prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()]);
-  prefetch(tokens(node).data());  // the next new node will be in its place
+  if (node >= 0) nodes_.fetch_whole(node);  // with its tokens: the next new node takes its place
 }
 
 /// Begins to bring what the next nodes will be written over into the caches.
 void PrefixTree::fetch_next_free() const {
-  constexpr size_t kAhead = 4;
-  if (free_nodes_.size() < kAhead) return;
-  const int32_t node = free_nodes_[free_nodes_.size() - kAhead];
-  prefetch(&at(node));
-  prefetch(&blocks_[static_cast<size_t>(node) * groups_.size()]);
-  prefetch(tokens(node).data());
+  constexpr size_t kAhead = 6;
+  if (free_nodes_.size() >= kAhead) nodes_.fetch_whole(free_nodes_[free_nodes_.size() - kAhead]);
 }
 
-/// Begins to bring what `extend` will look at of a block of each table into the caches.
-void PrefixTree::fetch(int64_t index, std::span<const BlockTable> tables) const {
-  const auto entry = static_cast<size_t>(index);
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const auto ids = tables[g].ids();
-    if (entry < ids.size() && ids[entry] >= 0) groups_[g].pool->fetch(ids[entry]);
+/// Begins to bring what `extend` will look at of the first of many blocks into the caches; the
+/// others' tokens lie behind those.
+void PrefixTree::fetch(const PrefixCursor& cursor, const Sequence& sequence,
+                       std::span<const BlockTable> tables) const {
+  constexpr auto kBlocks = static_cast<int64_t>(kFetchedBlocks);
+  if (cursor.node_ >= 0) nodes_.fetch(cursor.node_);
+  const int64_t most = sequence.num_tokens() / block_size_;
+  for (int64_t i = cursor.depth_; i < std::min(cursor.depth_ + kBlocks, most); ++i) {
+    prefetch(sequence.token_address(i * block_size_));
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const auto ids = tables[g].ids();
+      const auto entry = static_cast<size_t>(i);
+      if (entry < ids.size() && ids[entry] >= 0) groups_[g].pool->fetch(ids[entry]);
+    }
   }
 }
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/huge_pages.h"
-#include "base/prefetch.h"
 #include "base/siphash.h"
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/block_table.h"
 #include "engine/kv_cache/block_tier.h"
+#include "engine/kv_cache/prefix_nodes.h"
 #include "engine/kv_cache/tenant_numbers.h"
 #include "engine/sequence/sequence.h"
 #include "engine/sequence/step.h"
@@ -133,7 +133,7 @@ class PrefixTree {
   /// Begins to bring what `extend` will look at into the caches. `ids` are those of a table of the
   /// group.
   void fetch(const PrefixCursor& cursor, size_t group, std::span<const int32_t> ids) const {
-    if (cursor.node_ >= 0) prefetch(&nodes_[static_cast<size_t>(cursor.node_)]);
+    if (cursor.node_ >= 0) nodes_.fetch(cursor.node_);
     const auto entry = static_cast<size_t>(cursor.depth_);
     if (entry < ids.size() && ids[entry] >= 0) groups_[group].pool->fetch(ids[entry]);
   }
@@ -162,16 +162,6 @@ class PrefixTree {
 
  private:
   friend class PrefixCursor;
-  struct alignas(32) Node {  // two to a cache line
-    int32_t parent = -1;
-    int32_t first_child = -1;
-    int32_t previous_sibling = -1;
-    int32_t next_sibling = -1;
-    int32_t num_cursors = 0;
-    int32_t first_token = 0;  // of its block
-    uint32_t tag = 0;         // of its slot in the hash table
-    bool is_hashed = false;   // it has one: without a parent, or when it was not the only child
-  };
   /// Of the hash table, which is at most half full: a node is in the first free slot from where its
   /// tag points on.
   struct Slot {
@@ -217,22 +207,16 @@ class PrefixTree {
   void erase(int32_t node);
   void fetch_next_evicted(size_t group) const;
   void fetch_next_free() const;
-  void fetch(int64_t index, std::span<const BlockTable> tables) const;
+  void fetch(const PrefixCursor& cursor, const Sequence& sequence,
+             std::span<const BlockTable> tables) const;
 
   int64_t first_block(const Group& group, int64_t num_tokens) const;
   bool has_all_blocks(int32_t node) const;
-  Node& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
-  const Node& at(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
-  int32_t& block(int32_t node, size_t group) {
-    return blocks_[static_cast<size_t>(node) * groups_.size() + group];
-  }
-  int32_t block(int32_t node, size_t group) const {
-    return blocks_[static_cast<size_t>(node) * groups_.size() + group];
-  }
-  std::span<const int32_t> tokens(int32_t node) const {
-    const auto size = static_cast<size_t>(block_size_);
-    return {tokens_.data() + static_cast<size_t>(node) * size, size};
-  }
+  PrefixNode& at(int32_t node) { return nodes_[node]; }
+  const PrefixNode& at(int32_t node) const { return nodes_[node]; }
+  int32_t& block(int32_t node, size_t group) { return nodes_.blocks(node)[group]; }
+  int32_t block(int32_t node, size_t group) const { return nodes_.blocks(node)[group]; }
+  std::span<const int32_t> tokens(int32_t node) const { return nodes_.tokens(node); }
   /// The domain of a node without a parent; the others have that of their parent.
   Hash128& domain(int32_t node) { return domains_[static_cast<size_t>(node)]; }
   const Hash128& domain(int32_t node) const { return domains_[static_cast<size_t>(node)]; }
@@ -242,10 +226,8 @@ class PrefixTree {
 
   const int64_t block_size_;
   std::vector<Group> groups_;
-  HugeVector<Node> nodes_;
-  HugeVector<int32_t> tokens_;       // [nodes, block_size]
-  HugeVector<int32_t> blocks_;       // [nodes, groups]; -1: the group has none
-  HugeVector<int32_t> free_nodes_;   // ids
+  PrefixNodes nodes_;
+  HugeVector<int32_t> free_nodes_;   // their numbers
   HugeVector<Hash128> domains_;      // by node
   HugeVector<Slot> slots_;           // by tag
   HugeVector<int32_t> tops_;         // first node without a parent, by domain; -1: none

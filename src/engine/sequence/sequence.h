@@ -44,12 +44,12 @@ struct Sequence {
   int64_t arrival_us = 0;             // when it was submitted, by the clock of the plans
   int64_t deadline_us = kNoDeadline;  // until when it must end to be of use, by the same clock
 
-  // What each step looks at, side by side.
-  std::span<const int32_t> prompt;  // token ids, at least one
-  std::vector<int32_t> generated;   // token ids drawn so far
-  int64_t num_computed = 0;         // leading tokens whose keys and values lie in the cache
-  int32_t slot = -1;                // where the scheduler keeps it; -1: it does not
-  bool scores_prompt = false;       // the log probabilities of the prompt's tokens are wanted
+  // What each step looks at of each sequence, of thousands perhaps: one cache line.
+  alignas(64) std::span<const int32_t> prompt;  // token ids, at least one
+  std::vector<int32_t> generated;               // token ids drawn so far
+  int64_t num_computed = 0;    // leading tokens whose keys and values lie in the cache
+  int32_t slot = -1;           // where the scheduler keeps it; -1: it does not
+  bool scores_prompt = false;  // the log probabilities of the prompt's tokens are wanted
 
   int64_t num_scored = 0;      // leading prompt tokens whose logits have been read for that
   int64_t num_cached = -1;     // of the prompt, found there when it first ran; -1: never yet
@@ -62,9 +62,11 @@ struct Sequence {
   int64_t num_prompt() const { return static_cast<int64_t>(prompt.size()); }
   int64_t num_tokens() const { return num_prompt() + static_cast<int64_t>(generated.size()); }
   /// The token id at `position`, in [0, num_tokens).
-  int32_t token(int64_t position) const {
-    return position < num_prompt() ? prompt[static_cast<size_t>(position)]
-                                   : generated[static_cast<size_t>(position - num_prompt())];
+  int32_t token(int64_t position) const { return *token_address(position); }
+  /// Where that lies.
+  const int32_t* token_address(int64_t position) const {
+    return position < num_prompt() ? prompt.data() + position
+                                   : generated.data() + (position - num_prompt());
   }
   /// The tokens that it still has to compute, as far as is known.
   int64_t num_to_compute() const {
