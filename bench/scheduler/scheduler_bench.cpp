@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/scheduler/scheduler.h"
+#include "engine/sequence/sequence_pool.h"
 #include "run_bench.h"
 
 namespace {
@@ -34,8 +35,11 @@ struct Case {
 
 /// A request and the tokens that it asks with.
 struct Asked {
+  explicit Asked(engine::SequencePool& pool) : owned(pool.make()), sequence(*owned) {}
+
   std::vector<int32_t> prompt;
-  Sequence sequence;
+  const engine::SequencePool::Pointer owned;
+  Sequence& sequence;
 };
 
 /// Keeps a scheduler at its largest batch with requests of 100 to 900 tokens whose answers have 1
@@ -93,7 +97,7 @@ class Load {
 
   /// Makes a request that is not yet submitted.
   void prepare() {
-    auto asked = std::make_unique<Asked>();
+    auto asked = std::make_unique<Asked>(sequences_);
     const auto kind = static_cast<int32_t>(random_() % 10);
     for (size_t n = 100 + random_() % 801; asked->prompt.size() < n;) {
       const bool shared = std::ssize(asked->prompt) < case_.shared_tokens;
@@ -111,6 +115,7 @@ class Load {
   std::mt19937 random_{7};
   int64_t now_us_ = 0;
   int64_t next_id_ = 0;
+  engine::SequencePool sequences_;
   std::vector<std::unique_ptr<Asked>> asked_;  // what has not ended
   std::vector<const Sequence*> ended_;
   engine::Scheduler scheduler_;

@@ -220,7 +220,7 @@ void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_u
   const int64_t room = capacity_.context - std::ssize(asked.prompt);
   for (int32_t choice = 0; choice < asked.n; ++choice) {
     auto& answer = *job.answers.emplace_back(
-        std::make_unique<Answer>(*tokenizer_, asked.show_special, job.stop));
+        std::make_unique<Answer>(sequences_, *tokenizer_, asked.show_special, job.stop));
     answer.chunk.choice = choice;
     Sequence& sequence = answer.sequence;
     sequence.request_id = job.id;

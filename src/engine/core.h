@@ -91,6 +91,7 @@ class Core {
   std::unique_ptr<LengthPredictor> predictor_;
   std::unique_ptr<Sampler> sampler_;
   const std::function<void(const StepRecord&)> on_step_;
+  SequencePool sequences_;                        // of the jobs
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by id
   int64_t next_id_ = 0;
   StepResult result_;

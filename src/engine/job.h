@@ -10,6 +10,7 @@
 #include "engine/admission.h"
 #include "engine/answer_text.h"
 #include "engine/sequence/sequence.h"
+#include "engine/sequence/sequence_pool.h"
 #include "engine/ticket.h"
 #include "hasten/request.h"
 
@@ -17,10 +18,12 @@ namespace hasten::engine {
 
 /// One of a job's n answers.
 struct Answer {
-  Answer(const text::Tokenizer& tokenizer, bool show_special, const StopStrings& stop)
-      : text(tokenizer, show_special, stop) {}
+  Answer(SequencePool& pool, const text::Tokenizer& tokenizer, bool show_special,
+         const StopStrings& stop)
+      : owned(pool.make()), sequence(*owned), text(tokenizer, show_special, stop) {}
 
-  Sequence sequence;
+  const SequencePool::Pointer owned;
+  Sequence& sequence;
   AnswerText text;
   Chunk chunk;            // what the present step adds
   bool finished = false;  // its chunk with a Finish is on its way or delivered
