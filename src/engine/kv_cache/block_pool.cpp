@@ -51,6 +51,15 @@ BlockRef BlockPool::allocate() {
   return BlockRef(this, id);
 }
 
+void BlockPool::allocate(std::span<int32_t> ids) {
+  for (int32_t& id : ids) {
+    if (free_.empty()) HASTEN_CHECK(evict());
+    id = free_.back();
+    free_.pop_back();
+    at(id).state = 1;
+  }
+}
+
 void BlockPool::keep(int32_t id, int32_t owner, int32_t tenant) {
   HASTEN_CHECK(ref_count(id) > 0 && !is_kept(id) && owner >= 0 && tenant >= 0);
   at(id).owner = owner;

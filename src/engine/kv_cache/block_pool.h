@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,9 @@ class BlockPool {
   /// A block that nobody else references, or an empty reference when none is free. Evicts only when
   /// the contents of all free blocks are kept.
   [[nodiscard]] BlockRef allocate();
+  /// Fills `ids` with such blocks. The caller owes the pool a `release` of each. There must be as
+  /// many free ones.
+  void allocate(std::span<int32_t> ids);
 
   /// Keeps the contents, not kept so far, of a referenced block when its last reference goes.
   /// `owner`, at least 0, is for whoever wants to know which those were when they are evicted.

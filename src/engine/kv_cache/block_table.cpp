@@ -21,7 +21,7 @@ BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
 }
 
 void BlockTable::clear() {
-  constexpr size_t kAhead = 12;
+  constexpr size_t kAhead = 24;
   for (size_t i = ids_.size(); i-- > 0;) {
     if (i >= kAhead && ids_[i - kAhead] >= 0) pool_->fetch(ids_[i - kAhead]);
     if (ids_[i] >= 0) pool_->release(ids_[i]);
@@ -33,7 +33,10 @@ void BlockTable::clear() {
 bool BlockTable::extend(int64_t num_tokens) {
   const int64_t missing = ceil_div(num_tokens, block_size_) - static_cast<int64_t>(ids_.size());
   if (missing > pool_->num_free()) return false;
-  for (int64_t i = 0; i < missing; ++i) append(pool_->allocate());
+  if (missing <= 0) return true;
+  ids_.resize(ids_.size() + static_cast<size_t>(missing));
+  pool_->allocate(std::span(ids_).last(static_cast<size_t>(missing)));
+  num_held_ += missing;
   return true;
 }
 
