@@ -91,10 +91,14 @@ void Scheduler::remove(const Sequence& sequence) {
   if (sequence.program_index >= 0 && (waits || !running->finished))
     programs_.leave(sequence, view_.now_us);
   if (is_held) return;
-  if (waits)
+  if (waits) {
     dequeue(sequence);
-  else
-    vacate(*running);
+    return;
+  }
+  // Not what its last step has left: that may be why it is removed.
+  if (tree_ && !running->finished)
+    tree_->extend(running->cursor, sequence, running->tables, running->begin / options_.block_size);
+  vacate(*running);
 }
 
 void Scheduler::finish(const Sequence& sequence) {
@@ -262,7 +266,11 @@ void Scheduler::secure_blocks() {
   constexpr size_t kFar = 8;
   constexpr size_t kNear = 4;
   for (size_t i = 0; i < growing_.size();) {
-    if (i + kFar < growing_.size()) prefetch(&growing_[i + kFar]->tables);
+    if (i + kFar < growing_.size()) {
+      const Running& far = *growing_[i + kFar];
+      prefetch(&far.tables);
+      for (size_t g = 0; g < groups_.size(); ++g) prefetch(ids(far, g).data() + ids(far, g).size());
+    }
     if (i + kNear < growing_.size()) prefetch(growing_[i + kNear]->tables.data());
     Running& running = *growing_[i];
     if (running.sequence == nullptr || grow(running)) {
@@ -310,6 +318,7 @@ bool Scheduler::grow(Running& running) {
 void Scheduler::preempt(Running& running) {
   Sequence& sequence = *running.sequence;
   prefix_stats_.num_preempted += sequence.num_computed;
+  take_in(running);
   vacate(running);
   sequence.num_computed = sequence.num_found = 0;
   sequence.queued_us = view_.now_us;
@@ -355,7 +364,7 @@ void Scheduler::uncount_kv(Running& running) {
 
 /// Writes the plan down.
 void Scheduler::emit() {
-  constexpr size_t kAhead = 16;
+  constexpr std::ptrdiff_t kAhead = 16;
   if (mover_) {
     plan_.saves = mover_->saves();
     plan_.loads = mover_->loads();
@@ -368,9 +377,10 @@ void Scheduler::emit() {
   size_t next_copy = 0;  // they are in order of admission, too
   int64_t num_logits = 0;
   int64_t num_kept = 0;  // tokens whose keys and values are in the cache after this step
-  for (size_t i = 0; i < running_.size(); ++i) {
-    if (i + kAhead < running_.size()) prefetch(running_[i + kAhead]);
-    const Running& running = *running_[i];
+  Running* const* const end = running_.data() + running_.size();
+  for (Running* const* at = running_.data(); at != end; ++at) {
+    if (end - at > kAhead) prefetch(at[kAhead]);
+    const Running& running = **at;
     if (running.count == 0) {  // the budget did not reach it, or it has left
       if (running.sequence != nullptr && !running.finished) num_kept += running.begin;
       continue;
@@ -379,13 +389,13 @@ void Scheduler::emit() {
       if (plan_.copies[next_copy].sequence != running.slot) break;
       plan_.copies[next_copy].sequence = static_cast<int32_t>(next - plan_.sequences.data());
     }
-    const int64_t end = running.begin + running.count;
-    num_kept += end;
+    const int64_t past = running.begin + running.count;
+    num_kept += past;
     *next = {.sequence = running.sequence,
              .begin = running.begin,
              .count = running.count,
-             .num_logits = running.decodes ? 1 : end - first_logit(*running.sequence, end),
-             .samples = running.decodes || end == running.sequence->num_tokens()};
+             .num_logits = running.decodes ? 1 : past - first_logit(*running.sequence, past),
+             .samples = running.decodes || past == running.sequence->num_tokens()};
     num_logits += next++->num_logits;
     const auto* const tables = &block_ids_[static_cast<size_t>(running.slot) * num_groups];
     for (size_t g = 0; g < num_groups; ++g) *next_table++ = tables[g];

@@ -165,7 +165,7 @@ class Scheduler {
     int64_t begin = 0;               // its sequence's num_computed before this step
     int64_t count = 0;               // tokens in this step
     int64_t num_secured = 0;         // leading tokens for which it has blocks
-    int64_t take_in_at = 0;          // computed tokens with which the tree gets its next block
+    int64_t take_in_at = INT64_MAX;  // computed tokens with which the tree gets its next block
     size_t num_generated = 0;        // of its sequence, when it was admitted
     int32_t slot = 0;                // its index in slots_
     bool finished = false;           // runs no more; its blocks are for its siblings
@@ -208,6 +208,10 @@ class Scheduler {
 
   int64_t most_running() const;
   int64_t reserved_blocks(const Group& group) const;
+  /// Of the table of a running sequence in a group.
+  std::span<const int32_t> ids(const Running& running, size_t g) const {
+    return block_ids_[static_cast<size_t>(running.slot) * groups_.size() + g];
+  }
   bool is_idle() const { return waiting_.empty() && num_running_ == 0; }
   void start_batch();
   void count_kv(Running& running);
@@ -215,7 +219,7 @@ class Scheduler {
   void take_in(Running& running);
   void hold_for_program(const Running& running);
   int64_t num_reserved(size_t g) const;
-  static void fetch_ahead(std::span<Running* const> coming);
+  static void fetch_ahead(Running* const* at, Running* const* end);
   void take_in_full_blocks();
   void charge_token(const Sequence& sequence);
   void share_budget();

@@ -337,7 +337,7 @@ void Scheduler::start(Sequence& sequence) {
   }
   for (size_t i = num_copies; i < plan_.copies.size(); ++i)
     plan_.copies[i].sequence = started.slot;  // until it is known where it stands in the plan
-  if (tree_) started.take_in_at = tree_->next_extension(started.cursor);
+  started.take_in_at = tree_ ? tree_->next_extension(started.cursor) : INT64_MAX;
   if (tenants_) {
     tenants_->admit(sequence.tenant_index);
     // What was preempted is computed anew at the expense of all.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/prefetch.h"
 #include "engine/scheduler/scheduler.h"
 
@@ -23,6 +24,11 @@ constexpr double kLittleMore = 1.25;
 // one of so many steps takes half of what the others would.
 constexpr int64_t kStepsAlike = 8;
 
+// Whoever decodes offers so many blocks at a time, and the rest when it leaves: each look at the
+// tree for one block of one sequence is several ways to memory. Not where blocks leave a window,
+// which they do without having been offered.
+constexpr int64_t kOfferedAtOnce = 8;
+
 bool decodes(const Sequence& sequence) {
   return sequence.num_tokens() - sequence.num_computed == 1;
 }
@@ -34,21 +40,20 @@ void Scheduler::take_in(Running& running) {
   if (!tree_) return;
   tree_->extend(running.cursor, *running.sequence, running.tables);
   running.take_in_at = tree_->next_extension(running.cursor);
+  if (running.take_in_at < INT64_MAX && !has_windows_ && decodes(*running.sequence))
+    running.take_in_at += (kOfferedAtOnce - 1) * options_.block_size;
 }
 
 /// Offers the full blocks of those that are due.
 void Scheduler::take_in_full_blocks() {
   constexpr size_t kFar = 8;
   constexpr size_t kNear = 4;
-  const auto ids = [&](const Running& running, size_t g) {
-    return block_ids_[static_cast<size_t>(running.slot) * groups_.size() + g];
-  };
   for (size_t i = 0; i < due_.size(); ++i) {
     if (i + kFar < due_.size()) {
       const Running& far = *due_[i + kFar];
       prefetch(&far.tables);
       for (size_t g = 0; g < groups_.size(); ++g)
-        prefetch(ids(far, g).data() + far.take_in_at / options_.block_size - 1);
+        prefetch(ids(far, g).data() + far.take_in_at / options_.block_size - kOfferedAtOnce);
     }
     if (i + kNear < due_.size()) {
       const Running& near = *due_[i + kNear];
@@ -60,15 +65,13 @@ void Scheduler::take_in_full_blocks() {
 }
 
 /// Of thousands of sequences, those that come next have left the caches since the last step.
-inline void Scheduler::fetch_ahead(std::span<Running* const> coming) {
-  constexpr size_t kFar = 32;
-  constexpr size_t kNear = 16;
-  if (coming.size() <= kFar) return;
-  prefetch(coming[kFar]);
-  const Sequence* const sequence = coming[kNear]->sequence;
-  if (sequence == nullptr) return;
-  prefetch(&sequence->prompt);
-  prefetch(&sequence->slot);
+inline void Scheduler::fetch_ahead(Running* const* at, Running* const* end) {
+  constexpr std::ptrdiff_t kFar = 32;
+  constexpr std::ptrdiff_t kNear = 16;
+  if (end - at <= kFar) return;
+  prefetch(at[kFar]);
+  if (const Sequence* const sequence = at[kNear]->sequence; sequence != nullptr)
+    prefetch(&sequence->prompt);
 }
 
 /// Gives every sequence that decodes its token, then the others chunks in order of admission (or
@@ -79,49 +82,45 @@ void Scheduler::share_budget() {
   growing_.clear();
   scoring_.clear();
   due_.clear();
-  const bool takes_in = tree_.has_value();
   const bool has_windows = has_windows_;
-  const size_t num_listed = running_.size();
   // In registers, as all running sequences go through here.
-  int64_t tokens_left = tokens_left_;
-  StepWork work;
-  size_t num_kept = 0;
-  for (size_t i = 0; i < num_listed; ++i) {
-    fetch_ahead(std::span(running_).subspan(i));
-    Running* const running = running_[i];
-    if (running->sequence == nullptr) {
+  int64_t num_decoding = 0;
+  int64_t num_keys = 0;  // of those that decode, without their tokens of this step
+  Running** kept = running_.data();
+  Running* const* const end = kept + running_.size();
+  for (Running* const* at = kept; at != end; ++at) {
+    fetch_ahead(at, end);
+    Running* const running = *at;
+    const Sequence* const sequence = running->sequence;
+    if (sequence == nullptr) {
       free_slots_.push_back(running->slot);
       continue;
     }
-    running_[num_kept++] = running;
+    *kept++ = running;
     running->count = 0;
     if (running->finished) continue;
-    const Sequence& sequence = *running->sequence;
-    const bool has_one_left = decodes(sequence);
-    const int64_t begin = sequence.num_computed;
+    const int64_t begin = sequence->num_computed;
+    const bool has_one_left = sequence->num_tokens() - begin == 1;
     running->begin = begin;
-    running->decodes = has_one_left && !sequence.scoring();
-    if (takes_in && begin >= running->take_in_at) due_.push_back(running);
-    if (!has_one_left) {
-      prefills_.push_back(running);
+    running->decodes = has_one_left && !sequence->scoring();
+    if (begin >= running->take_in_at) due_.push_back(running);
+    if (!running->decodes) {
+      (has_one_left ? scoring_ : prefills_).push_back(running);
       continue;
     }
     // As `chunk` and `spend` would have it: of thousands, nearly all are such.
-    decoding_ = true;
-    if (!running->decodes) {
-      scoring_.push_back(running);
-      continue;
-    }
-    if (tokens_left > 0) {
-      running->count = 1;
-      --tokens_left;
-      work.add(begin, 1);
-    }
-    if (has_windows || begin + running->count > running->num_secured) growing_.push_back(running);
+    running->count = 1;
+    ++num_decoding;
+    num_keys += begin;
+    if (has_windows || begin >= running->num_secured) growing_.push_back(running);
   }
-  running_.resize(num_kept);
-  tokens_left_ = tokens_left;
-  work_ = work;
+  HASTEN_CHECK(num_decoding <= tokens_left_);  // there are as many as places in the batch
+  running_.resize(static_cast<size_t>(kept - running_.data()));
+  tokens_left_ -= num_decoding;
+  work_ = {.tokens = num_decoding,
+           .keys = num_keys + num_decoding,
+           .token_keys = num_keys + num_decoding};
+  decoding_ = num_decoding > 0 || !scoring_.empty();
   for (Running* const running : scoring_) {
     running->count = chunk(*running->sequence, running->begin);
     spend(*running->sequence, running->count);
