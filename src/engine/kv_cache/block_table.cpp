@@ -34,7 +34,7 @@ bool BlockTable::extend(int64_t num_tokens) {
   const int64_t missing = ceil_div(num_tokens, block_size_) - static_cast<int64_t>(ids_.size());
   if (missing > pool_->num_free()) return false;
   if (missing <= 0) return true;
-  ids_.resize(ids_.size() + static_cast<size_t>(missing));
+  ids_.resize(ids_.size() + static_cast<size_t>(missing), -1);  // to evict may throw
   pool_->allocate(std::span(ids_).last(static_cast<size_t>(missing)));
   num_held_ += missing;
   return true;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <new>
 #include <random>
 #include <utility>
 #include <vector>
@@ -63,6 +64,24 @@ TEST(BlockTable, ExtendsByWholeBlocksAndAllOrNothing) {
   EXPECT_EQ(pool.num_free(), 1);
   table = BlockTable(pool, 4);
   EXPECT_EQ(pool.num_free(), 3);
+}
+
+TEST(BlockTable, WhereAnEvictionFailsItGivesBackWhatItGot) {
+  BlockPool pool(4);
+  BlockTable first(pool, 4);
+  ASSERT_TRUE(first.extend(16));
+  for (int32_t id = 0; id < 4; ++id) pool.keep(id, id);
+  first.clear();
+  int num_evicted = 0;
+  pool.on_evict([&](int32_t, int32_t) {
+    if (++num_evicted == 2) throw std::bad_alloc();  // as when its contents are to be saved
+  });
+  BlockTable second(pool, 4);
+  EXPECT_THROW((void)second.extend(16), std::bad_alloc);
+  second.clear();
+  EXPECT_EQ(pool.num_free(), 4);
+  ASSERT_TRUE(second.extend(16));
+  EXPECT_THAT(ids(second), ::testing::UnorderedElementsAre(0, 1, 2, 3));
 }
 
 TEST(BlockTable, ReleasesWhatLeftTheWindow) {

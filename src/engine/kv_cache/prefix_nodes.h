@@ -77,7 +77,7 @@ class PrefixNodes {
   }
 
  private:
-  static constexpr size_t kAlignment = 32;  // nodes of 16 tokens and one group: three in two lines
+  static constexpr size_t kAlignment = 32;  // nodes of 16 tokens and one group: two in three lines
 
   std::byte* start(int32_t node) { return bytes_.data() + static_cast<size_t>(node) * stride_; }
   const std::byte* start(int32_t node) const {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/prefetch.h"
 
 namespace hasten::engine {
 namespace {
@@ -398,6 +399,7 @@ void PrefixTree::prune(int32_t node) {
 /// A pool has evicted the block of a node.
 void PrefixTree::lose(size_t group, int32_t node, int32_t block_id) {
   fetch_next_evicted(group);
+  block(node, group) = -1;  // even if the listener throws
   if (on_lose_) {
     const Named& named = names_[static_cast<size_t>(node)];
     on_lose_({.key = named.key,
@@ -406,7 +408,6 @@ void PrefixTree::lose(size_t group, int32_t node, int32_t block_id) {
               .tokens = tokens(node)},
              named.index, block_id);
   }
-  block(node, group) = -1;
   prune(node);
 }
 
