@@ -2,6 +2,8 @@
 // SequencePool: where an engine's sequences are, side by side.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <memory_resource>
 
@@ -17,7 +19,9 @@ class SequencePool {
   /// Gives a sequence back.
   struct Deleter {
     SequencePool* pool = nullptr;
-    void operator()(Sequence* sequence) const { pool->allocator_.delete_object(sequence); }
+    void operator()(Sequence* sequence) const {
+      pool->allocator_.delete_object(static_cast<Place*>(sequence));
+    }
   };
   /// Must not outlive its pool.
   using Pointer = std::unique_ptr<Sequence, Deleter>;
@@ -26,9 +30,17 @@ class SequencePool {
   SequencePool(const SequencePool&) = delete;
   SequencePool& operator=(const SequencePool&) = delete;
 
-  [[nodiscard]] Pointer make() { return {allocator_.new_object<Sequence>(), Deleter{this}}; }
+  [[nodiscard]] Pointer make() { return {allocator_.new_object<Place>(), Deleter{this}}; }
 
  private:
+  static constexpr size_t kLine = 64;  // bytes of a cache line
+  /// With a distance of an odd number of lines: the lines that are looked at would be in some of
+  /// the sets of a cache only with one of four or eight.
+  struct Place : Sequence {
+    std::array<std::byte, kLine> gap{};
+  };
+  static_assert(sizeof(Place) / kLine % 2 == 1);
+
   std::pmr::unsynchronized_pool_resource memory_;
 #if defined(__SANITIZE_ADDRESS__)
   // Or else nobody would see that a sequence is used which is gone.
