@@ -17,9 +17,22 @@ namespace {
 constexpr int64_t kBlock = 4;
 constexpr int64_t kOfferedAtOnce = 8;  // blocks of an answer
 
+struct SmallCase {
+  int64_t step_tokens = 256;
+  int32_t max_batch = 2;
+  int64_t num_blocks = 200;
+  int64_t window = 0;
+};
+
 class OfferedBlocks : public ::testing::Test {
  protected:
-  explicit OfferedBlocks(int64_t window = 0) : groups_{{.num_blocks = 200, .window = window}} {
+  explicit OfferedBlocks(const SmallCase& with = {})
+      : groups_{{.num_blocks = with.num_blocks, .window = with.window}},
+        scheduler_({.block_size = kBlock,
+                    .step_tokens = with.step_tokens,
+                    .max_batch = with.max_batch,
+                    .policy = &find_policy("priority")},
+                   groups_) {
     std::iota(prompt_.begin(), prompt_.end(), 0);
   }
 
@@ -36,6 +49,7 @@ class OfferedBlocks : public ::testing::Test {
   /// Every token drawn differs from all that a prompt has.
   void step() {
     const StepPlan& plan = scheduler_.plan(++now_us_);
+    num_preemptions_ += plan.num_preemptions;
     scheduler_.advance();
     for (const PlannedSequence& planned : plan.sequences)
       if (planned.samples)
@@ -60,15 +74,12 @@ class OfferedBlocks : public ::testing::Test {
   }
 
   const std::vector<GroupBlocks> groups_;
-  Scheduler scheduler_{{.block_size = kBlock,
-                        .step_tokens = 256,
-                        .max_batch = 2,
-                        .policy = &find_policy("priority")},
-                       groups_};
+  Scheduler scheduler_;
   std::vector<int32_t> prompt_ = std::vector<int32_t>(2 * kBlock);
   std::vector<int32_t> asked_;
   std::list<Sequence> sequences_;
   int64_t now_us_ = 0;
+  int64_t num_preemptions_ = 0;
 };
 
 TEST_F(OfferedBlocks, APromptIsOfferedAtOnce) {
@@ -87,6 +98,12 @@ TEST_F(OfferedBlocks, SoManyBlocksOfAnAnswerAreOffered) {
   const Sequence& first = add(prompt_);
   run_until(first, (2 + kOfferedAtOnce) * kBlock);
   EXPECT_EQ(found_by_another(first), (2 + kOfferedAtOnce) * kBlock);
+}
+
+TEST_F(OfferedBlocks, AndAsManyAgain) {
+  const Sequence& first = add(prompt_);
+  run_until(first, (2 + 2 * kOfferedAtOnce) * kBlock);
+  EXPECT_EQ(found_by_another(first), (2 + 2 * kOfferedAtOnce) * kBlock);
 }
 
 TEST_F(OfferedBlocks, WhoFinishesOffersTheRest) {
@@ -120,7 +137,7 @@ TEST_F(OfferedBlocks, WhoIsDisplacedComesBackToAll) {
 
 class WindowBlocks : public OfferedBlocks {
  protected:
-  WindowBlocks() : OfferedBlocks(2 * kBlock) {}
+  WindowBlocks() : OfferedBlocks({.window = 2 * kBlock}) {}
 };
 
 TEST_F(WindowBlocks, AreOfferedBeforeTheyLeave) {
@@ -133,6 +150,43 @@ TEST_F(WindowBlocks, AreOfferedBeforeTheyLeave) {
   const Sequence& asking = add(asked_);
   step();
   EXPECT_EQ(asking.num_cached, 5 * kBlock);
+}
+
+class PromptsInChunks : public OfferedBlocks {
+ protected:
+  PromptsInChunks() : OfferedBlocks({.step_tokens = 7}) {}
+};
+
+TEST_F(PromptsInChunks, EachOffersItsBlocksAtOnce) {
+  std::vector<int32_t> prompt(64);
+  std::iota(prompt.begin(), prompt.end(), 0);
+  const Sequence& first = add(prompt);
+  run_until(first, 28);
+  // What another has in common is there: it need not wait for the first one.
+  std::vector<int32_t> other(prompt.begin(), prompt.begin() + 28);
+  other.resize(60, 500);
+  const Sequence& asking = add(other);
+  step();
+  EXPECT_EQ(asking.num_cached, 28);
+}
+
+TEST_F(PromptsInChunks, ALastTokenOnItsOwnIsPartOfThePrompt) {
+  const Sequence& first = add(prompt_);  // eight tokens: seven and one
+  run_until(first, 10);
+  EXPECT_EQ(found_by_another(first), 8);
+}
+
+class ScarceBlocks : public OfferedBlocks {
+ protected:
+  ScarceBlocks() : OfferedBlocks({.max_batch = 4, .num_blocks = 26}) {}
+};
+
+TEST_F(ScarceBlocks, AnswersThatAreAlikeShareThemBeforeAnybodyIsPreempted) {
+  const Sequence& first = add(prompt_);
+  for (int i = 0; i < 3; ++i) add(prompt_);
+  run_until(first, 17 * kBlock);  // of 26 blocks, where each of the four has one of its own
+  for (const Sequence& each : sequences_) EXPECT_GT(each.num_computed, 16 * kBlock);
+  EXPECT_EQ(num_preemptions_, 0);
 }
 
 }  // namespace

@@ -265,6 +265,7 @@ int64_t Scheduler::num_free_blocks() const {
 void Scheduler::secure_blocks() {
   constexpr size_t kFar = 8;
   constexpr size_t kNear = 4;
+  bool offered_all = false;
   for (size_t i = 0; i < growing_.size();) {
     if (i + kFar < growing_.size()) {
       const Running& far = *growing_[i + kFar];
@@ -275,7 +276,7 @@ void Scheduler::secure_blocks() {
     Running& running = *growing_[i];
     if (running.sequence == nullptr || grow(running)) {
       ++i;
-    } else if (!drop_finished()) {
+    } else if (!drop_finished() && (std::exchange(offered_all, true) || !take_in_all())) {
       Running* const victim = last_of_running();
       HASTEN_CHECK(victim != nullptr);  // alone, everything fits
       refund(*victim);

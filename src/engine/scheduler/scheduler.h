@@ -165,7 +165,7 @@ class Scheduler {
     int64_t begin = 0;               // its sequence's num_computed before this step
     int64_t count = 0;               // tokens in this step
     int64_t num_secured = 0;         // leading tokens for which it has blocks
-    int64_t take_in_at = INT64_MAX;  // computed tokens with which the tree gets its next block
+    int64_t take_in_at = INT64_MAX;  // computed tokens with which it offers its next blocks
     size_t num_generated = 0;        // of its sequence, when it was admitted
     int32_t slot = 0;                // its index in slots_
     bool finished = false;           // runs no more; its blocks are for its siblings
@@ -221,6 +221,7 @@ class Scheduler {
   int64_t num_reserved(size_t g) const;
   static void fetch_ahead(Running* const* at, Running* const* end);
   void take_in_full_blocks();
+  bool take_in_all();
   void charge_token(const Sequence& sequence);
   void share_budget();
   void secure_blocks();
@@ -281,7 +282,7 @@ class Scheduler {
   std::vector<int32_t> free_slots_;
   std::vector<std::span<const int32_t>> block_ids_;  // [slots_, groups]: of their tables
   std::vector<Running*> running_;                    // in order of admission; some may have left
-  std::vector<Running*> due_;       // of this step: those with a full block to take in
+  std::vector<Running*> due_;       // of this step: those with full blocks to offer
   std::vector<Running*> scoring_;   // of this step: those with one token left that score a prompt
   std::vector<Running*> prefills_;  // of this step: those that compute a prompt, or anew
   std::vector<Running*> growing_;   // of this step: those whose blocks may not suffice

@@ -24,9 +24,9 @@ constexpr double kLittleMore = 1.25;
 // one of so many steps takes half of what the others would.
 constexpr int64_t kStepsAlike = 8;
 
-// Whoever decodes offers so many blocks at a time, and the rest when it leaves: each look at the
-// tree for one block of one sequence is several ways to memory. Not where blocks leave a window,
-// which they do without having been offered.
+// Of an answer so many blocks are offered at a time, and the rest when its sequence leaves or
+// memory is short: each look at the tree for one block of one sequence is several ways to memory.
+// Not where blocks leave a window, which they do without having been offered.
 constexpr int64_t kOfferedAtOnce = 8;
 
 bool decodes(const Sequence& sequence) {
@@ -40,8 +40,19 @@ void Scheduler::take_in(Running& running) {
   if (!tree_) return;
   tree_->extend(running.cursor, *running.sequence, running.tables);
   running.take_in_at = tree_->next_extension(running.cursor);
-  if (running.take_in_at < INT64_MAX && !has_windows_ && decodes(*running.sequence))
+  const Sequence& sequence = *running.sequence;
+  if (running.take_in_at < INT64_MAX && !has_windows_ &&
+      sequence.num_computed >= sequence.num_prompt())
     running.take_in_at += (kOfferedAtOnce - 1) * options_.block_size;
+}
+
+/// Offers all that has been computed. True if that freed blocks: some had the same contents.
+bool Scheduler::take_in_all() {
+  if (!tree_) return false;
+  const int64_t num_free = num_free_blocks();
+  for (Running* const running : running_)
+    if (running->sequence != nullptr && !running->finished) take_in(*running);
+  return num_free_blocks() > num_free;
 }
 
 /// Offers the full blocks of those that are due.
@@ -52,8 +63,9 @@ void Scheduler::take_in_full_blocks() {
     if (i + kFar < due_.size()) {
       const Running& far = *due_[i + kFar];
       prefetch(&far.tables);
-      for (size_t g = 0; g < groups_.size(); ++g)
-        prefetch(ids(far, g).data() + far.take_in_at / options_.block_size - kOfferedAtOnce);
+      const int64_t first =
+          std::max<int64_t>(0, far.take_in_at / options_.block_size - kOfferedAtOnce);
+      for (size_t g = 0; g < groups_.size(); ++g) prefetch(ids(far, g).data() + first);
     }
     if (i + kNear < due_.size()) {
       const Running& near = *due_[i + kNear];
