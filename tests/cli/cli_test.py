@@ -100,6 +100,7 @@ class Help(unittest.TestCase):
                 (("synth", "--shape", "tiny-llama", "--type", "q9", "/tmp/x.gguf"), "--type q9 is unknown; known: f32 f16"),
                 (("simulate", "--type", "q9"), "--type q9 is unknown; known: f32 f16 bf16 q4_0"),
                 (("run", "-p", "x", "--kv-type", "q9"), '--kv-type "q9" is unknown; known: auto, f32'),
+                (("run", "-p", "x", "--kv-type", "q8_0/"), '--kv-type "q8_0/" is unknown; known: auto, f32'),
                 (("synth", "--shape", "llama-9000b", "--type", "q4_0", "/tmp/x.gguf"), "llama-9000b")):
             done = hasten(*arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""), (arguments, done.stderr))
@@ -818,7 +819,7 @@ class Measure(unittest.TestCase):
             hasten("synth", "--shape", "tiny-qwen2", "--type", "q8_0", other)
             for flags, said in (
                     (("--quantized-kv", "foo"), '--quantized-kv "foo" is unknown; known: auto, f32'),
-                    (("--simulate", "h200", "--quantized-kv", "q8_0/foo"), '--quantized-kv "foo" is unknown'),
+                    (("--simulate", "h200", "--quantized-kv", "q8_0/foo"), '--quantized-kv "q8_0/foo" is unknown'),
                     (("--shape", "llama-3.1-8b"), "--shape is of simulations: add --simulate MACHINE, or leave it out"),
                     (("--quantized-type", "q8_0"), "--quantized-type is of simulations"),
                     (("--efficiency", "0.6"), "--efficiency is of simulations"),
