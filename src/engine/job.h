@@ -22,7 +22,7 @@ struct Answer {
          const StopStrings& stop)
       : owned(pool.make()), sequence(*owned), text(tokenizer, show_special, stop) {}
 
-  const SequencePool::Pointer owned;
+  const SequencePool::Pointer owned;  // side by side with those of other answers
   Sequence& sequence;
   AnswerText text;
   Chunk chunk;            // what the present step adds

@@ -44,10 +44,9 @@ BlockPool::BlockPool(int64_t num_blocks, double tenant_share, int64_t first_tick
 }
 
 BlockRef BlockPool::allocate() {
-  if (free_.empty() && !evict()) return {};
-  const int32_t id = free_.back();
-  free_.pop_back();
-  at(id).state = 1;
+  if (num_free() == 0) return {};
+  int32_t id = -1;
+  allocate(std::span(&id, 1));
   return BlockRef(this, id);
 }
 

@@ -8,6 +8,7 @@
 #include <new>
 #include <span>
 
+#include "base/checked.h"
 #include "base/huge_pages.h"
 #include "base/prefetch.h"
 
@@ -35,15 +36,13 @@ class PrefixNodes {
         num_groups_(num_groups),
         block_size_(block_size),
         blocks_at_(sizeof(PrefixNode) + block_size * sizeof(int32_t)),
-        stride_((blocks_at_ + num_groups * sizeof(int32_t) + kAlignment - 1) / kAlignment *
-                kAlignment),
+        stride_(static_cast<size_t>(
+            round_up(static_cast<int64_t>(blocks_at_ + num_groups * sizeof(int32_t)), kAlignment))),
         bytes_(num_nodes * stride_) {
-    for (size_t i = 0; i < num_nodes; ++i) {
-      std::byte* const node = bytes_.data() + i * stride_;
-      new (node) PrefixNode;
-      std::uninitialized_fill_n(reinterpret_cast<int32_t*>(node + sizeof(PrefixNode)), block_size,
-                                0);
-      std::uninitialized_fill_n(reinterpret_cast<int32_t*>(node + blocks_at_), num_groups, -1);
+    for (int32_t node = 0; static_cast<size_t>(node) < num_nodes; ++node) {
+      new (start(node)) PrefixNode;
+      std::ranges::uninitialized_fill(tokens(node), 0);
+      std::ranges::uninitialized_fill(blocks(node), -1);
     }
   }
 
@@ -77,7 +76,7 @@ class PrefixNodes {
   }
 
  private:
-  static constexpr size_t kAlignment = 32;  // nodes of 16 tokens and one group: two in three lines
+  static constexpr int64_t kAlignment = 32;  // nodes of 16 tokens and one group: two in three lines
 
   std::byte* start(int32_t node) { return bytes_.data() + static_cast<size_t>(node) * stride_; }
   const std::byte* start(int32_t node) const {

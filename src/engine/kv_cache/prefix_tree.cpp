@@ -24,7 +24,7 @@ constexpr int kMaxBranches = 16;
 constexpr size_t kNodesPerWindowBlock = 8;
 
 // So far ahead of the block that is taken in others are fetched.
-constexpr size_t kFetchedBlocks = 8;
+constexpr int64_t kFetchedBlocks = 8;
 
 size_t most_nodes(std::span<const PrefixGroup> groups) {
   size_t num_nodes = 0;
@@ -192,7 +192,7 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
 void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
                         std::span<BlockTable> tables, int64_t num_blocks) {
   if (cursor.tree_ == nullptr || cursor.depth_ >= num_blocks) return;
-  fetch(cursor, sequence, tables);
+  fetch_first(cursor, sequence, tables, num_blocks);
   Key key = {.parent = cursor.node_, .domain = sequence.cache_domain};
   while (cursor.depth_ < num_blocks) {
     read(sequence, cursor.depth_ * block_size_, block_size_);
@@ -205,17 +205,17 @@ void PrefixTree::extend(PrefixCursor& cursor, const Sequence& sequence,
     const std::span<int32_t> blocks = nodes_.blocks(node);
     for (size_t g = 0; g < groups_.size(); ++g) {
       BlockPool& pool = *groups_[g].pool;
-      const std::span<const int32_t> ids =
-          tables[g].ids().subspan(static_cast<size_t>(cursor.depth_));
-      if (ids.size() > kFetchedBlocks && ids[kFetchedBlocks] >= 0) pool.fetch(ids[kFetchedBlocks]);
+      const auto ids = tables[g].ids().subspan(static_cast<size_t>(cursor.depth_));
+      if (std::ssize(ids) > kFetchedBlocks && ids[kFetchedBlocks] >= 0)
+        pool.fetch(ids[kFetchedBlocks]);
       const int32_t own = ids.front();
       const int32_t known = blocks[g];
       if (own < 0 || own == known) continue;  // out of the window, or shared
       if (known >= 0) {
         tables[g].replace(cursor.depth_, pool.share(known));
       } else {
-        blocks[g] = own;
         pool.keep(own, node, pool.has_shares() ? number(cursor, sequence, pool) : 0);
+        blocks[g] = own;
       }
     }
     ++at(node).num_cursors;
@@ -424,20 +424,17 @@ void PrefixTree::fetch_next_free() const {
   if (free_nodes_.size() >= kAhead) nodes_.fetch_whole(free_nodes_[free_nodes_.size() - kAhead]);
 }
 
-/// Begins to bring what `extend` will look at of the first of many blocks into the caches; the
-/// others' tokens lie behind those.
-void PrefixTree::fetch(const PrefixCursor& cursor, const Sequence& sequence,
-                       std::span<const BlockTable> tables) const {
-  constexpr auto kBlocks = static_cast<int64_t>(kFetchedBlocks);
+/// Begins to bring what `extend` will look at of the first of the blocks up to `num_blocks` into
+/// the caches. The tokens of the others lie behind theirs.
+void PrefixTree::fetch_first(const PrefixCursor& cursor, const Sequence& sequence,
+                             std::span<const BlockTable> tables, int64_t num_blocks) const {
   if (cursor.node_ >= 0) nodes_.fetch(cursor.node_);
-  const int64_t most = sequence.num_tokens() / block_size_;
-  for (int64_t i = cursor.depth_; i < std::min(cursor.depth_ + kBlocks, most); ++i) {
+  const int64_t end = std::min(cursor.depth_ + kFetchedBlocks, num_blocks);
+  for (int64_t i = cursor.depth_; i < end; ++i) {
     prefetch(sequence.token_address(i * block_size_));
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      const auto ids = tables[g].ids();
-      const auto entry = static_cast<size_t>(i);
-      if (entry < ids.size() && ids[entry] >= 0) groups_[g].pool->fetch(ids[entry]);
-    }
+    for (size_t g = 0; g < groups_.size(); ++g)
+      if (const int32_t id = tables[g].ids()[static_cast<size_t>(i)]; id >= 0)
+        groups_[g].pool->fetch(id);
   }
 }
 

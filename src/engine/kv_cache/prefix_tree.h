@@ -207,8 +207,8 @@ class PrefixTree {
   void erase(int32_t node);
   void fetch_next_evicted(size_t group) const;
   void fetch_next_free() const;
-  void fetch(const PrefixCursor& cursor, const Sequence& sequence,
-             std::span<const BlockTable> tables) const;
+  void fetch_first(const PrefixCursor& cursor, const Sequence& sequence,
+                   std::span<const BlockTable> tables, int64_t num_blocks) const;
 
   int64_t first_block(const Group& group, int64_t num_tokens) const;
   bool has_all_blocks(int32_t node) const;

@@ -91,10 +91,7 @@ void Scheduler::remove(const Sequence& sequence) {
   if (sequence.program_index >= 0 && (waits || !running->finished))
     programs_.leave(sequence, view_.now_us);
   if (is_held) return;
-  if (waits) {
-    dequeue(sequence);
-    return;
-  }
+  if (waits) return dequeue(sequence);
   // Not what its last step has left: that may be why it is removed.
   if (tree_ && !running->finished)
     tree_->extend(running->cursor, sequence, running->tables, running->begin / options_.block_size);
@@ -365,7 +362,7 @@ void Scheduler::uncount_kv(Running& running) {
 
 /// Writes the plan down.
 void Scheduler::emit() {
-  constexpr std::ptrdiff_t kAhead = 16;
+  constexpr size_t kAhead = 16;
   if (mover_) {
     plan_.saves = mover_->saves();
     plan_.loads = mover_->loads();
@@ -378,10 +375,9 @@ void Scheduler::emit() {
   size_t next_copy = 0;  // they are in order of admission, too
   int64_t num_logits = 0;
   int64_t num_kept = 0;  // tokens whose keys and values are in the cache after this step
-  Running* const* const end = running_.data() + running_.size();
-  for (Running* const* at = running_.data(); at != end; ++at) {
-    if (end - at > kAhead) prefetch(at[kAhead]);
-    const Running& running = **at;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (i + kAhead < running_.size()) prefetch(running_[i + kAhead]);
+    const Running& running = *running_[i];
     if (running.count == 0) {  // the budget did not reach it, or it has left
       if (running.sequence != nullptr && !running.finished) num_kept += running.begin;
       continue;
@@ -390,13 +386,13 @@ void Scheduler::emit() {
       if (plan_.copies[next_copy].sequence != running.slot) break;
       plan_.copies[next_copy].sequence = static_cast<int32_t>(next - plan_.sequences.data());
     }
-    const int64_t past = running.begin + running.count;
-    num_kept += past;
+    const int64_t end = running.begin + running.count;
+    num_kept += end;
     *next = {.sequence = running.sequence,
              .begin = running.begin,
              .count = running.count,
-             .num_logits = running.decodes ? 1 : past - first_logit(*running.sequence, past),
-             .samples = running.decodes || past == running.sequence->num_tokens()};
+             .num_logits = running.decodes ? 1 : end - first_logit(*running.sequence, end),
+             .samples = running.decodes || end == running.sequence->num_tokens()};
     num_logits += next++->num_logits;
     const auto* const tables = &block_ids_[static_cast<size_t>(running.slot) * num_groups];
     for (size_t g = 0; g < num_groups; ++g) *next_table++ = tables[g];

@@ -112,7 +112,7 @@ void Scheduler::share_budget() {
     running->count = 0;
     if (running->finished) continue;
     const int64_t begin = sequence->num_computed;
-    const bool has_one_left = sequence->num_tokens() - begin == 1;
+    const bool has_one_left = decodes(*sequence);
     running->begin = begin;
     running->decodes = has_one_left && !sequence->scoring();
     if (begin >= running->take_in_at) due_.push_back(running);
