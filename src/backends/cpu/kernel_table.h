@@ -11,8 +11,9 @@
 namespace hasten::cpu {
 
 /// Where an integer dot product starts, so that its bits are those of a float: with |n| < 2^22 the
-/// bits kFloatBits + n are the number kFloatBase + n, which spares a conversion. A block's dot
-/// product is below 2^21 (32 columns of 8 by 7 bits).
+/// bits kFloatBits + n are the number kFloatBase + n, which spares a conversion, and with k added
+/// to the exponent they are 2^k times that, which spares a multiplication. A block's dot product is
+/// below 2^21 (32 columns of 8 by 7 bits).
 inline constexpr int32_t kFloatBits = 0x4b400000;
 inline constexpr float kFloatBase = 12582912.0F;  // 1.5 * 2^23
 /// Keys of an attention tile; tiles are aligned to absolute positions.
@@ -45,14 +46,22 @@ static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
 /// whole units. Their codes are 8 to 16 KiB of the first-level cache.
 inline constexpr int64_t kPanelBlocks = 16;
 
+/// Parts are at least so many powers of two below the largest one of their span, or as good as
+/// zero.
+inline constexpr int32_t kMostSpanShift = 60;
+
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come
 /// kPanelBlocks blocks at a time, tile after tile, so that a panel of weights meets all rows in one
-/// stream of memory; a single tile's blocks follow each other. A tile of h rows is, for each block
-/// of kBlockColumns columns,
-///   int8 values [h][kBlockColumns], or, of KernelTable::wide_value_bytes = 2 and for weights with
-///   levels of all eight bits, int16: of four columns the even ones, then the odd ones;
-///   for each part of the block (PackedFormat::activation_columns): float scales [h], then [h] of
-///   int32 kFloatBits - zero_point * sum of the values or, of weights with offsets, float sums.
+/// stream of memory; a single tile's blocks follow each other. A tile of h rows is, for each span
+/// of PackedFormat::span_blocks blocks or what is left,
+///   for each block of kBlockColumns columns
+///     int8 values [h][kBlockColumns], or, of KernelTable::wide_value_bytes = 2 and for weights
+///     with levels of all eight bits, int16: of four columns the even ones, then the odd ones; for
+///     each part of the block (PackedFormat::activation_columns), whose scale is 2^k times that of
+///     the span: floats 2^k * kFloatBase [h], then [h] of int32, the bits of that less zero_point *
+///     sum of the values, or, of weights with offsets, floats 2^k * sum;
+///   floats [h]: the span's scale over that of the next one; of the last one the scale itself. Sums
+///   are in units of the span's scale, and are multiplied with this behind each.
 struct QuantizedRows {
   const uint8_t* tiles;
   int64_t num_rows;
@@ -63,17 +72,42 @@ static constexpr int64_t activation_block_bytes(int64_t rows, int64_t parts, int
   return rows * (kBlockColumns * value_bytes + 8 * parts);
 }
 
-/// Where in QuantizedRows, which has `num_rows` rows of `num_blocks` blocks, `block` of the tile of
-/// `tile_rows` rows from `first_row` on begins: how many blocks of single rows lie before it.
-static constexpr int64_t activation_blocks_before(int64_t num_rows, int64_t num_blocks,
-                                                  int64_t first_row, int64_t tile_rows,
-                                                  int64_t block) {
-  const int64_t in_panel = block % kPanelBlocks;
-  const int64_t panel = block - in_panel;
-  const int64_t left = num_blocks - panel;
-  return num_rows * panel + first_row * (left < kPanelBlocks ? left : kPanelBlocks) +
-         tile_rows * in_panel;
+static constexpr int64_t activation_spans(int64_t num_blocks, int64_t span_blocks) {
+  return (num_blocks + span_blocks - 1) / span_blocks;
 }
+
+/// Of QuantizedRows.
+static constexpr int64_t activation_bytes(int64_t rows, int64_t num_blocks, int64_t parts,
+                                          int64_t value_bytes, int64_t span_blocks) {
+  return num_blocks * activation_block_bytes(rows, parts, value_bytes) +
+         activation_spans(num_blocks, span_blocks) * rows * 4;
+}
+
+/// Some rows of QuantizedRows that a kernel multiplies together.
+struct ActivationTile {
+  int64_t num_rows;    // of all tiles
+  int64_t num_blocks;  // of each row
+  int64_t span_blocks;
+  int64_t first_row;
+  int64_t rows;
+
+  /// Bytes before block `block`, the first of a span, where a row's block has `row_block_bytes`.
+  constexpr int64_t at(int64_t block, int64_t row_block_bytes) const {
+    return before(num_blocks, block, kPanelBlocks) * row_block_bytes +
+           before(activation_spans(num_blocks, span_blocks), block / span_blocks,
+                  kPanelBlocks / span_blocks) *
+               4;
+  }
+
+ private:
+  /// Blocks, or spans, of single rows before that with `index`, of which a row has `count`.
+  constexpr int64_t before(int64_t count, int64_t index, int64_t per_panel) const {
+    const int64_t in_panel = index % per_panel;
+    const int64_t panel = index - in_panel;
+    const int64_t left = count - panel;
+    return num_rows * panel + first_row * (left < per_panel ? left : per_panel) + rows * in_panel;
+  }
+};
 
 /// The division of rows into tiles. So few that a kernel keeps the sums of all of them in registers
 /// are one tile; more are as few tiles as possible, and as even.
@@ -171,10 +205,8 @@ struct QuantizeRowTask {
   bool offsets;
   int32_t zero_point;
   uint8_t* tiles;
-  int64_t num_rows;   // of all tiles
-  int64_t first_row;  // of the row's tile
-  int64_t tile_rows;  // likewise
-  int64_t row;        // in its tile
+  ActivationTile tile;  // that the row is in
+  int64_t row;          // of the tile
 };
 
 /// Makes a group (PackedFormat) of 16 rows as a model file has them.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -124,7 +125,11 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
         const int64_t row_bytes = kBlockColumns * value_bytes;
         const int64_t block_bytes =
             activation_block_bytes(kTileRows, kBlockColumns / part_columns, value_bytes);
-        std::vector<uint8_t> tile(static_cast<size_t>(kColumns / kBlockColumns * block_bytes), 77);
+        constexpr int64_t kNumBlocks = kColumns / kBlockColumns;  // a span
+        std::vector<uint8_t> tile(
+            static_cast<size_t>(activation_bytes(
+                kTileRows, kNumBlocks, kBlockColumns / part_columns, value_bytes, kNumBlocks)),
+            77);
         kernels().quantize_row({.x = x.data(),
                                 .columns = kColumns,
                                 .part_columns = part_columns,
@@ -132,28 +137,39 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
                                 .offsets = offsets,
                                 .zero_point = 8,
                                 .tiles = tile.data(),
-                                .num_rows = kTileRows,
-                                .first_row = 0,
-                                .tile_rows = kTileRows,
+                                .tile = {.num_rows = kTileRows,
+                                         .num_blocks = kNumBlocks,
+                                         .span_blocks = kNumBlocks,
+                                         .first_row = 0,
+                                         .rows = kTileRows},
                                 .row = kRow});
+        float span_scale;
+        std::memcpy(&span_scale, tile.data() + kNumBlocks * block_bytes + 4 * kRow, 4);
+        EXPECT_FLOAT_EQ(span_scale, 100.0F / 127);
         for (int64_t begin = 0; begin < kColumns; begin += part_columns) {
           const uint8_t* block = tile.data() + begin / kBlockColumns * block_bytes;
           const int64_t part = begin % kBlockColumns / part_columns;
-          const uint8_t* scales = block + kTileRows * (row_bytes + 8 * part) + 4 * kRow;
-          float scale;
-          std::memcpy(&scale, scales, 4);
+          const uint8_t* bases = block + kTileRows * (row_bytes + 8 * part) + 4 * kRow;
+          float base;
+          std::memcpy(&base, bases, 4);
+          const float power = base / kFloatBase;
+          EXPECT_EQ(std::exp2(std::round(std::log2(power))), power);
+          const float scale = span_scale * power;
           EXPECT_EQ(scale > 0.05F, begin == 33 / part_columns * part_columns);
+          int largest = 0;
           int32_t sum = 0;
           for (int64_t i = begin; i < begin + part_columns; ++i) {
             const int value =
                 quantized_value(block + kRow * row_bytes, i % kBlockColumns, value_bytes);
             EXPECT_NEAR(static_cast<float>(value) * scale, x[i], scale * 0.5001F);
             sum += value;
+            largest = std::max(largest, std::abs(value));
           }
+          EXPECT_GE(largest, 63);  // no power of two is left
           int32_t bits;
-          std::memcpy(&bits, scales + kTileRows * 4, 4);
-          EXPECT_EQ(bits, offsets ? std::bit_cast<int32_t>(static_cast<float>(sum))
-                                  : kFloatBits - 8 * sum);
+          std::memcpy(&bits, bases + kTileRows * 4, 4);
+          EXPECT_EQ(bits, offsets ? std::bit_cast<int32_t>(static_cast<float>(sum) * power)
+                                  : std::bit_cast<int32_t>(base) - 8 * sum);
           EXPECT_EQ(block[0], 77);  // another row's
         }
       }
@@ -176,22 +192,25 @@ TEST(RowTiles, AreFewAndEven) {
 }
 
 TEST(QuantizedRows, PanelsMeetTileAfterTileWithoutGaps) {
-  for (const int64_t num_blocks : {1, 15, 16, 17, 40}) {
+  constexpr int64_t kRowBlockBytes = activation_block_bytes(1, 2, 1);
+  for (const int64_t num_blocks : {1, 4, 15, 16, 17, 40, 41}) {
+    const int64_t span_blocks = num_blocks % 3 == 0 ? 2 : 4;
     for (int64_t num_rows = 1; num_rows < 20; ++num_rows) {
       const auto tiles = RowTiles::of(num_rows, 5, 3);
-      int64_t before = 0;
+      int64_t before = 0;  // bytes
       for (int64_t panel = 0; panel < num_blocks; panel += kPanelBlocks) {
         const int64_t end = std::min(panel + kPanelBlocks, num_blocks);
         for (int64_t t = 0; t < tiles.count; ++t) {
           const int64_t first = tiles.first_row(t);
           const int64_t tile_rows = tiles.first_row(t + 1) - first;
-          for (int64_t block = panel; block < end; ++block, before += tile_rows) {
-            EXPECT_EQ(activation_blocks_before(num_rows, num_blocks, first, tile_rows, block),
-                      before);
+          const ActivationTile tile{num_rows, num_blocks, span_blocks, first, tile_rows};
+          for (int64_t block = panel; block < end; block += span_blocks) {
+            EXPECT_EQ(tile.at(block, kRowBlockBytes), before);
+            before += tile_rows * (std::min(span_blocks, end - block) * kRowBlockBytes + 4);
           }
         }
       }
-      EXPECT_EQ(before, num_rows * num_blocks);
+      EXPECT_EQ(before, activation_bytes(num_rows, num_blocks, 2, 1, span_blocks));
     }
   }
 }
@@ -226,6 +245,63 @@ TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
       int32_t dot = 0;
       for (size_t c = 0; c < x.size(); ++c) dot += static_cast<int32_t>(x[c]) * block.quants[c];
       EXPECT_EQ(out[i], static_cast<float>(double{f16_to_f32(block.scale)} * dot));
+    }
+  }
+}
+
+// Sums are kept in units of the span at hand, whose scale may be anything beside the last one's.
+TEST_P(KernelTest, ProductsOfSpansOfAnySizeAddUp) {
+  constexpr int64_t kColumns = 256;
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(13);
+  OwnedTensor matrix(DType::q8_0, {kGroupRows, kColumns});
+  std::vector<quant::BlockQ8_0> blocks(kGroupRows * kColumns / 32);
+  for (quant::BlockQ8_0& block : blocks) {
+    block.scale = 0x2c00;  // 2^-4
+    for (auto& q : block.quants)
+      q = static_cast<int8_t>(static_cast<int32_t>(random() % 255) - 127);
+  }
+  std::memcpy(matrix.view.data(), blocks.data(), blocks.size() * sizeof blocks[0]);
+  const auto backend = make_cpu_backend({.threads = 1, .isa = kernels().name});
+  const auto weight = backend->prepare_weight(matrix.view);
+  constexpr std::array<std::array<float, 4>, 9> kSizes{{{0, 0, 0, 1},
+                                                        {1, 0, 0, 0},
+                                                        {0, 1, 1e-3F, 0},
+                                                        {1e-36F, 1e30F, 1e-36F, 1e-30F},
+                                                        {1e30F, 1e-30F, 1, 1e-10F},
+                                                        {1e-25F, 1e-15F, 1e15F, 1e25F},
+                                                        {1e25F, 1e15F, 1e-15F, 1e-25F},
+                                                        {1, kNan, 1, 1},
+                                                        {1, 1, 1, kInfinity}}};
+  for (const auto& sizes : kSizes) {
+    std::vector<float> x(kColumns);
+    for (size_t c = 0; c < x.size(); ++c)
+      x[c] = sizes[c / 64] * static_cast<float>(static_cast<int32_t>(random() % 255) - 127);
+    const bool finite = std::ranges::all_of(x, [](float v) { return std::isfinite(v); });
+    for (const int64_t rows : {int64_t{1}, int64_t{40}}) {
+      std::vector<float> many;
+      for (int64_t r = 0; r < rows; ++r) many.insert(many.end(), x.begin(), x.end());
+      std::vector<float> out(static_cast<size_t>(rows) * kGroupRows);
+      backend->matmul(
+          {.weight = *weight,
+           .x = Tensor(static_cast<const void*>(many.data()), DType::f32, {rows, kColumns}),
+           .out = Tensor(static_cast<void*>(out.data()), DType::f32, {rows, kGroupRows})});
+      for (size_t i = 0; i < out.size(); ++i) {
+        double want = 0;
+        double most = 0;
+        for (size_t c = 0; c < x.size(); ++c) {
+          const quant::BlockQ8_0& block = blocks[i % kGroupRows * (kColumns / 32) + c / 32];
+          const double product = 0.0625 * block.quants[c % 32] * double{x[c]};
+          want += product;
+          most = std::max(most, std::fabs(product));
+        }
+        if (finite) {
+          EXPECT_NEAR(out[i], want, most * 0.1) << sizes[0] << " " << sizes[3];
+        } else {
+          EXPECT_FALSE(std::isfinite(out[i]));
+        }
+      }
     }
   }
 }

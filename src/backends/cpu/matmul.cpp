@@ -45,12 +45,6 @@ int64_t value_bytes(const KernelTable& kernels, const PackedFormat& format) {
   return is_wide(format) ? kernels.wide_value_bytes : 1;
 }
 
-int64_t quantized_row_bytes(int64_t columns, const KernelTable& kernels,
-                            const PackedFormat& format) {
-  const int64_t parts = kBlockColumns / format.activation_columns;
-  return columns / kBlockColumns * activation_block_bytes(1, parts, value_bytes(kernels, format));
-}
-
 const CpuWeight& cpu_weight(const ops::MatmulParams& params) {
   const auto* weight = dynamic_cast<const CpuWeight*>(&params.weight);
   HASTEN_CHECK(weight != nullptr);  // made by prepare_weight of this kind of backend
@@ -123,8 +117,8 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   const int64_t columns = round_up(limits.max_features, kBlockColumns);
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
-  quantized_.reserve(columns / kBlockColumns *
-                     activation_block_bytes(rows, kMostParts, kernels_.wide_value_bytes));
+  quantized_.reserve(
+      activation_bytes(rows, columns / kBlockColumns, kMostParts, kernels_.wide_value_bytes, 1));
   if (interleaves_) interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
@@ -146,8 +140,10 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
 }
 
 void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
-  const int64_t row_bytes = quantized_row_bytes(rows.columns, kernels_, format);
-  uint8_t* tiles = quantized_.get(rows.count * row_bytes);
+  const int64_t num_blocks = rows.columns / kBlockColumns;
+  uint8_t* tiles = quantized_.get(
+      activation_bytes(rows.count, num_blocks, kBlockColumns / format.activation_columns,
+                       value_bytes(kernels_, format), format.span_blocks));
   const auto split = RowTiles::of(rows.count, kernels_.quant_direct_rows, kernels_.quant_tile_rows);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t t = begin; t < end; ++t) {
@@ -161,9 +157,11 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
                                .offsets = format.offsets,
                                .zero_point = format.zero_point,
                                .tiles = tiles,
-                               .num_rows = rows.count,
-                               .first_row = first,
-                               .tile_rows = tile_rows,
+                               .tile = {.num_rows = rows.count,
+                                        .num_blocks = num_blocks,
+                                        .span_blocks = format.span_blocks,
+                                        .first_row = first,
+                                        .rows = tile_rows},
                                .row = row});
       }
     }

@@ -62,6 +62,10 @@ struct PackedFormat {
   // weight has as many scales; Q5_K and IQ4_XS pay for it to be within 2e-2 of float64
   // (docs/performance.md).
   int activation_columns;
+  // Blocks whose parts share an activation scale but for a power of two, which costs a product
+  // nothing. More of them save a multiplication each, but small values beside large ones become
+  // less exact; with two, Q4_1 would not be within 2e-2.
+  int span_blocks;
 };
 
 /// What a code is multiplied as, at most.
@@ -73,22 +77,25 @@ constexpr bool is_wide(const PackedFormat& format) { return most_level(format) =
 
 /// Whether what was quantised for one serves the other.
 constexpr bool take_same_activations(const PackedFormat& a, const PackedFormat& b) {
-  return a.activation_columns == b.activation_columns && a.offsets == b.offsets &&
-         a.zero_point == b.zero_point && is_wide(a) == is_wide(b);
+  return a.activation_columns == b.activation_columns && a.span_blocks == b.span_blocks &&
+         a.offsets == b.offsets && a.zero_point == b.zero_point && is_wide(a) == is_wide(b);
 }
 
-inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32};
-inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0, 32};
-inline constexpr PackedFormat kPackQ5_0{CodeBits::nibbles_1, false, false, false, 1, false, 16, 32};
-inline constexpr PackedFormat kPackQ5_1{CodeBits::nibbles_1, false, false, false, 1, true, 0, 32};
-inline constexpr PackedFormat kPackQ8_0{CodeBits::bytes, false, false, false, 1, false, 128, 32};
-inline constexpr PackedFormat kPackQ2K{CodeBits::bits2, false, true, false, 2, true, 0, 16};
-inline constexpr PackedFormat kPackQ3K{CodeBits::bits2_1, false, true, true, 2, false, 4, 16};
-inline constexpr PackedFormat kPackQ4K{CodeBits::nibbles, false, true, false, 1, true, 0, 32};
-inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0, 16};
-inline constexpr PackedFormat kPackQ6K{CodeBits::nibbles_2, false, true, true, 2, false, 32, 16};
-inline constexpr PackedFormat kPackIq4Nl{CodeBits::nibbles, true, false, false, 1, false, 128, 32};
-inline constexpr PackedFormat kPackIq4Xs{CodeBits::nibbles, true, true, true, 1, false, 128, 16};
+inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32, 2};
+inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0, 32, 1};
+inline constexpr PackedFormat kPackQ5_0{
+    CodeBits::nibbles_1, false, false, false, 1, false, 16, 32, 2};
+inline constexpr PackedFormat kPackQ5_1{
+    CodeBits::nibbles_1, false, false, false, 1, true, 0, 32, 2};
+inline constexpr PackedFormat kPackQ8_0{CodeBits::bytes, false, false, false, 1, false, 128, 32, 2};
+inline constexpr PackedFormat kPackQ2K{CodeBits::bits2, false, true, false, 2, true, 0, 16, 4};
+inline constexpr PackedFormat kPackQ3K{CodeBits::bits2_1, false, true, true, 2, false, 4, 16, 4};
+inline constexpr PackedFormat kPackQ4K{CodeBits::nibbles, false, true, false, 1, true, 0, 32, 2};
+inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0, 16, 4};
+inline constexpr PackedFormat kPackQ6K{CodeBits::nibbles_2, false, true, true, 2, false, 32, 16, 4};
+inline constexpr PackedFormat kPackIq4Nl{
+    CodeBits::nibbles, true, false, false, 1, false, 128, 32, 2};
+inline constexpr PackedFormat kPackIq4Xs{CodeBits::nibbles, true, true, true, 1, false, 128, 16, 4};
 
 /// The packed formats in one order: the index of a kernel in KernelTable::quant_matmul.
 enum class PackedKind : uint8_t {

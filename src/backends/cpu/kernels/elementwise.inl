@@ -136,49 +136,108 @@ HASTEN_INLINE inline void store_values(uint8_t* at, Values values, int64_t value
   store_i8(reinterpret_cast<int8_t*>(at), values);
 }
 
-/// values = round(x * 127 / peak), scale = peak / 127, for each part. A row that holds infinity or
-/// NaN gets such a scale there, so that its outputs say so.
+/// 2^n for n in [-126, 127].
+inline float exact_power_of_two(int32_t n) {
+  const int32_t bits = (n + 127) << 23;
+  float power;
+  __builtin_memcpy(&power, &bits, sizeof power);
+  return power;
+}
+
+/// The scale of a span of blocks, and what its parts make of it.
+struct SpanScale {
+  uint32_t peak_bits;  // of the largest value that it has codes for
+  float scale;         // NaN if a value is not a number or infinite
+  float inverse;
+
+  static SpanScale of(uint32_t peak_bits, float largest_scale) {
+    constexpr uint32_t kInfinity = 0x7f800000;
+    if (peak_bits >= kInfinity) return {kInfinity - 1, __builtin_nanf(""), 0};
+    // So that no quotient of scales overflows: what is smaller is as good as zero.
+    const float least = 127 * largest_scale * exact_power_of_two(-kMostSpanShift);
+    float peak;
+    __builtin_memcpy(&peak, &peak_bits, sizeof peak);
+    if (!(peak > least)) peak = least;
+    if (!(peak > 1e-35F)) peak = 1e-35F;  // below, 127 / peak overflows
+    __builtin_memcpy(&peak_bits, &peak, sizeof peak);
+    return {peak_bits, peak / 127.0F, 127.0F / peak};
+  }
+
+  /// What values of a part are multiplied with; finite.
+  float steps(int32_t shift) const {
+    const float steps = inverse * exact_power_of_two(shift);
+    return steps < 1e38F ? steps : 1e38F;
+  }
+
+  /// How often a part can be doubled before its peak exceeds that of the span.
+  int32_t shift(uint32_t part_peak_bits) const {
+    constexpr uint32_t kMantissa = 0x7fffff;
+    const int32_t doublings = static_cast<int32_t>(peak_bits >> 23) -
+                              static_cast<int32_t>(part_peak_bits >> 23) -
+                              ((part_peak_bits & kMantissa) > (peak_bits & kMantissa) ? 1 : 0);
+    return doublings < 0 ? 0 : doublings > kMostSpanShift ? kMostSpanShift : doublings;
+  }
+};
+
+/// values = round(x / scale), scale = peak / 127 of the span, less as many powers of two as a part
+/// leaves. A row that holds infinity or NaN gets a scale that is none, so that its outputs say so.
 inline void quantize_row(const QuantizeRowTask& task) {
   const int64_t parts = kBlockColumns / task.part_columns;
   const int64_t row_bytes = kBlockColumns * task.value_bytes;
   const int64_t row_block_bytes = activation_block_bytes(1, parts, task.value_bytes);
-  const int64_t num_blocks = task.columns / kBlockColumns;
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    uint8_t* at = task.tiles + row_block_bytes * activation_blocks_before(task.num_rows, num_blocks,
-                                                                          task.first_row,
-                                                                          task.tile_rows, block);
-    uint8_t* values = at + task.row * row_bytes;
-    uint8_t* scales = at + task.tile_rows * row_bytes + task.row * 4;
-    for (int64_t begin = 0; begin < kBlockColumns; begin += task.part_columns) {
-      const float* x = task.x + block * kBlockColumns + begin;
-      const bool two = task.part_columns == 32;  // vectors, and one reduction for both
-      const F32x16 first = load(x);
-      const F32x16 second = two ? load(x + 16) : zero();
-      const uint32_t bits = max_magnitude_bits(first, second);
-      float peak;
-      __builtin_memcpy(&peak, &bits, sizeof peak);
-      // Below this 127 / peak overflows; such a part is as good as zero.
-      const bool tiny = peak < 1e-35F;
-      const float scale = tiny ? 0.0F : peak / 127.0F;
-      const F32x16 steps = set1(tiny ? 0.0F : 127.0F / peak);
-      const auto rounded = [&](F32x16 v) HASTEN_INLINE {
-        return to_int(min(max(mul(v, steps), set1(-127.0F)), set1(127.0F)));
-      };
-      const I32x16 first_values = rounded(first);
-      const I32x16 second_values = rounded(second);
-      store_values(values + begin * task.value_bytes, first_values, task.value_bytes);
-      if (two) {
-        store_values(values + 16 * task.value_bytes, second_values, task.value_bytes);
-      }
-      const int32_t sum = reduce_add_i32(add_i32(first_values, second_values));
-      const int32_t start = kFloatBits - task.zero_point * sum;
-      const auto float_sum = static_cast<float>(sum);
-      __builtin_memcpy(scales, &scale, 4);
-      __builtin_memcpy(scales + task.tile_rows * 4,
-                       task.offsets ? static_cast<const void*>(&float_sum) : &start, 4);
-      scales += task.tile_rows * 8;
+  const int64_t num_blocks = task.tile.num_blocks;
+  const int64_t span_blocks = task.tile.span_blocks;
+  const bool two = task.part_columns == 32;  // vectors in a part, and one reduction for both
+  float last_scale = 0;
+  float largest_scale = 0;
+  uint8_t* last_factor = nullptr;
+  for (int64_t first_block = 0; first_block < num_blocks; first_block += span_blocks) {
+    const int64_t left = num_blocks - first_block;
+    const int64_t count = left < span_blocks ? left : span_blocks;
+    uint32_t peaks[2 * kPanelBlocks];
+    uint32_t peak = 0;
+    const float* x = task.x + first_block * kBlockColumns;
+    for (int64_t p = 0; p < count * parts; ++p, x += task.part_columns) {
+      peaks[p] = max_magnitude_bits(load(x), two ? load(x + 16) : zero());
+      if (peaks[p] > peak) peak = peaks[p];
     }
+    const SpanScale span = SpanScale::of(peak, largest_scale);
+    if (last_factor != nullptr) {
+      const float factor = last_scale / span.scale;
+      __builtin_memcpy(last_factor, &factor, 4);
+    }
+    last_scale = span.scale;
+    if (!(span.scale <= largest_scale)) largest_scale = span.scale;
+
+    uint8_t* block = task.tiles + task.tile.at(first_block, row_block_bytes);
+    x = task.x + first_block * kBlockColumns;
+    for (int64_t b = 0, p = 0; b < count; ++b, block += task.tile.rows * row_block_bytes) {
+      uint8_t* values = block + task.row * row_bytes;
+      uint8_t* bases = block + task.tile.rows * row_bytes + task.row * 4;
+      for (int64_t begin = 0; begin < kBlockColumns; begin += task.part_columns, ++p) {
+        const int32_t shift = span.shift(peaks[p]);
+        const F32x16 steps = set1(span.steps(shift));
+        const auto rounded = [&](F32x16 v) HASTEN_INLINE {
+          return to_int(min(max(mul(v, steps), set1(-127.0F)), set1(127.0F)));
+        };
+        const I32x16 first_values = rounded(load(x));
+        const I32x16 second_values = two ? rounded(load(x + 16)) : zero_i32();
+        store_values(values + begin * task.value_bytes, first_values, task.value_bytes);
+        if (two) store_values(values + 16 * task.value_bytes, second_values, task.value_bytes);
+        x += task.part_columns;
+        const int32_t sum = reduce_add_i32(add_i32(first_values, second_values));
+        const int32_t base = kFloatBits - shift * (1 << 23);
+        const int32_t start = base - task.zero_point * sum;
+        const float scaled_sum = static_cast<float>(sum) * exact_power_of_two(-shift);
+        __builtin_memcpy(bases, &base, 4);
+        __builtin_memcpy(bases + task.tile.rows * 4,
+                         task.offsets ? static_cast<const void*>(&scaled_sum) : &start, 4);
+        bases += task.tile.rows * 8;
+      }
+    }
+    last_factor = block + task.row * 4;
   }
+  if (last_factor != nullptr) __builtin_memcpy(last_factor, &last_scale, 4);
 }
 
 inline void rope_token(const RopeTokenTask& task) {

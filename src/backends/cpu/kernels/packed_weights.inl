@@ -42,22 +42,14 @@ HASTEN_INLINE inline U8x64 unpack_codes(const uint8_t* block) {
   }
 }
 
-/// What scaled() takes off again; exact, since no scale of any format has more than 19 significant
-/// bits.
-HASTEN_INLINE inline F32x16 base_of(F32x16 scale) { return mul(scale, set1(-kFloatBase)); }
-
-/// n * scale, rounded once; `biased` holds the bits kFloatBits + n, `base` is base_of(scale).
-HASTEN_INLINE inline F32x16 scaled(I32x16 biased, F32x16 scale, F32x16 base) {
-  if constexpr (kFmaRoundsOnce) return fma(as_float(biased), scale, base);
-  return mul(sub(as_float(biased), set1(kFloatBase)), scale);
-}
-
 /// A packed group, as a source of weights for accumulate().
 template <const PackedFormat& kFormat>
 class PackedGroup {
  public:
   static constexpr int kScalesPerBlock = kFormat.scales_per_block;
   static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
+  static constexpr int kSpanBlocks = kFormat.span_blocks;
+  static_assert(kPanelBlocks % kSpanBlocks == 0);
   static constexpr bool kOffsets = kFormat.offsets;
   /// Quads of products to a ProductRun; 0: none fits, and codes are split.
   static constexpr int kRun = least(most_run(most_level(kFormat)), 8 / kParts);
@@ -92,8 +84,6 @@ class PackedGroup {
       return mul(outer, kFormat.signed_scales ? load_i8(at) : load_u8(at));
     }
   }
-
-  HASTEN_INLINE F32x16 base(int64_t block, int part) const { return base_of(scale(block, part)); }
 
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
     const F32x16 outer = load_f16(halves_of(block) + kGroupRows);
@@ -140,10 +130,11 @@ class PackedGroup {
 
 /// Some blocks of a group with codes as bytes, or split, and scales as floats: what unpack() makes
 /// of a PackedGroup for use with many activation rows. Block indices count from the panel's first.
-template <int kScales, int kNumParts, bool kHasOffsets, int kQuadsToRun>
+template <int kScales, int kNumParts, int kNumSpanBlocks, bool kHasOffsets, int kQuadsToRun>
 struct Panel {
   static constexpr int kScalesPerBlock = kScales;
   static constexpr int kParts = kNumParts;
+  static constexpr int kSpanBlocks = kNumSpanBlocks;
   static constexpr bool kOffsets = kHasOffsets;
   static constexpr int kRun = kQuadsToRun;
   static constexpr bool kSplit = kRun == 0;
@@ -151,7 +142,6 @@ struct Panel {
 
   uint8_t* code_bytes;  // [blocks][8][64], or int16 [blocks][16][32]
   float* scales;        // [blocks * kScales][16]
-  float* bases;         // [blocks * kScales][16]
   float* offsets;       // [blocks * kScales][16]
 
   template <int kIndex>
@@ -164,9 +154,6 @@ struct Panel {
   }
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
     return load(scales + (block * kScales + part) * kGroupRows);
-  }
-  HASTEN_INLINE F32x16 base(int64_t block, int part) const {
-    return load(bases + (block * kScales + part) * kGroupRows);
   }
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
     return load(offsets + (block * kScales + part) * kGroupRows);
@@ -191,9 +178,7 @@ inline void unpack(const Source& source, int64_t first_block, int64_t num_blocks
     });
     for (int part = 0; part < Source::kScalesPerBlock; ++part) {
       const int64_t at = (b * Source::kScalesPerBlock + part) * kGroupRows;
-      const F32x16 scale = source.scale(first_block + b, part);
-      store(panel.scales + at, scale);
-      store(panel.bases + at, base_of(scale));
+      store(panel.scales + at, source.scale(first_block + b, part));
       if constexpr (Source::kOffsets) {
         store(panel.offsets + at, source.offset(first_block + b, part));
       }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of quantised weights with activations of eight bits. Each output element is summed in
 // one order, part after part along the columns, however many rows there are:
-//   dot     = -zero_point * sum(x) + sum(code * x), in integers, exact;
-//   partial = dot * scale (+ sum(x) * offset);
-//   total   = total + partial * activation scale.
-// The dot products start at kFloatBits: their bits are floats without a conversion, which would
-// take one of the two ports that the products need.
+//   dot    = -zero_point * sum(x) + sum(code * x), in integers, exact;
+//   total += 2^k * dot * scale;
+//   total += 2^k * sum(x) * offset, of weights that have offsets;
+// and behind each span of blocks, whose parts share an activation scale but for the 2^k,
+//   total *= the span's scale / that of the next one, which is 1 behind the last.
+// The dot products start at the bits of 2^k * kFloatBase: theirs are floats then, times 2^k, and
+// what is left beside them is one subtraction and one multiplication, where a conversion or a scale
+// of its own would take another turn of the two ports that the products need.
 // Few rows read the packed weights; many rows share a panel that is unpacked once.
 #pragma once
 
@@ -72,35 +75,38 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
     unroll<0, kParts>([&](auto part_index) HASTEN_INLINE {
       constexpr int kPart = decltype(part_index)::value;
       constexpr int kScale = kPart * Source::kScalesPerBlock / kParts;
-      const uint8_t* row_scales = x + kRows * (kBlockColumns * kValueBytes + 8 * kPart);
-      const uint8_t* row_sums = row_scales + kRows * 4;
+      const uint8_t* bases = x + kRows * (kBlockColumns * kValueBytes + 8 * kPart);
+      const uint8_t* sums = bases + kRows * 4;
       I32x16 dot[kGroups][kRows];
       for (int r = 0; r < kRows; ++r) {
         const I32x16 start =
-            set1_i32(Source::kOffsets ? kFloatBits : load_scalar<int32_t>(row_sums + 4 * r));
+            set1_i32(load_scalar<int32_t>((Source::kOffsets ? bases : sums) + 4 * r));
         for (int g = 0; g < kGroups; ++g) dot[g][r] = start;
       }
       multiply_part<kPart>(sources, block, x, dot);
-      F32x16 partial[kGroups][kRows];
       for (int g = 0; g < kGroups; ++g) {
         const F32x16 scale = sources[g].scale(block, kScale);
-        const F32x16 base = sources[g].base(block, kScale);
         for (int r = 0; r < kRows; ++r) {
-          partial[g][r] = scaled(dot[g][r], scale, base);
+          const F32x16 base = set1(load_scalar<float>(bases + 4 * r));
+          add_product(total[g][r], sub(as_float(dot[g][r]), base), scale);
         }
         if constexpr (Source::kOffsets) {
           const F32x16 offset = sources[g].offset(block, kScale);
           for (int r = 0; r < kRows; ++r) {
-            const F32x16 sum = set1(load_scalar<float>(row_sums + 4 * r));
-            partial[g][r] = fma(sum, offset, partial[g][r]);
+            add_product(total[g][r], set1(load_scalar<float>(sums + 4 * r)), offset);
           }
         }
       }
-      for (int r = 0; r < kRows; ++r) {
-        const F32x16 scale = set1(load_scalar<float>(row_scales + 4 * r));
-        for (int g = 0; g < kGroups; ++g) total[g][r] = fma(partial[g][r], scale, total[g][r]);
-      }
     });
+    constexpr int kSpan = Source::kSpanBlocks;
+    if (i % kSpan == kSpan - 1 || i == count - 1) {
+      const uint8_t* factors = x + activation_block_bytes(kRows, kParts, kValueBytes);
+      for (int r = 0; r < kRows; ++r) {
+        const F32x16 factor = set1(load_scalar<float>(factors + 4 * r));
+        for (int g = 0; g < kGroups; ++g) total[g][r] = mul(total[g][r], factor);
+      }
+      x += 4 * kRows;
+    }
   }
 }
 
@@ -174,7 +180,7 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t 
 template <class Source, class PanelType>
 inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
                               const RowTiles& tiles, int64_t first_tile, int64_t end_tile) {
-  constexpr int64_t kPanelBytes = kPanelBlocks * (PanelType::kCodeBytes + 3 * 2 * kGroupRows * 4);
+  constexpr int64_t kPanelBytes = kPanelBlocks * (PanelType::kCodeBytes + 2 * 2 * kGroupRows * 4);
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
   static_assert(kPanelBlocks % Source::kUnit.blocks == 0);
   const int64_t blocks = task.x.columns / kBlockColumns;
@@ -191,8 +197,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     panels[g].code_bytes = task.scratch + g * kPanelBytes;
     panels[g].scales =
         reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * PanelType::kCodeBytes);
-    panels[g].bases = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
-    panels[g].offsets = panels[g].bases + kPanelBlocks * 2 * kGroupRows;
+    panels[g].offsets = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
   }
   // [end_row - first_row][kQuantGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
@@ -236,8 +241,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
         constexpr int kRows = decltype(rows)::value;
         constexpr int64_t kRowBlockBytes =
             activation_block_bytes(1, Source::kParts, Source::kSplit ? 2 : 1);
-        const int64_t before = activation_blocks_before(task.x.num_rows, blocks, row, kRows, first);
-        const uint8_t* x = task.x.tiles + before * kRowBlockBytes;
+        const ActivationTile tile{task.x.num_rows, blocks, Source::kSpanBlocks, row, kRows};
+        const uint8_t* x = task.x.tiles + tile.at(first, kRowBlockBytes);
         multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
       });
       if (last) {
@@ -257,7 +262,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
 template <const PackedFormat& kFormat>
 inline void quant_matmul(const QuantMatmulTask& task) {
   using Source = PackedGroup<kFormat>;
-  using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kOffsets, Source::kRun>;
+  using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kSpanBlocks,
+                          Source::kOffsets, Source::kRun>;
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
   constexpr int64_t kMost = kPassRows / kQuantRows;

@@ -34,7 +34,6 @@ constexpr int kCachedTileRows = 6;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 constexpr int kPeakChains = 6;  // see peak.inl: they hide a latency and stay in the registers
-constexpr bool kFmaRoundsOnce = true;
 
 inline F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -29,7 +29,6 @@ constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }
 constexpr int kPeakChains = 20;  // see peak.inl: they hide a latency and stay in the registers
-constexpr bool kFmaRoundsOnce = true;
 
 inline F32x16 zero() { return _mm512_setzero_ps(); }
 inline F32x16 set1(float x) { return _mm512_set1_ps(x); }

@@ -29,7 +29,6 @@ constexpr int kCachedTileRows = kFloatRows;  // queries with keys where they lie
 /// Vectors of keys, or of elements, that so many of them are multiplied with at a time.
 constexpr int cached_vectors(int /*rows*/) { return kFloatGroups; }
 constexpr int kPeakChains = 12;  // see peak.inl: they hide a latency and stay in the registers
-constexpr bool kFmaRoundsOnce = false;
 
 inline F32x16 set1(float x) { return x - F32x16{}; }
 inline F32x16 zero() { return F32x16{}; }
