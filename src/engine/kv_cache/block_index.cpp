@@ -12,8 +12,10 @@ int64_t BlockIndex::find(const Hash128& key) const {
 }
 
 int64_t BlockIndex::claim() {
-  if (free_.empty() && std::ssize(slots_) <= num_slots_) extend(std::ssize(slots_));
-  while (!free_.empty()) {
+  while (true) {
+    // In the list are slots, too, that were free when it was made and are in use since (restore).
+    if (free_.empty() && std::ssize(slots_) <= num_slots_) extend(std::ssize(slots_));
+    if (free_.empty()) break;
     const int64_t slot = free_.back();
     free_.pop_back();
     if (at(slot).use != Use::free) continue;

@@ -47,6 +47,20 @@ TEST(BlockIndex, HandsOutFreeSlotsThenTheOldest) {
   EXPECT_EQ(index.claim(), -1) << "all are claimed";
 }
 
+// The list of free slots may name those that were found in use.
+TEST(BlockIndex, TakesNoBlockFromAnEarlierRunWhileThereIsRoom) {
+  BlockIndex index(6);
+  for (int64_t slot = 0; slot < 3; ++slot)
+    EXPECT_TRUE(index.restore(slot, key(static_cast<uint64_t>(slot))));
+  for (int64_t i = 3; i < 6; ++i) {
+    const int64_t slot = index.claim();
+    EXPECT_EQ(slot, i);
+    index.publish(slot, key(static_cast<uint64_t>(i)));
+  }
+  for (uint64_t i = 0; i < 6; ++i) EXPECT_GE(index.find(key(i)), 0) << i;
+  EXPECT_EQ(index.claim(), 0);
+}
+
 TEST(BlockIndex, KeepsOneSlotForAKey) {
   BlockIndex index(4);
   index.publish(index.claim(), key(7));
