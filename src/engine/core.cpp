@@ -260,7 +260,8 @@ bool Core::step() {
     return true;
   }
   execute(plan);
-  commit(plan, monotonic_us() - now);
+  // A step whose blocks could not be moved ran nothing, and tells nothing of what steps take.
+  commit(plan, move_error_.empty() ? std::max<int64_t>(1, monotonic_us() - now) : 0);
   if (on_step_) {
     StepRecord step = describe(plan);
     step.duration_us = monotonic_us() - now;
@@ -289,10 +290,12 @@ void Core::end_hopeless(int64_t now) {
 }
 
 void Core::end_for_deadline(Job& job, int64_t now) {
+  const int64_t others = num_waiting_ - (job.start_us < 0 ? 1 : 0);
   end(job, Finish::deadline,
       fmt::format("The answer would come after its deadline of {} ms: {} ms of it have passed, and "
-                  "{} requests wait; ask again later or with more time.",
-                  job.request.deadline_us / 1000, (now - job.submit_us) / 1000, num_waiting_));
+                  "{} {}; ask again later or with more time.",
+                  job.request.deadline_us / 1000, (now - job.submit_us) / 1000,
+                  counted(others, "other request"), others == 1 ? "waits" : "wait"));
 }
 
 /// Brings blocks to where the plan wants them. What goes wrong becomes move_error_.
@@ -382,7 +385,7 @@ void Core::read_logits(const PlannedSequence& planned, std::span<float> logits,
 /// Makes the results of a step that took `step_us` part of the jobs, then lets the sinks see them.
 void Core::commit(const StepPlan& plan, int64_t step_us) {
   const int64_t now = monotonic_us();
-  scheduler_->advance(std::max<int64_t>(1, step_us));
+  scheduler_->advance(step_us);
   ++totals_.steps;
   totals_.preemptions += plan.num_preemptions;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
@@ -472,17 +475,21 @@ void Core::end(Job& job, Finish finish, std::string_view error) {
 
 /// Hands a chunk to the submitter. After the last one, or when the sink throws, the job is over.
 void Core::deliver(Job& job, const Chunk& chunk) {
+  bool delivered = false;
   try {
     job.ticket->deliver(chunk);
-    if (chunk.last) retire(job, chunk.finish);
-    return;
+    delivered = true;
   } catch (const std::exception& error) {
     log::warn("the sink of request {} threw, the request ends: {}", job.id, error.what());
   } catch (...) {
     log::warn("the sink of request {} threw, the request ends", job.id);
   }
-  job.ticket->close();
-  retire(job, Finish::error);
+  if (!delivered) {
+    job.ticket->close();
+    retire(job, Finish::error);
+  } else if (chunk.last) {
+    retire(job, chunk.finish);
+  }
 }
 
 /// Frees what a job holds of the engine.
@@ -532,14 +539,19 @@ void Core::keep_cache(int64_t timeout_us) {
   const auto written = [&] { return disk_->stats().written_bytes; };
   const int64_t before = written();
   bool more = true;
-  while (monotonic_us() < end_us && (more = scheduler_->evict(kKeptAtOnce))) {
+  // The newest first, and no more than there is room for, or they would be written over again.
+  int64_t room = disk_->num_slots();
+  while (room > 0 && monotonic_us() < end_us &&
+         (more = scheduler_->evict_newest(std::min(kKeptAtOnce, room)))) {
+    room -= std::min(kKeptAtOnce, room);
     move_blocks(scheduler_->plan(monotonic_us()));
     disk_->await_writes(std::max<int64_t>(0, end_us - monotonic_us()));
   }
-  // What was written last has taken the place of the rest where --kv-disk-bytes is little.
   log::info("wrote {} of keys and values to disk at the end{}; {} are kept there",
             size_text(written() - before),
-            more ? fmt::format(", all that {} s were enough for", timeout_us / 1'000'000) : "",
+            more && room > 0
+                ? fmt::format(", all that {} s were enough for", timeout_us / 1'000'000)
+                : "",
             size_text(disk_->stats().kept_bytes));
 }
 

@@ -126,6 +126,16 @@ bool BlockPool::evict() {
   }
 }
 
+bool BlockPool::evict_newest() {
+  if (num_idle_ == num_idle_held_) return evict();
+  while (true) {
+    const int32_t id = queued(--next_ticket_);
+    if (at(id).state != state_with(next_ticket_)) continue;
+    forget(id);
+    return true;
+  }
+}
+
 int32_t BlockPool::owner_ahead() const {
   if (const int32_t id = above_.empty() ? -1 : first_above_share(); id >= 0) return at(id).owner;
   const int64_t ticket = first_ticket_ + kNear;

@@ -135,6 +135,9 @@ class BlockPool {
   /// are held only where there are no others, and of the rest first those of tenants above their
   /// share. False when every free block is so already.
   bool evict();
+  /// The same to that which has been without a reference for the shortest time, whosever it is, and
+  /// of those that are held to any.
+  bool evict_newest();
   /// A hold on the contents, which are kept, of a block. When the last hold on it goes, and nobody
   /// references it, the block is as one that was given back just then.
   [[nodiscard]] BlockHold hold(int32_t id);

@@ -33,6 +33,62 @@ TEST(BlockPool, HandsOutEachBlockOnceAndTakesItBack) {
   EXPECT_EQ(pool.num_free(), 3);
 }
 
+TEST(BlockPool, EvictsFromEitherEnd) {
+  constexpr int32_t kNumBlocks = 6;
+  BlockPool pool(kNumBlocks, 0.2, INT32_MAX - 3);
+  std::vector<int32_t> evicted;
+  pool.on_evict([&](int32_t id, int32_t) { evicted.push_back(id); });
+  const auto keep_all = [&] {
+    std::vector<BlockRef> refs;
+    for (int32_t i = 0; i < kNumBlocks; ++i) {
+      refs.push_back(pool.allocate());
+      pool.keep(refs.back().id(), i, i % 2);
+    }
+    std::vector<int32_t> order;
+    for (BlockRef& ref : refs) order.push_back(ref.id());
+    for (BlockRef& ref : refs) ref = BlockRef();
+    evicted.clear();
+    return order;
+  };
+  std::vector<int32_t> order = keep_all();
+  { const BlockRef again = pool.share(order[4]); }  // it is the newest now
+  const BlockRef held = pool.share(order[5]);
+  EXPECT_TRUE(pool.evict_newest());
+  EXPECT_TRUE(pool.evict_newest());
+  EXPECT_TRUE(pool.evict());
+  EXPECT_TRUE(pool.evict_newest());
+  EXPECT_TRUE(pool.evict_newest());
+  EXPECT_FALSE(pool.evict_newest());
+  EXPECT_THAT(evicted, ElementsAre(order[4], order[3], order[0], order[2], order[1]));
+  EXPECT_EQ(pool.num_free(), 5);
+  EXPECT_EQ(pool.num_idle(), 0);
+  pool.forget(order[5]);
+}
+
+TEST(BlockPool, EvictsTheNewestAndGoesOn) {
+  BlockPool pool(4);
+  std::vector<int32_t> evicted;
+  pool.on_evict([&](int32_t id, int32_t) { evicted.push_back(id); });
+  for (int round = 0; round < 50; ++round) {
+    evicted.clear();
+    std::vector<int32_t> order;
+    for (int i = 0; i < 4; ++i) {
+      BlockRef block = pool.allocate();
+      pool.keep(block.id(), i);
+      order.push_back(block.id());
+      if (i == 1) {
+        block = BlockRef();
+        EXPECT_TRUE(pool.evict_newest());
+        EXPECT_THAT(evicted, ElementsAre(order[1]));
+        evicted.clear();
+      }
+    }
+    while (pool.evict()) {
+    }
+    EXPECT_THAT(evicted, ElementsAre(order[0], order[2], order[3]));
+  }
+}
+
 TEST(BlockPool, FreesASharedBlockWithItsLastReference) {
   BlockPool pool(1);
   BlockRef first = pool.allocate();

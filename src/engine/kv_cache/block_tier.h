@@ -53,8 +53,10 @@ class BlockTier {
   /// The contents for `save` are there, unless `saved` is false, when none of them is to be
   /// believed; and what was taken is no longer needed.
   virtual void end_step(bool saved) = 0;
-  /// How long it will take to bring so many bytes, in microseconds.
+  /// How long it takes to bring so many bytes when nothing else is being read, in microseconds.
   virtual double load_us(int64_t bytes) = 0;
+  /// How long it will take until all has come that is being read, likewise.
+  virtual double backlog_us() = 0;
 };
 
 }  // namespace hasten::engine

@@ -192,11 +192,27 @@ void DiskTier::end_step(bool saved) {
 }
 
 double DiskTier::load_us(int64_t bytes) {
-  if (options_.always_load) return 0;
   const std::lock_guard lock(mutex_);
+  return read_us(bytes);
+}
+
+double DiskTier::backlog_us() {
+  const std::lock_guard lock(mutex_);
+  return read_us(reading_bytes_);
+}
+
+/// By the last measurement, the less it counts the older it is.
+double DiskTier::read_us(int64_t bytes) const {
+  if (options_.always_load) return 0;
   const double age = static_cast<double>(monotonic_us() - measured_us_) / kMeasurementUs;
   const double us_per_byte = kUsPerByte + (us_per_byte_ - kUsPerByte) * std::exp(-age);
-  return static_cast<double>(reading_bytes_ + bytes) * us_per_byte;
+  return static_cast<double>(bytes) * us_per_byte;
+}
+
+int64_t DiskTier::num_slots() const {
+  int64_t least = INT64_MAX;
+  for (const auto& group : groups_) least = std::min(least, group->index.num_slots());
+  return least;
 }
 
 void DiskTier::await_read(int64_t timeout_us) {

@@ -63,6 +63,10 @@ class DiskTier final : public BlockTier {
   std::span<std::byte> save(const BlockName& name) override;
   void end_step(bool saved) override;
   double load_us(int64_t bytes) override;
+  double backlog_us() override;
+
+  /// Blocks of each group that the folder has room for, at least.
+  int64_t num_slots() const;
 
   /// Waits until a block has been read since the last call, at most so long.
   void await_read(int64_t timeout_us);
@@ -123,6 +127,7 @@ class DiskTier final : public BlockTier {
   void read_next(std::unique_lock<std::mutex>& lock);
   void write_next(std::unique_lock<std::mutex>& lock);
   void measure(int64_t us, int64_t bytes);
+  double read_us(int64_t bytes) const;
 
   const StoreDirectory folder_;
   const DiskTierOptions options_;

@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kMinWaitUs = 20'000;
 constexpr int64_t kMaxWaitUs = 10'000'000;
 constexpr int64_t kUnknownUsPerToken = 1000;
+// Steps of so many tokens tell what any number takes; of fewer, no more than their own.
+constexpr int64_t kTellingTokens = 64;
 
 StepWork work_of(int64_t begin, int64_t count) {
   StepWork work;
@@ -48,29 +50,37 @@ void BlockMover::save(const BlockName& name, int64_t index, int32_t block) {
     return;
   }
   if (tier_.contains(name)) return;
-  const int64_t begin = index * block_size_;
-  if (!saves_all_ &&
-      !pays(begin, begin + block_size_, groups_[static_cast<size_t>(name.group)].block_bytes))
+  // Not by what is being read now: that will have come by the time that this is wanted.
+  const double load_us = tier_.load_us(groups_[static_cast<size_t>(name.group)].block_bytes);
+  if (!saves_all_ && step_time_.ready() &&
+      load_us > step_time_.added_us(work_of(index * block_size_, block_size_)))
     return;
   const std::span<std::byte> to = tier_.save(name);
   if (!to.empty()) saves_.push_back({.group = name.group, .block = block, .to = to});
 }
 
-/// Whether loading so many bytes takes no more time than computing tokens [begin, end).
-bool BlockMover::pays(int64_t begin, int64_t end, int64_t num_bytes) {
-  return !step_time_.ready() ||
-         tier_.load_us(num_bytes) <= step_time_.added_us(work_of(begin, end - begin));
+/// Whether steps have been seen that tell how long computing so many tokens takes.
+bool BlockMover::foresees(int64_t count) const {
+  return step_time_.ready() && step_time_.most_tokens() >= std::min(count, kTellingTokens);
+}
+
+/// Whether loading what is missing of tokens [begin, end) of the path takes no more time than
+/// computing them.
+bool BlockMover::pays_to_load(int64_t begin, int64_t end) const {
+  return !foresees(end - begin) ||
+         tier_.load_us(missing_bytes(end / block_size_)) + tier_.backlog_us() <=
+             step_time_.added_us(work_of(begin, end - begin));
 }
 
 /// How long a sequence waits for so many tokens, those from `begin` on.
 int64_t BlockMover::most_wait_us(int64_t begin, int64_t count) const {
-  const int64_t compute_us = step_time_.ready()
+  const int64_t compute_us = foresees(count)
                                  ? static_cast<int64_t>(step_time_.added_us(work_of(begin, count)))
                                  : kUnknownUsPerToken * count;
   return std::clamp(compute_us, kMinWaitUs, kMaxWaitUs);
 }
 
-void BlockMover::read_ahead(const Sequence& sequence, int64_t limit) {
+void BlockMover::read_ahead(Sequence& sequence, int64_t limit) {
   const int64_t end = survey(sequence, limit);
   int64_t begin = 0;
   const auto is_complete = [&](int64_t index) {
@@ -79,16 +89,19 @@ void BlockMover::read_ahead(const Sequence& sequence, int64_t limit) {
     return true;
   };
   while (begin < end && is_complete(begin)) ++begin;
-  if (begin < end && pays(begin * block_size_, end * block_size_, missing_bytes(end)))
-    fetch(end, 0);
+  if (begin == end || !pays_to_load(begin * block_size_, end * block_size_)) return;
+  fetch(end, 0);
+  sequence.reads_ahead = true;
 }
 
 BlockMover::Outcome BlockMover::bring(Sequence& sequence, int64_t num_found, int64_t limit,
                                       int64_t now_us) {
   const int64_t end = survey(sequence, limit);
   const int64_t num_tokens = end * block_size_;
-  if (num_tokens <= num_found || !pays(num_found, num_tokens, missing_bytes(end)))
-    return Outcome::nothing;
+  if (num_tokens <= num_found) return Outcome::nothing;
+  // Once it reads, its own reads are what the tier is at, and the question is answered.
+  const bool reads = sequence.reads_ahead || sequence.load_until_us >= 0;
+  if (!reads && !pays_to_load(num_found, num_tokens)) return Outcome::nothing;
   const Fetched fetched = fetch(end, ++round_);
   const int64_t num_adopted = adopt(sequence, end);
   if (sequence.load_until_us < 0)

@@ -39,7 +39,7 @@ class BlockMover {
 
   /// Begins to read what the tier has of a sequence beyond the tree, of at most its first `limit`
   /// tokens, where there is room for it.
-  void read_ahead(const Sequence& sequence, int64_t limit);
+  void read_ahead(Sequence& sequence, int64_t limit);
 
   enum class Outcome { nothing, loaded, wait };
   /// Makes what has been read of a sequence, which could be admitted now, part of the tree, which
@@ -76,7 +76,8 @@ class BlockMover {
 
   void save(const BlockName& name, int64_t index, int32_t block);
   int64_t survey(const Sequence& sequence, int64_t limit);
-  bool pays(int64_t begin, int64_t end, int64_t num_bytes);
+  bool pays_to_load(int64_t begin, int64_t end) const;
+  bool foresees(int64_t count) const;
   int64_t most_wait_us(int64_t begin, int64_t count) const;
   int64_t missing_bytes(int64_t end) const;
   bool is_needed(size_t group, int64_t index, int64_t end) const;

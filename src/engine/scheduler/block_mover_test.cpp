@@ -28,8 +28,10 @@ class FakeTier final : public BlockTier {
   std::span<std::byte> save(const BlockName& /*name*/) override { return place; }
   void end_step(bool /*done*/) override {}
   double load_us(int64_t /*num_bytes*/) override { return read_us; }
+  double backlog_us() override { return wait_us; }
   std::vector<std::byte> place;  // of what is saved; empty: there is none
   double read_us = 0;
+  double wait_us = 0;  // for what is being read
   bool on = false;
   int32_t ready_below = 0;  // blocks that begin with tokens below this are
   TierState state = TierState::reading;
@@ -65,6 +67,135 @@ TEST(BlockMover, CountsWhatWasLoadedWhenItHasBeen) {
   }
 }
 
+/// Tells a scheduler how long steps take, of which the longest has `most` tokens.
+void teach(Scheduler& scheduler, int64_t most, int64_t us_per_token) {
+  for (int32_t i = 0; i < 12; ++i) {
+    const std::vector<int32_t> prompt(static_cast<size_t>(most - i * most / 16), -1 - i);
+    Sequence sequence;
+    sequence.request_id = i;
+    sequence.cache_domain.low = 100 + static_cast<uint64_t>(i);
+    sequence.prompt = prompt;
+    sequence.max_generated = 1;
+    scheduler.add(sequence);
+    const int64_t num_tokens = scheduler.plan(0).num_tokens;
+    scheduler.end_moves(true);
+    scheduler.advance(1000 + us_per_token * num_tokens);
+    sequence.generated.push_back(1);
+    scheduler.finish(sequence);
+  }
+}
+
+// What it has asked for is part of what the tier is reading: that shall not make it look too dear.
+TEST(BlockMover, ReadsOfItsOwnDoNotEndItsWaiting) {
+  for (const double others_us : {0.0, 1e9}) {
+    FakeTier tier;
+    Scheduler scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
+                        std::vector<GroupBlocks>{{.num_blocks = 400, .block_bytes = 64}});
+    teach(scheduler, 200, 1000);
+    tier.on = true;
+    tier.read_us = 20e3;  // computing takes 250 ms
+    tier.wait_us = others_us;
+    std::vector<int32_t> prompt(257);
+    std::iota(prompt.begin(), prompt.end(), 0);
+    Sequence sequence;
+    sequence.request_id = 99;
+    sequence.prompt = prompt;
+    sequence.max_generated = 1;
+    scheduler.add(sequence);
+    tier.wait_us += 1e6;
+    int64_t now_us = 0;
+    for (; scheduler.plan(now_us).empty() && now_us < 250'000; now_us += 5000) {
+      scheduler.end_moves(true);
+      tier.ready_below += 16;
+    }
+    scheduler.end_moves(true);
+    EXPECT_EQ(sequence.num_cached, others_us == 0 ? 256 : 0);
+    scheduler.remove(sequence);
+  }
+}
+
+// Steps of few tokens do not tell how long hundreds take.
+TEST(BlockMover, LoadsWhatNobodyKnowsTheTimeOf) {
+  for (const int64_t most : {8, 80}) {
+    FakeTier tier;
+    Scheduler scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
+                        std::vector<GroupBlocks>{{.num_blocks = 400, .block_bytes = 64}});
+    teach(scheduler, most, 0);
+    tier.on = true;
+    tier.state = TierState::ready;
+    tier.read_us = 1e5;
+    const std::vector<int32_t> prompt(257, 7);
+    Sequence sequence;
+    sequence.request_id = 99;
+    sequence.prompt = prompt;
+    sequence.max_generated = 1;
+    scheduler.add(sequence);
+    EXPECT_EQ(scheduler.plan(0).loads.size(), most == 8 ? 16U : 0U);
+    scheduler.end_moves(true);
+    scheduler.remove(sequence);
+  }
+}
+
+// Of many that wait for their blocks only some are looked at again in each step.
+TEST(BlockMover, LooksAtSomeOfThoseThatWait) {
+  struct CountingTier final : public BlockTier {
+    bool contains(const BlockName& /*name*/) override { return ++asked > 0; }
+    TierState fetch(const BlockName& /*name*/, int64_t /*round*/) override {
+      return TierState::reading;
+    }
+    std::span<const std::byte> take(const BlockName& /*name*/) override { return {}; }
+    std::span<std::byte> save(const BlockName& /*name*/) override { return {}; }
+    void end_step(bool /*done*/) override {}
+    double load_us(int64_t /*bytes*/) override { return 0; }
+    double backlog_us() override { return 0; }
+    int64_t asked = 0;
+  };
+  CountingTier tier;
+  Scheduler scheduler({.step_tokens = 512, .max_batch = 200, .tier = &tier},
+                      std::vector<GroupBlocks>{{.num_blocks = 4000, .block_bytes = 64}});
+  std::vector<std::vector<int32_t>> prompts;
+  for (int32_t i = 0; i < 100; ++i) prompts.emplace_back(161, i);
+  std::vector<Sequence> sequences(prompts.size());
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    sequences[i].request_id = static_cast<int64_t>(i);
+    sequences[i].prompt = prompts[i];
+    sequences[i].max_generated = 1;
+    scheduler.add(sequences[i]);
+  }
+  for (int64_t now_us : {0, 1000, 2000}) {
+    tier.asked = 0;
+    EXPECT_TRUE(scheduler.plan(now_us).empty());
+    scheduler.end_moves(true);
+    if (now_us == 0)
+      EXPECT_GE(tier.asked, 1000);  // ten blocks each
+    else
+      EXPECT_LE(tier.asked, 320);
+  }
+  // Whose time has come begins without its blocks.
+  EXPECT_GT(scheduler.plan(1'000'000).num_tokens, 0);
+  scheduler.end_moves(true);
+  for (const Sequence& sequence : sequences) scheduler.remove(sequence);
+}
+
+// What is being read will have come by the time that what is saved now is wanted.
+TEST(BlockMover, SavesWhateverElseIsBeingRead) {
+  FakeTier tier;
+  tier.place.resize(64);
+  tier.wait_us = 1e9;
+  Scheduler scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
+                      std::vector<GroupBlocks>{{.num_blocks = 14, .block_bytes = 64}});
+  teach(scheduler, 200, 1000);
+  const std::vector<int32_t> prompt(100, 7);
+  Sequence sequence;
+  sequence.request_id = 99;
+  sequence.prompt = prompt;
+  sequence.max_generated = 1;
+  scheduler.add(sequence);
+  EXPECT_GE(scheduler.plan(0).saves.size(), 4U);  // of seven blocks that are wanted few are free
+  scheduler.end_moves(true);
+  scheduler.remove(sequence);
+}
+
 // While it runs, a block is saved where loading it will be quicker than computing it; at the end
 // all.
 TEST(BlockMover, SavesWhatIsSlowToLoadAtTheEndOnly) {
@@ -96,7 +227,7 @@ TEST(BlockMover, SavesWhatIsSlowToLoadAtTheEndOnly) {
   num_saves = 0;
   serve(9);
   EXPECT_EQ(num_saves, 0U);
-  while (scheduler.evict(4)) {
+  while (scheduler.evict_newest(4)) {
     num_saves += scheduler.plan(now_us).saves.size();
     scheduler.end_moves(true);
   }
@@ -199,7 +330,7 @@ TEST(BlockMover, WaitsWhileReadsForOthersLeaveNoRoom) {
   };
   add_all();
   serve_all();
-  while (scheduler.evict(1)) {
+  while (scheduler.evict_newest(1)) {
     (void)scheduler.plan(++now_us);
     scheduler.end_moves(true);
     ASSERT_TRUE(disk.await_writes(10'000'000));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -86,16 +87,30 @@ void Scheduler::remove(const Sequence& sequence) {
   const bool is_held = batcher_ && batcher_->remove(sequence);
   if (sequence.slot < 0 && !is_held) return;
   const bool waits = sequence.queued_us >= 0;
-  Running* const running = waits ? nullptr : &slots_[static_cast<size_t>(sequence.slot)];
-  if (tenants_ && (waits || !running->finished)) tenants_->leave(sequence.tenant_index, waits);
-  if (sequence.program_index >= 0 && (waits || !running->finished))
-    programs_.leave(sequence, view_.now_us);
-  if (is_held) return;
-  if (waits) return dequeue(sequence);
-  // Not what its last step has left: that may be why it is removed.
-  if (tree_ && !running->finished)
-    tree_->extend(running->cursor, sequence, running->tables, running->begin / options_.block_size);
-  vacate(*running);
+  bool counts = waits;
+  // First, as the caller may forget the sequence whatever fails then.
+  if (waits && !is_held) dequeue(sequence);
+  if (!waits) {
+    Running& running = slots_[static_cast<size_t>(sequence.slot)];
+    counts = !running.finished;
+    if (counts) offer_computed(running);
+    vacate(running);
+  }
+  if (!counts) return;
+  if (tenants_) tenants_->leave(sequence.tenant_index, waits);
+  if (sequence.program_index >= 0) programs_.leave(sequence, view_.now_us);
+}
+
+/// Gives the tree what is computed of a sequence that is removed, but for what its last step has
+/// left: that may be why it is.
+void Scheduler::offer_computed(Running& running) {
+  if (!tree_) return;
+  try {
+    tree_->extend(running.cursor, *running.sequence, running.tables,
+                  running.begin / options_.block_size);
+  } catch (const std::bad_alloc&) {
+    // Then nobody finds it there.
+  }
 }
 
 void Scheduler::finish(const Sequence& sequence) {
@@ -238,11 +253,11 @@ void Scheduler::end_moves(bool done) {
   if (mover_) mover_->end_moves(done);
 }
 
-bool Scheduler::evict(int64_t num_blocks) {
+bool Scheduler::evict_newest(int64_t num_blocks) {
   if (mover_) mover_->save_all();
   bool evicted = false;
   for (Group& group : groups_)
-    for (int64_t i = 0; i < num_blocks && group.pool.evict(); ++i) evicted = true;
+    for (int64_t i = 0; i < num_blocks && group.pool.evict_newest(); ++i) evicted = true;
   return evicted;
 }
 

@@ -127,8 +127,10 @@ class Scheduler {
   /// is a tier.
   void end_moves(bool done);
   /// When no step will follow: gives up so many blocks of each group that nobody has, which makes
-  /// for saves, whatever computing them anew would take. False: there was none.
-  bool evict(int64_t num_blocks);
+  /// for saves, whatever computing them anew would take. Those that were left last go first, and
+  /// what begins a sequence before what follows it, as that is worth nothing without. False: there
+  /// was none.
+  bool evict_newest(int64_t num_blocks);
   /// The planned tokens have run, in `step_us` (0: not measured): moves num_computed and num_scored
   /// of the plan's sequences.
   void advance(int64_t step_us = 0);
@@ -241,6 +243,7 @@ class Scheduler {
   void enqueue(Sequence& sequence);
   void dequeue(const Sequence& sequence);
   void vacate(Running& running);
+  void offer_computed(Running& running);
   void preempt(Running& running);
   bool drop_finished();
   Place place(const Sequence& sequence) const;

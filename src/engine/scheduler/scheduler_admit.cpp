@@ -13,6 +13,9 @@ namespace {
 
 // So many prompts that are one too long are looked at in a step: each costs a search of the cache.
 constexpr int kMostTooLong = 16;
+// Of those that wait for a lower tier so many are looked at in a step, the first ones, and whoever
+// has waited for as long as that pays: each costs a search of the cache and of the tier.
+constexpr int kMostAwaiting = 16;
 
 }  // namespace
 
@@ -23,13 +26,19 @@ void Scheduler::admit() {
   sum_promises();
   bool admitted = false;
   int num_too_long = 0;
+  int num_awaiting = 0;
   while (!candidates_.empty() && may_admit()) {
     if (tenants_ && move_back()) continue;
     Sequence& first = *candidates_.front().sequence;
-    bool passed = !may_start(first) || awaits_sequence(first);
+    bool passed = !may_start(first) || awaits_sequence(first) ||
+                  (num_awaiting >= kMostAwaiting && first.load_until_us > view_.now_us);
     if (!passed) {
       look_up(first);
-      passed = pays_to_wait(first) || awaits_blocks(first);
+      passed = pays_to_wait(first);
+      if (!passed && awaits_blocks(first)) {
+        passed = true;
+        ++num_awaiting;
+      }
       if (!passed && is_too_long(first)) {
         if (++num_too_long > kMostTooLong) return;
         passed = true;

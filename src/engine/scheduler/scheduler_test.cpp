@@ -489,6 +489,7 @@ class ReadyTier final : public BlockTier {
   std::span<std::byte> save(const BlockName& /*name*/) override { return {}; }
   void end_step(bool /*saved*/) override {}
   double load_us(int64_t /*bytes*/) override { return 0; }
+  double backlog_us() override { return 0; }
 };
 
 /// The most urgent first; it displaces whatever is less so.

@@ -26,7 +26,7 @@ struct AwaitedSequence {
 /// One answer in the making. Its request owns what the views point to and outlives it. Only the
 /// engine's thread touches it: the scheduler moves `num_computed`, `num_cached`, `num_scored`,
 /// `tenant_index`, `program_index`, `queued_us`, `waited_us`, `load_until_us`, `num_found`,
-/// `awaited` and `slot`, the commit adds to `generated`.
+/// `reads_ahead`, `awaited` and `slot`, the commit adds to `generated`.
 struct Sequence {
   int64_t request_id = 0;             // ascending in order of submission
   int32_t choice = 0;                 // which of the request's n answers
@@ -50,6 +50,7 @@ struct Sequence {
   int64_t num_computed = 0;    // leading tokens whose keys and values lie in the cache
   int32_t slot = -1;           // where the scheduler keeps it; -1: it does not
   bool scores_prompt = false;  // the log probabilities of the prompt's tokens are wanted
+  bool reads_ahead = false;    // what a lower tier has of it is read while it waits
 
   int64_t num_scored = 0;      // leading prompt tokens whose logits have been read for that
   int64_t num_cached = -1;     // of the prompt, found there when it first ran; -1: never yet

@@ -65,6 +65,7 @@ class RandomTier final : public BlockTier {
   double load_us(int64_t /*bytes*/) override {
     return chance(4) ? static_cast<double>(draw(0, 40)) : 0;
   }
+  double backlog_us() override { return chance(4) ? static_cast<double>(draw(0, 40)) : 0; }
 
   int64_t num_taken = 0;
   int64_t num_not_yet = 0;  // answers that contents are there, but not ready

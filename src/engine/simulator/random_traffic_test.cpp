@@ -142,7 +142,7 @@ class Traffic {
       check_tenants();
       ++num_steps_;
     }
-    while (scheduler_->evict(3)) scheduler_->end_moves(false);
+    while (scheduler_->evict_newest(3)) scheduler_->end_moves(false);
     REQUIRE(scheduler_->num_waiting() == 0 && scheduler_->num_running() == 0);
     REQUIRE(scheduler_->num_free_blocks() == scheduler_->num_blocks());
     check_tenants();
