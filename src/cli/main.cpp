@@ -2,6 +2,7 @@
 // The hasten program: parses the command line and runs one subcommand.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -26,6 +27,7 @@ bool is_wrong_usage(const hasten::Error& error) {
 
 int main(int argc, char** argv) {
   using namespace hasten::cli;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no more is an error code, not a signal
   const std::string version = std::string("hasten ") + hasten::kVersion;
   CommandLine line("hasten", "hasten: load a language model and answer many people at once",
                    version);

@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -1070,6 +1071,27 @@ class Serve(unittest.TestCase):
             log = log_of(while_it_runs=lambda: shutil.rmtree(store))
             self.assertIn("store was deleted, or a file in it: nothing is written there", log)
             self.assertNotIn("wrote", log)
+
+    def test_a_folder_that_may_grow_no_more_ends_nothing(self):
+        """A limit on files ends the writing with a line in the log, and no process."""
+        most = 1 << 20
+
+        def with_limit(*arguments):
+            return subprocess.run([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, timeout=120,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+
+        with tempfile.TemporaryDirectory() as folder:
+            store = Path(folder) / "store"
+            flags = ("--kv-disk", store, "--kv-disk-bytes", "64MiB", "--ctx", "2048", "--raw", "-n", "1")
+            prompt = "What is the capital of France? " * 60
+            done = with_limit("run", *flags, "-p", prompt)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("File too large", done.stderr)
+            blocks = [file.stat().st_size for file in store.glob("blocks*")]
+            self.assertGreater(max(blocks), most // 2)  # what there was room for
+            again = json.loads(hasten("run", *flags, "-p", prompt, "--json").stdout)
+            self.assertGreater(again["cached_tokens"], 0)
 
     def test_banner_shows_how_to_send_a_key(self):
         with self.serving("--api-key", "s3cret") as (_, banner):

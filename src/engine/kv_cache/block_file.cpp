@@ -147,14 +147,18 @@ Hash128 BlockFile::hash_of_head() const {
 /// Makes sure that the disk has room for a slot, or a write into a hole might fail later.
 std::string BlockFile::grow(int64_t slot) {
   if (slot < num_allocated_) return {};
-  const int64_t wanted =
-      std::min(num_slots_,
-               std::max(slot + 1, num_allocated_ + std::max<int64_t>(1, kGrowBytes / slot_bytes_)));
   const int64_t begin = num_allocated_ * slot_bytes_;
-  const int code = ::posix_fallocate(file_.get(), begin, wanted * slot_bytes_ - begin);
-  if (code != 0) return std::strerror(code);
-  num_allocated_ = wanted;
-  return {};
+  const auto allocate = [&](int64_t num_slots) {
+    const int code = ::posix_fallocate(file_.get(), begin, num_slots * slot_bytes_ - begin);
+    if (code == 0) num_allocated_ = num_slots;
+    return code;
+  };
+  const int64_t many =
+      std::min(num_slots_, num_allocated_ + std::max<int64_t>(1, kGrowBytes / slot_bytes_));
+  if (many > slot && allocate(many) == 0) return {};
+  // The last of a disk's room may be less than that.
+  const int code = allocate(slot + 1);
+  return code != 0 ? std::strerror(code) : std::string();
 }
 
 /// How many bytes there were for both.

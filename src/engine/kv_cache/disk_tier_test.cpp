@@ -55,10 +55,10 @@ class DiskTierTest : public ::testing::Test {
     tier.end_step(true);
     return !to.empty();
   }
-  void save_all(DiskTier& tier, int32_t begin, int32_t end) {
+  void save_all(DiskTier& tier, int32_t begin, int32_t end, int32_t group = 0) {
     for (int32_t i = begin; i < end; ++i) {
       ASSERT_TRUE(tier.await_writes(10'000'000));
-      ASSERT_TRUE(save(tier, i));
+      ASSERT_TRUE(save(tier, i, group));
     }
     ASSERT_TRUE(tier.await_writes(10'000'000));
   }
@@ -262,19 +262,21 @@ TEST_F(DiskTierTest, ADiskWithoutRoomEndsTheWritingOnly) {
   const auto tier = open();
   save_all(*tier, 0, 2);
   {
-    // The first block of the other group makes its file ask for all of its 100 slots. The limit of
-    // files stands for the disk's; a write without the room asked for would succeed.
+    // The first block of the other group makes its file ask for all of its 100 slots, then for one.
+    // The limit of files stands for the disk's; a write without the room asked for would succeed.
     const auto slot = static_cast<size_t>(BlockFile::slot_bytes(kTokens, kBytes));
-    const FileLimit limit(10 * slot);
-    EXPECT_TRUE(save(*tier, 2, 1));
-    EXPECT_TRUE(tier->await_writes(10'000'000));
-    if (std::filesystem::file_size(store_ / "blocks.1") > 10 * slot)
+    const FileLimit limit(2 * slot);
+    save_all(*tier, 2, 4, 1);
+    if (std::filesystem::file_size(store_ / "blocks.1") > 2 * slot)
       GTEST_SKIP() << "posix_fallocate goes beyond RLIMIT_FSIZE on the file system of " << store_;
+    EXPECT_TRUE(tier->contains(name(3, 1))) << "what there is room for is used";
+    EXPECT_TRUE(save(*tier, 4, 1));
+    EXPECT_TRUE(tier->await_writes(10'000'000));
   }
-  EXPECT_FALSE(tier->contains(name(2, 1)));
-  EXPECT_FALSE(save(*tier, 3)) << "nothing more is written";
-  EXPECT_FALSE(save(*tier, 3, 1));
-  EXPECT_EQ(tier->stats().num_blocks, 2);
+  EXPECT_FALSE(tier->contains(name(4, 1)));
+  EXPECT_FALSE(save(*tier, 5)) << "nothing more is written";
+  EXPECT_FALSE(save(*tier, 5, 1));
+  EXPECT_EQ(tier->stats().num_blocks, 4);
   EXPECT_TRUE(load(*tier, 0));
   EXPECT_TRUE(load(*tier, 1));
 }
