@@ -14,6 +14,7 @@ as edf does where a deadline cannot be met, has none of theirs, so read them bes
 """
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -35,6 +36,8 @@ def main():
     parser.add_argument("--longest", type=int, default=300, help="tokens of an answer at most")
     parser.add_argument("--rounds", type=int, default=1, help="how often all policies run; medians are shown")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds is {options.rounds}; it must be at least 1")
 
     with tempfile.TemporaryDirectory() as folder:
         def workload(gap_ms, *flags):
@@ -72,8 +75,9 @@ def main():
                                                   "--policy", policy)))
 
         for policy, pairs in results.items():
-            def medians(of):
-                return [statistics.median(map(of, side)) for side in zip(*pairs)]
+            def medians(of):  # of the rounds in which there is such a number
+                return [statistics.median([value for value in map(of, side) if not math.isnan(value)] or [math.nan])
+                        for side in zip(*pairs)]
 
             def pair(of, width=8):
                 return "".join(f" {value:>{width}.0f}" for value in medians(of))

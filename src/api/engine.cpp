@@ -111,10 +111,12 @@ void tell_of_cache(const EngineOptions& options, const ModelInfo& info) {
   // Less than a tenth may be what is left beside whole blocks.
   if (options.kv_cache_bytes - info.kv_cache_bytes >
       std::max(options.kv_cache_bytes / 10, info.kv_bytes_per_token * options.block_size))
-    log::warn("--kv-cache {}: only {} of it are used, as {} of {}{} need no more",
-              size_text(options.kv_cache_bytes), size_text(info.kv_cache_bytes),
-              counted(info.max_batch, "sequence"), counted(info.context, "token"),
-              options.prefix_cache ? " and what they leave" : "");
+    log::warn(
+        "--kv-cache {}: only {} of it are used, as {} of {}{} need no more; raise --max-batch or "
+        "--ctx to use all of it",
+        size_text(options.kv_cache_bytes), size_text(info.kv_cache_bytes),
+        counted(info.max_batch, "sequence"), counted(info.context, "token"),
+        options.prefix_cache ? " and what they leave" : "");
 }
 
 }  // namespace

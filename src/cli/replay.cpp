@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "cli/progress.h"
 #include "hasten/error.h"
 #include "workload/programs.h"
@@ -129,7 +130,8 @@ class Replay {
       programs_.arrive(index, answer);
       if (due) statistics_.sent_late(now - *due);
       if (answer.prompt_tokens + request.max_tokens > engine_.model().context)
-        return give_up(index, now, "longer than the context");
+        return give_up(index, now,
+                       "longer than the context of " + counted(engine_.model().context, "token"));
       ++under_way_;
     }
     try {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/quantity.h"
 
 namespace hasten::engine {
 namespace {
@@ -78,7 +79,9 @@ void Admission::check_queue(std::string_view tenant, int64_t tokens) {
     refuse(
         refusals_.requests,
         [&](std::string_view) {
-          return fmt::format("{} requests wait already, as many as the queue holds", all_.requests);
+          return fmt::format("{} {} already, as many as the queue holds",
+                             counted(all_.requests, "request"),
+                             all_.requests == 1 ? "waits" : "wait");
         },
         "--max-queue", tenant);
   if (limits_.tokens > 0 && all_.requests > 0 && tokens > limits_.tokens - all_.tokens)

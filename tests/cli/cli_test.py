@@ -538,7 +538,7 @@ class Measure(unittest.TestCase):
             report = json.loads(done.stdout)
             result = report["result"]
             self.assertEqual((result["requests"], result["finished"]), (9, 8))
-            self.assertEqual(result["failures"], {"longer than the context": 1})
+            self.assertEqual(result["failures"], {"longer than the context of 256 tokens": 1})
             self.assertEqual(result["output_tokens"], sum(range(1, 9)))
             self.assertEqual(result["prompt_tokens"], sum(range(100, 108)))
             self.assertEqual(result["tpot_ms"]["count"], 7)
@@ -599,7 +599,7 @@ class Measure(unittest.TestCase):
             costs.write_text(whole)
             none = hasten("simulate", "--machine", costs, "--prompt", 1 << 24, "--requests", "1000")
             self.assertEqual(none.returncode, 1, none.stderr)
-            self.assertIn("1000 failed: longer than the context", none.stdout)
+            self.assertIn("1000 failed: longer than the context of ", none.stdout)
             for table in ("TTFT", "tokens/s", "steps of", "requests an hour"):
                 self.assertNotIn(table, none.stdout)
             for flag in (("--shape", "llama-3.1-8b"), ("--type", "q4_0"), ("--efficiency", "0.6")):
@@ -641,7 +641,7 @@ class Measure(unittest.TestCase):
     def test_replay_without_an_answer_prints_no_table(self):
         done = hasten("bench", "replay", "--ctx", "64", "--requests", "3", "--prompt", "100")
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("3 failed: longer than the context", done.stdout)
+        self.assertIn("3 failed: longer than the context of 64 tokens", done.stdout)
         for table in ("TTFT", "tokens/s", "steps,"):
             self.assertNotIn(table, done.stdout)
 
@@ -662,7 +662,7 @@ class Measure(unittest.TestCase):
                 done = hasten(*command, *flags)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 result = json.loads(done.stdout)["result"]
-                self.assertEqual(result["failures"], {"longer than the context": 1, "the call before it failed": 1})
+                self.assertEqual(result["failures"], {"longer than the context of 256 tokens": 1, "the call before it failed": 1})
                 self.assertEqual(result["programs"]["finished"], 2)
                 self.assertGreaterEqual(result["programs"]["ms"]["max"], 300)
                 self.assertEqual(result["cached_tokens"], 32)

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/quantity.h"
 #include "base/siphash.h"
 #include "engine/scheduler/predictor.h"
 #include "engine/scheduler/scheduler.h"
@@ -190,7 +191,7 @@ class Simulator {
     const int64_t num_prompt = live->request.prompt_tokens;
     HASTEN_CHECK(num_prompt > 0 && live->request.output_tokens > 0);
     if (num_prompt > options_.context - live->request.output_tokens)
-      return end(index, 0, "longer than the context");
+      return end(index, 0, "longer than the context of " + counted(options_.context, "token"));
     if (options_.max_queue > 0 && scheduler_.num_waiting() >= options_.max_queue)
       return end(index, 0, "the queue was full");
     live->prompt = workload_.prompt(index);

@@ -166,7 +166,7 @@ TEST(Simulator, RefusesWhatDoesNotFit) {
   options.max_queue = 1;
   options.max_batch = 1;
   const Seen seen = run(options, {{512, 1}, {9, 1}, {9, 1}, {9, 1}}, {0, 0, 0, 0});
-  EXPECT_EQ(seen.failures.at(0), "longer than the context");
+  EXPECT_EQ(seen.failures.at(0), "longer than the context of 512 tokens");
   EXPECT_EQ(seen.failures.at(2), "the queue was full");
   EXPECT_TRUE(seen.failures.contains(3));
   EXPECT_EQ(seen.tokens[1].size(), 1);
