@@ -540,6 +540,7 @@ void Core::keep_cache(int64_t timeout_us) {
   const int64_t before = written();
   bool more = true;
   // The newest first, and no more than there is room for, or they would be written over again.
+  disk_->expect_newest_first();
   int64_t room = disk_->num_slots();
   while (room > 0 && monotonic_us() < end_us &&
          (more = scheduler_->evict_newest(std::min(kKeptAtOnce, room)))) {

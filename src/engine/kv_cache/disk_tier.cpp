@@ -114,7 +114,9 @@ void DiskTier::tell_what_was_found(int64_t other_bytes) const {
 
 bool DiskTier::contains(const BlockName& name) {
   const std::lock_guard lock(mutex_);
-  const Group& group = this->group(name.group);
+  Group& group = this->group(name.group);
+  // Whoever asks has a use for it: it shall not be the next to be written over.
+  group.index.touch(name.key);
   return group.index.find(name.key) >= 0 || group.unwritten.contains(name.key);
 }
 
@@ -207,6 +209,13 @@ double DiskTier::read_us(int64_t bytes) const {
   const double age = static_cast<double>(monotonic_us() - measured_us_) / kMeasurementUs;
   const double us_per_byte = kUsPerByte + (us_per_byte_ - kUsPerByte) * std::exp(-age);
   return static_cast<double>(bytes) * us_per_byte;
+}
+
+void DiskTier::expect_newest_first() {
+  const std::lock_guard lock(mutex_);
+  if (newest_first_) return;
+  newest_first_ = true;
+  for (const auto& group : groups_) serial_ += static_cast<uint64_t>(group->index.num_slots());
 }
 
 int64_t DiskTier::num_slots() const {
@@ -352,8 +361,9 @@ void DiskTier::write_next(std::unique_lock<std::mutex>& lock) {
   if (writable_ && group.index.find(block->key) < 0) {
     const int64_t slot = group.index.claim();
     HASTEN_CHECK(slot >= 0);
+    const uint64_t serial = newest_first_ ? serial_-- : ++serial_;
     lock.unlock();
-    const std::string error = group.file.write(slot, block->name(), ++serial_, block->contents);
+    const std::string error = group.file.write(slot, block->name(), serial, block->contents);
     lock.lock();
     if (error.empty()) {
       group.index.publish(slot, block->key);

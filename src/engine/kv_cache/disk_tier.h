@@ -65,6 +65,9 @@ class DiskTier final : public BlockTier {
   double load_us(int64_t bytes) override;
   double backlog_us() override;
 
+  /// From now on what is saved earlier is what a later run shall write over later. No more blocks
+  /// than there are slots may follow.
+  void expect_newest_first();
   /// Blocks of each group that the folder has room for, at least.
   int64_t num_slots() const;
 
@@ -131,10 +134,11 @@ class DiskTier final : public BlockTier {
 
   const StoreDirectory folder_;
   const DiskTierOptions options_;
-  uint64_t serial_ = 0;  // of the last block written; for thread_ alone, once that runs
   std::vector<std::unique_ptr<Group>> groups_;
 
   mutable std::mutex mutex_;  // guards what follows
+  uint64_t serial_ = 0;       // of the last block written, or the next one if newest_first_
+  bool newest_first_ = false;
   std::condition_variable work_;
   std::condition_variable done_;
   std::deque<SharedBlock> reads_;

@@ -105,6 +105,29 @@ TEST_F(DiskTierTest, BlocksSurviveTheirProcess) {
   EXPECT_EQ(tier->stats().num_corrupt, 0);
 }
 
+TEST_F(DiskTierTest, WhatIsSavedFirstAtTheEndStaysLongest) {
+  constexpr int32_t kSlots = 6;
+  {
+    const auto tier = open("a model", kSlots);
+    save_all(*tier, 20, 22);
+    tier->expect_newest_first();
+    save_all(*tier, 0, kSlots);
+  }
+  const auto tier = open("a model", kSlots);
+  save_all(*tier, 30, 32);
+  for (int32_t i = 0; i < kSlots; ++i) EXPECT_EQ(tier->contains(name(i)), i < kSlots - 2) << i;
+}
+
+TEST_F(DiskTierTest, WhatIsLookedForIsNotWrittenOverNext) {
+  const auto tier = open("a model", 3);
+  save_all(*tier, 0, 3);
+  EXPECT_TRUE(tier->contains(name(0)));
+  save_all(*tier, 3, 5);
+  EXPECT_TRUE(tier->contains(name(0)));
+  EXPECT_FALSE(tier->contains(name(1)));
+  EXPECT_FALSE(tier->contains(name(2)));
+}
+
 TEST_F(DiskTierTest, AnotherModelsBlocksAreNotThere) {
   { save_all(*open("a model"), 0, 5); }
   {

@@ -90,8 +90,8 @@ void BlockMover::read_ahead(Sequence& sequence, int64_t limit) {
   };
   while (begin < end && is_complete(begin)) ++begin;
   if (begin == end || !pays_to_load(begin * block_size_, end * block_size_)) return;
-  fetch(end, 0);
-  sequence.reads_ahead = true;
+  const Fetched fetched = fetch(end, 0);
+  sequence.reads_ahead = fetched.reading || fetched.ready;
 }
 
 BlockMover::Outcome BlockMover::bring(Sequence& sequence, int64_t num_found, int64_t limit,

@@ -322,6 +322,7 @@ void Scheduler::start(Sequence& sequence) {
   dequeue(sequence);
   sequence.waited_us = waited_us(sequence, view_);
   sequence.queued_us = sequence.load_until_us = -1;
+  sequence.reads_ahead = false;
   sequence.awaited = {};
   Running& started = new_running();
   started.sequence = &sequence;

@@ -154,7 +154,7 @@ struct SpanScale {
     constexpr uint32_t kInfinity = 0x7f800000;
     if (peak_bits >= kInfinity) return {kInfinity - 1, __builtin_nanf(""), 0};
     // So that no quotient of scales overflows: what is smaller is as good as zero.
-    const float least = 127 * largest_scale * exact_power_of_two(-kMostSpanShift);
+    const float least = largest_scale * exact_power_of_two(-kMostSpanShift) * 127;
     float peak;
     __builtin_memcpy(&peak, &peak_bits, sizeof peak);
     if (!(peak > least)) peak = least;
