@@ -46,8 +46,7 @@ static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
 /// whole units. Their codes are 8 to 16 KiB of the first-level cache.
 inline constexpr int64_t kPanelBlocks = 16;
 
-/// Parts are at least so many powers of two below the largest one of their span, or as good as
-/// zero.
+/// A part is so many powers of two below the largest one of its span at most, or as good as zero.
 inline constexpr int32_t kMostSpanShift = 60;
 
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come
@@ -55,13 +54,14 @@ inline constexpr int32_t kMostSpanShift = 60;
 /// stream of memory; a single tile's blocks follow each other. A tile of h rows is, for each span
 /// of PackedFormat::span_blocks blocks or what is left,
 ///   for each block of kBlockColumns columns
-///     int8 values [h][kBlockColumns], or, of KernelTable::wide_value_bytes = 2 and for weights
-///     with levels of all eight bits, int16: of four columns the even ones, then the odd ones; for
-///     each part of the block (PackedFormat::activation_columns), whose scale is 2^k times that of
-///     the span: floats 2^k * kFloatBase [h], then [h] of int32, the bits of that less zero_point *
-///     sum of the values, or, of weights with offsets, floats 2^k * sum;
-///   floats [h]: the span's scale over that of the next one; of the last one the scale itself. Sums
-///   are in units of the span's scale, and are multiplied with this behind each.
+///     values [h][kBlockColumns]: int8, or, of KernelTable::wide_value_bytes = 2 and for weights
+///     with levels of all eight bits, int16, of four columns the even ones, then the odd ones;
+///     for each part of it (PackedFormat::activation_columns), of 2^k times the span's scale,
+///       bases [h], floats 2^k * kFloatBase;
+///       starts [h], int32, the bits of that less zero_point * sum of the values, or, of weights
+///       with offsets, sums [h], floats 2^k * sum;
+///   factors [h], floats: the span's scale over the next one's, or, of the last span, the scale.
+/// Sums of products are in units of a span's scale, and are multiplied with its factor behind it.
 struct QuantizedRows {
   const uint8_t* tiles;
   int64_t num_rows;

@@ -215,6 +215,24 @@ TEST(QuantizedRows, PanelsMeetTileAfterTileWithoutGaps) {
   }
 }
 
+/// What is multiplied in tests of products of q8_0: a code, or an activation.
+int random_code(std::mt19937& random) { return static_cast<int>(random() % 255) - 127; }
+
+/// The outputs of `num_rows` rows, all of them x.
+std::vector<float> multiply_alike(ops::Backend& backend, const ops::Weight& weight,
+                                  const std::vector<float>& x, int64_t num_rows) {
+  const auto columns = static_cast<int64_t>(x.size());
+  std::vector<float> rows;
+  for (int64_t r = 0; r < num_rows; ++r) rows.insert(rows.end(), x.begin(), x.end());
+  std::vector<float> out(static_cast<size_t>(num_rows * weight.out_features()));
+  backend.matmul(
+      {.weight = weight,
+       .x = Tensor(static_cast<const void*>(rows.data()), DType::f32, {num_rows, columns}),
+       .out =
+           Tensor(static_cast<void*>(out.data()), DType::f32, {num_rows, weight.out_features()})});
+  return out;
+}
+
 // With an activation scale of one, an output is the dot product times the weight's scale, and
 // nothing else is rounded.
 TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
@@ -222,24 +240,17 @@ TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
   OwnedTensor matrix(DType::q8_0, {kGroupRows, kBlockColumns});
   std::vector<quant::BlockQ8_0> blocks(kGroupRows);
   std::vector<float> x(kBlockColumns);
-  for (float& v : x) v = static_cast<float>(static_cast<int32_t>(random() % 255) - 127);
+  for (float& v : x) v = static_cast<float>(random_code(random));
   x[0] = 127.0F;
   for (quant::BlockQ8_0& block : blocks) {
     block.scale = static_cast<uint16_t>(0x2000U + random() % 0x1c00U);  // 2^-7 to 1
-    for (auto& q : block.quants)
-      q = static_cast<int8_t>(static_cast<int32_t>(random() % 255) - 127);
+    for (auto& q : block.quants) q = static_cast<int8_t>(random_code(random));
   }
   std::memcpy(matrix.view.data(), blocks.data(), blocks.size() * sizeof blocks[0]);
   const auto backend = make_cpu_backend({.threads = 1, .isa = kernels().name});
   const auto weight = backend->prepare_weight(matrix.view);
   for (const int64_t rows : {int64_t{1}, int64_t{40}}) {
-    std::vector<float> many;
-    for (int64_t r = 0; r < rows; ++r) many.insert(many.end(), x.begin(), x.end());
-    std::vector<float> out(static_cast<size_t>(rows) * kGroupRows);
-    backend->matmul(
-        {.weight = *weight,
-         .x = Tensor(static_cast<const void*>(many.data()), DType::f32, {rows, kBlockColumns}),
-         .out = Tensor(static_cast<void*>(out.data()), DType::f32, {rows, kGroupRows})});
+    const std::vector<float> out = multiply_alike(*backend, *weight, x, rows);
     for (size_t i = 0; i < out.size(); ++i) {
       const quant::BlockQ8_0& block = blocks[i % kGroupRows];
       int32_t dot = 0;
@@ -259,8 +270,7 @@ TEST_P(KernelTest, ProductsOfSpansOfAnySizeAddUp) {
   std::vector<quant::BlockQ8_0> blocks(kGroupRows * kColumns / 32);
   for (quant::BlockQ8_0& block : blocks) {
     block.scale = 0x2c00;  // 2^-4
-    for (auto& q : block.quants)
-      q = static_cast<int8_t>(static_cast<int32_t>(random() % 255) - 127);
+    for (auto& q : block.quants) q = static_cast<int8_t>(random_code(random));
   }
   std::memcpy(matrix.view.data(), blocks.data(), blocks.size() * sizeof blocks[0]);
   const auto backend = make_cpu_backend({.threads = 1, .isa = kernels().name});
@@ -277,16 +287,10 @@ TEST_P(KernelTest, ProductsOfSpansOfAnySizeAddUp) {
   for (const auto& sizes : kSizes) {
     std::vector<float> x(kColumns);
     for (size_t c = 0; c < x.size(); ++c)
-      x[c] = sizes[c / 64] * static_cast<float>(static_cast<int32_t>(random() % 255) - 127);
+      x[c] = sizes[c / 64] * static_cast<float>(random_code(random));
     const bool finite = std::ranges::all_of(x, [](float v) { return std::isfinite(v); });
     for (const int64_t rows : {int64_t{1}, int64_t{40}}) {
-      std::vector<float> many;
-      for (int64_t r = 0; r < rows; ++r) many.insert(many.end(), x.begin(), x.end());
-      std::vector<float> out(static_cast<size_t>(rows) * kGroupRows);
-      backend->matmul(
-          {.weight = *weight,
-           .x = Tensor(static_cast<const void*>(many.data()), DType::f32, {rows, kColumns}),
-           .out = Tensor(static_cast<void*>(out.data()), DType::f32, {rows, kGroupRows})});
+      const std::vector<float> out = multiply_alike(*backend, *weight, x, rows);
       for (size_t i = 0; i < out.size(); ++i) {
         double want = 0;
         double most = 0;

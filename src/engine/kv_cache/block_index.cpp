@@ -52,11 +52,12 @@ bool BlockIndex::restore(int64_t slot, const Hash128& key) {
   return true;
 }
 
-void BlockIndex::touch(const Hash128& key) {
+bool BlockIndex::touch(const Hash128& key) {
   const int64_t slot = find(key);
-  if (slot < 0) return;
+  if (slot < 0) return false;
   unlink(slot);
   link_last(slot);
+  return true;
 }
 
 void BlockIndex::forget(const Hash128& key) {

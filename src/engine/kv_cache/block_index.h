@@ -34,8 +34,8 @@ class BlockIndex {
   /// Finds a key in a free slot, which it then holds, used last. False: the slot is not free, or
   /// another one has the key.
   bool restore(int64_t slot, const Hash128& key);
-  /// The key is used.
-  void touch(const Hash128& key);
+  /// The key is used. False: it has no slot.
+  bool touch(const Hash128& key);
   /// Its slot is free.
   void forget(const Hash128& key);
 

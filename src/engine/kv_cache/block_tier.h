@@ -38,7 +38,7 @@ class BlockTier {
  public:
   virtual ~BlockTier() = default;
 
-  /// Whether the contents are here, as far as is known without reading them.
+  /// Whether the contents are here, as far as is known without reading them. To ask is to use them.
   virtual bool contains(const BlockName& name) = 0;
   /// Begins to bring the contents to where `take` finds them. What the same `round` has asked for
   /// stays; other contents that are ready, but were not taken, may have to make room for a round

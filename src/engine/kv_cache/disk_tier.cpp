@@ -116,8 +116,7 @@ bool DiskTier::contains(const BlockName& name) {
   const std::lock_guard lock(mutex_);
   Group& group = this->group(name.group);
   // Whoever asks has a use for it: it shall not be the next to be written over.
-  group.index.touch(name.key);
-  return group.index.find(name.key) >= 0 || group.unwritten.contains(name.key);
+  return group.index.touch(name.key) || group.unwritten.contains(name.key);
 }
 
 TierState DiskTier::fetch(const BlockName& name, int64_t round) {

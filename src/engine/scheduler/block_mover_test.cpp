@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "engine/kv_cache/disk_tier.h"
@@ -67,15 +68,21 @@ TEST(BlockMover, CountsWhatWasLoadedWhenItHasBeen) {
   }
 }
 
+/// Asks for one token behind the prompt.
+Sequence ask_one(int64_t request_id, std::span<const int32_t> prompt) {
+  Sequence sequence;
+  sequence.request_id = request_id;
+  sequence.prompt = prompt;
+  sequence.max_generated = 1;
+  return sequence;
+}
+
 /// Tells a scheduler how long steps take, of which the longest has `most` tokens.
 void teach(Scheduler& scheduler, int64_t most, int64_t us_per_token) {
   for (int32_t i = 0; i < 12; ++i) {
     const std::vector<int32_t> prompt(static_cast<size_t>(most - i * most / 16), -1 - i);
-    Sequence sequence;
-    sequence.request_id = i;
+    Sequence sequence = ask_one(i, prompt);
     sequence.cache_domain.low = 100 + static_cast<uint64_t>(i);
-    sequence.prompt = prompt;
-    sequence.max_generated = 1;
     scheduler.add(sequence);
     const int64_t num_tokens = scheduler.plan(0).num_tokens;
     scheduler.end_moves(true);
@@ -97,10 +104,7 @@ TEST(BlockMover, ReadsOfItsOwnDoNotEndItsWaiting) {
     tier.wait_us = others_us;
     std::vector<int32_t> prompt(257);
     std::iota(prompt.begin(), prompt.end(), 0);
-    Sequence sequence;
-    sequence.request_id = 99;
-    sequence.prompt = prompt;
-    sequence.max_generated = 1;
+    Sequence sequence = ask_one(99, prompt);
     scheduler.add(sequence);
     tier.wait_us += 1e6;
     int64_t now_us = 0;
@@ -125,10 +129,7 @@ TEST(BlockMover, LoadsWhatNobodyKnowsTheTimeOf) {
     tier.state = TierState::ready;
     tier.read_us = 1e5;
     const std::vector<int32_t> prompt(257, 7);
-    Sequence sequence;
-    sequence.request_id = 99;
-    sequence.prompt = prompt;
-    sequence.max_generated = 1;
+    Sequence sequence = ask_one(99, prompt);
     scheduler.add(sequence);
     EXPECT_EQ(scheduler.plan(0).loads.size(), most == 8 ? 16U : 0U);
     scheduler.end_moves(true);
@@ -155,13 +156,9 @@ TEST(BlockMover, LooksAtSomeOfThoseThatWait) {
                       std::vector<GroupBlocks>{{.num_blocks = 4000, .block_bytes = 64}});
   std::vector<std::vector<int32_t>> prompts;
   for (int32_t i = 0; i < 100; ++i) prompts.emplace_back(161, i);
-  std::vector<Sequence> sequences(prompts.size());
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    sequences[i].request_id = static_cast<int64_t>(i);
-    sequences[i].prompt = prompts[i];
-    sequences[i].max_generated = 1;
-    scheduler.add(sequences[i]);
-  }
+  std::vector<Sequence> sequences;
+  for (const auto& prompt : prompts) sequences.push_back(ask_one(std::ssize(sequences), prompt));
+  for (Sequence& sequence : sequences) scheduler.add(sequence);
   for (int64_t now_us : {0, 1000, 2000}) {
     tier.asked = 0;
     EXPECT_TRUE(scheduler.plan(now_us).empty());
@@ -186,10 +183,7 @@ TEST(BlockMover, SavesWhateverElseIsBeingRead) {
                       std::vector<GroupBlocks>{{.num_blocks = 14, .block_bytes = 64}});
   teach(scheduler, 200, 1000);
   const std::vector<int32_t> prompt(100, 7);
-  Sequence sequence;
-  sequence.request_id = 99;
-  sequence.prompt = prompt;
-  sequence.max_generated = 1;
+  Sequence sequence = ask_one(99, prompt);
   scheduler.add(sequence);
   EXPECT_GE(scheduler.plan(0).saves.size(), 4U);  // of seven blocks that are wanted few are free
   scheduler.end_moves(true);
@@ -208,10 +202,7 @@ TEST(BlockMover, SavesWhatIsSlowToLoadAtTheEndOnly) {
   size_t num_saves = 0;
   const auto serve = [&](int32_t token) {
     const std::vector<int32_t> prompt(100, token);
-    Sequence sequence;
-    sequence.request_id = token;
-    sequence.prompt = prompt;
-    sequence.max_generated = 1;
+    Sequence sequence = ask_one(token, prompt);
     sequence.arrival_us = now_us;
     scheduler.add(sequence);
     while (sequence.num_computed < sequence.num_tokens()) {
