@@ -196,17 +196,16 @@ inline constexpr int64_t kPassRows = 512;
 /// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
 inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;
 
-/// Writes one row of QuantizedRows.
-struct QuantizeRowTask {
-  const float* x;  // [columns], a multiple of kBlockColumns
-  int64_t columns;
+/// Writes one tile of QuantizedRows.
+struct QuantizeTileTask {
+  const float* x;        // [tile.rows, columns]
+  int64_t columns;       // a multiple of kBlockColumns
   int64_t part_columns;  // PackedFormat::activation_columns
   int64_t value_bytes;   // see QuantizedRows
   bool offsets;
   int32_t zero_point;
   uint8_t* tiles;
-  ActivationTile tile;  // that the row is in
-  int64_t row;          // of the tile
+  ActivationTile tile;  // of quant_tile_rows, or quant_direct_rows, at most
 };
 
 /// Makes a group (PackedFormat) of 16 rows as a model file has them.
@@ -380,7 +379,7 @@ struct KernelTable {
   int64_t bf16_tile_rows = 0;  // of RowTiles in what bf16_matmul takes
   void (*pack_quantized[kNumPackedKinds])(const PackTask&);
   void (*pack_floats[3])(const PackTask&);  // by FloatKind
-  void (*quantize_row)(const QuantizeRowTask&);
+  void (*quantize_tile)(const QuantizeTileTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);
   void (*gate)(GateKind kind, const float* gate, const float* up, float* out, int64_t count);

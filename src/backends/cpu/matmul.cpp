@@ -148,22 +148,18 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
-      const int64_t tile_rows = split.first_row(t + 1) - first;
-      for (int64_t row = 0; row < tile_rows; ++row) {
-        kernels_.quantize_row({.x = rows.x + (first + row) * rows.columns,
-                               .columns = rows.columns,
-                               .part_columns = format.activation_columns,
-                               .value_bytes = value_bytes(kernels_, format),
-                               .offsets = format.offsets,
-                               .zero_point = format.zero_point,
-                               .tiles = tiles,
-                               .tile = {.num_rows = rows.count,
-                                        .num_blocks = num_blocks,
-                                        .span_blocks = format.span_blocks,
-                                        .first_row = first,
-                                        .rows = tile_rows},
-                               .row = row});
-      }
+      kernels_.quantize_tile({.x = rows.x + first * rows.columns,
+                              .columns = rows.columns,
+                              .part_columns = format.activation_columns,
+                              .value_bytes = value_bytes(kernels_, format),
+                              .offsets = format.offsets,
+                              .zero_point = format.zero_point,
+                              .tiles = tiles,
+                              .tile = {.num_rows = rows.count,
+                                       .num_blocks = num_blocks,
+                                       .span_blocks = format.span_blocks,
+                                       .first_row = first,
+                                       .rows = split.first_row(t + 1) - first}});
     }
   });
 }

@@ -179,65 +179,122 @@ struct SpanScale {
   }
 };
 
-/// values = round(x / scale), scale = peak / 127 of the span, less as many powers of two as a part
-/// leaves. A row that holds infinity or NaN gets a scale that is none, so that its outputs say so.
-inline void quantize_row(const QuantizeRowTask& task) {
-  const int64_t parts = kBlockColumns / task.part_columns;
-  const int64_t row_bytes = kBlockColumns * task.value_bytes;
-  const int64_t row_block_bytes = activation_block_bytes(1, parts, task.value_bytes);
-  const int64_t num_blocks = task.tile.num_blocks;
-  const int64_t span_blocks = task.tile.span_blocks;
-  const bool two = task.part_columns == 32;  // vectors in a part, and one reduction for both
+/// Of a row whose spans are quantised one after another: what the next one has to know.
+struct SpanChain {
   float last_scale = 0;
   float largest_scale = 0;
   uint8_t* last_factor = nullptr;
-  for (int64_t first_block = 0; first_block < num_blocks; first_block += span_blocks) {
-    const int64_t left = num_blocks - first_block;
-    const int64_t count = left < span_blocks ? left : span_blocks;
-    uint32_t peaks[2 * kPanelBlocks];
-    uint32_t peak = 0;
-    const float* x = task.x + first_block * kBlockColumns;
-    for (int64_t p = 0; p < count * parts; ++p, x += task.part_columns) {
-      peaks[p] = max_magnitude_bits(load(x), two ? load(x + 16) : zero());
-      if (peaks[p] > peak) peak = peaks[p];
-    }
-    const SpanScale span = SpanScale::of(peak, largest_scale);
-    if (last_factor != nullptr) {
-      const float factor = last_scale / span.scale;
-      __builtin_memcpy(last_factor, &factor, 4);
-    }
-    last_scale = span.scale;
-    if (!(span.scale <= largest_scale)) largest_scale = span.scale;
 
-    uint8_t* block = task.tiles + task.tile.at(first_block, row_block_bytes);
-    x = task.x + first_block * kBlockColumns;
-    for (int64_t b = 0, p = 0; b < count; ++b, block += task.tile.rows * row_block_bytes) {
-      uint8_t* values = block + task.row * row_bytes;
-      uint8_t* bases = block + task.tile.rows * row_bytes + task.row * 4;
-      for (int64_t begin = 0; begin < kBlockColumns; begin += task.part_columns, ++p) {
-        const int32_t shift = span.shift(peaks[p]);
-        const F32x16 steps = set1(span.steps(shift));
-        const auto rounded = [&](F32x16 v) HASTEN_INLINE {
-          return to_int(min(max(mul(v, steps), set1(-127.0F)), set1(127.0F)));
-        };
-        const I32x16 first_values = rounded(load(x));
-        const I32x16 second_values = two ? rounded(load(x + 16)) : zero_i32();
-        store_values(values + begin * task.value_bytes, first_values, task.value_bytes);
-        if (two) store_values(values + 16 * task.value_bytes, second_values, task.value_bytes);
-        x += task.part_columns;
-        const int32_t sum = reduce_add_i32(add_i32(first_values, second_values));
-        const int32_t base = kFloatBits - shift * (1 << 23);
-        const int32_t start = base - task.zero_point * sum;
-        const float scaled_sum = static_cast<float>(sum) * exact_power_of_two(-shift);
-        __builtin_memcpy(bases, &base, 4);
-        __builtin_memcpy(bases + task.tile.rows * 4,
-                         task.offsets ? static_cast<const void*>(&scaled_sum) : &start, 4);
-        bases += task.tile.rows * 8;
-      }
-    }
-    last_factor = block + task.row * 4;
+  /// With the scale of the next span, of which the factor lies at `factor`.
+  void add(float scale, uint8_t* factor) {
+    set_factor(last_scale / scale);
+    if (!(scale <= largest_scale)) largest_scale = scale;
+    last_scale = scale;
+    last_factor = factor;
   }
-  if (last_factor != nullptr) __builtin_memcpy(last_factor, &last_scale, 4);
+  void end() { set_factor(last_scale); }
+
+ private:
+  void set_factor(float factor) {
+    if (last_factor != nullptr) __builtin_memcpy(last_factor, &factor, 4);
+  }
+};
+
+/// Row `row` of the tile, the panel from first_block on. One loop over all peaks, one over all
+/// scales, one over all values: what one part takes long for, the others do not wait for.
+template <int kPartColumns>
+inline void quantize_panel(const QuantizeTileTask& task, int64_t row, int64_t first_block,
+                           SpanChain& chain) {
+  constexpr int kParts = kBlockColumns / kPartColumns;
+  constexpr bool kTwo = kPartColumns == 32;  // vectors in a part, and one reduction for both
+  constexpr int64_t kMostParts = kParts * kPanelBlocks;
+  const int64_t tile_rows = task.tile.rows;
+  const int64_t row_bytes = kBlockColumns * task.value_bytes;
+  const int64_t row_block_bytes = activation_block_bytes(1, kParts, task.value_bytes);
+  const int64_t left = task.tile.num_blocks - first_block;
+  const int64_t parts = kParts * (left < kPanelBlocks ? left : kPanelBlocks);
+  const float* x = task.x + row * task.columns + first_block * kBlockColumns;
+
+  uint32_t peaks[kMostParts];
+  for (int64_t p = 0; p < parts; ++p) {
+    const float* at = x + p * kPartColumns;
+    // The next panel of the row: the other rows of this one come first, and few processors follow
+    // so many streams.
+    for (int64_t i = 0; i < kPartColumns; i += 16) {
+      prefetch(reinterpret_cast<const uint8_t*>(at + kPanelBlocks * kBlockColumns + i));
+    }
+    peaks[p] = max_magnitude_bits(load(at), kTwo ? load(at + 16) : zero());
+  }
+
+  uint8_t* blocks[kPanelBlocks];
+  int32_t shifts[kMostParts];
+  float steps[kMostParts];
+  uint8_t* block = task.tiles + task.tile.at(first_block, row_block_bytes);
+  const int64_t span_parts = task.tile.span_blocks * kParts;
+  for (int64_t first = 0; first < parts; first += span_parts) {
+    const int64_t end = first + span_parts < parts ? first + span_parts : parts;
+    uint32_t peak = 0;
+    for (int64_t p = first; p < end; ++p) peak = peaks[p] > peak ? peaks[p] : peak;
+    const SpanScale span = SpanScale::of(peak, chain.largest_scale);
+    for (int64_t p = first; p < end; ++p) {
+      shifts[p] = span.shift(peaks[p]);
+      steps[p] = span.steps(shifts[p]);
+    }
+    for (int64_t b = first / kParts; b < end / kParts; ++b, block += tile_rows * row_block_bytes) {
+      blocks[b] = block;
+    }
+    chain.add(span.scale, block + row * 4);
+    block += tile_rows * 4;
+  }
+
+  int32_t sums[kMostParts];
+  for (int64_t p = 0; p < parts; ++p) {
+    const float* at = x + p * kPartColumns;
+    const F32x16 factor = set1(steps[p]);
+    const auto rounded = [&](F32x16 v) HASTEN_INLINE {
+      return to_int(min(max(mul(v, factor), set1(-127.0F)), set1(127.0F)));
+    };
+    uint8_t* values =
+        blocks[p / kParts] + row * row_bytes + p % kParts * kPartColumns * task.value_bytes;
+    I32x16 sum = rounded(load(at));
+    store_values(values, sum, task.value_bytes);
+    if constexpr (kTwo) {
+      const I32x16 second = rounded(load(at + 16));
+      store_values(values + 16 * task.value_bytes, second, task.value_bytes);
+      sum = add_i32(sum, second);
+    }
+    sums[p] = reduce_add_i32(sum);
+  }
+
+  for (int64_t p = 0; p < parts; ++p) {
+    uint8_t* bases = blocks[p / kParts] + tile_rows * (row_bytes + p % kParts * 8) + row * 4;
+    const int32_t base = kFloatBits - shifts[p] * (1 << 23);
+    const int32_t start = base - task.zero_point * sums[p];
+    const float scaled_sum = static_cast<float>(sums[p]) * exact_power_of_two(-shifts[p]);
+    __builtin_memcpy(bases, &base, 4);
+    __builtin_memcpy(bases + tile_rows * 4,
+                     task.offsets ? static_cast<const void*>(&scaled_sum) : &start, 4);
+  }
+}
+
+/// values = round(x / scale), scale = peak / 127 of the span, less as many powers of two as a part
+/// leaves. A row that holds infinity or NaN gets a scale that is none, so that its outputs say so.
+/// All rows of a panel before the next panel: they share the lines that are written.
+template <int kPartColumns>
+inline void quantize_tile_in_parts(const QuantizeTileTask& task) {
+  constexpr int kMostRows = kQuantRows > kQuantDirectRows ? kQuantRows : kQuantDirectRows;
+  SpanChain chains[kMostRows];
+  for (int64_t block = 0; block < task.tile.num_blocks; block += kPanelBlocks) {
+    for (int64_t row = 0; row < task.tile.rows; ++row) {
+      quantize_panel<kPartColumns>(task, row, block, chains[row]);
+    }
+  }
+  for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].end();
+}
+
+inline void quantize_tile(const QuantizeTileTask& task) {
+  if (task.part_columns == 32) return quantize_tile_in_parts<32>(task);
+  quantize_tile_in_parts<16>(task);
 }
 
 inline void rope_token(const RopeTokenTask& task) {

@@ -35,7 +35,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
                          pack_quantized<11>},
       .pack_floats = {pack_floats<FloatKind::f32>, pack_floats<FloatKind::f16>,
                       pack_floats<FloatKind::bf16>},
-      .quantize_row = quantize_row,
+      .quantize_tile = quantize_tile,
       .rms_norm_row = rms_norm_row,
       .add = add_row,
       .gate = gate_row,
