@@ -125,6 +125,14 @@ struct GatedActivationParams {
   Tensor out;   // [num_tokens, dim] f32; may be gate or up
 };
 
+/// out = activation(gate x) * up x, of two matmuls of the same x and rows.
+struct GatedMatmulParams {
+  MatmulParams gate;  // what its and up's outputs hold afterwards is not told
+  MatmulParams up;    // of the same shape
+  Activation activation = Activation::silu;
+  Tensor out;  // as theirs; may be the output of gate or up
+};
+
 /// Angles for rotary embedding (Su et al., 2021), once per step:
 /// out[t, 0, j] = magnitude * cos(position[t] * inv_freq[j]), out[t, 1, j] = magnitude * sin(...).
 /// Every variant of scaling is a choice of inv_freq and magnitude that the model makes at load.
@@ -246,6 +254,7 @@ class Backend {
 
   /// Several matmuls of the same x and rows (Q, K and V; gate and up).
   virtual void matmul_group(std::span<const MatmulParams> group);
+  virtual void gated_matmul(const GatedMatmulParams& params);
   virtual void add_rms_norm(const AddRmsNormParams& params);
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations for backends that have none of their own: fused ones, composed of the plain ones, and
 // the refusal to move blocks.
+#include <array>
+
 #include "base/error.h"
 #include "ops/backend.h"
 
@@ -8,6 +10,15 @@ namespace hasten::ops {
 
 void Backend::matmul_group(std::span<const MatmulParams> group) {
   for (const MatmulParams& params : group) matmul(params);
+}
+
+void Backend::gated_matmul(const GatedMatmulParams& params) {
+  const std::array projections = {params.gate, params.up};
+  matmul_group(projections);
+  gated_activation({.activation = params.activation,
+                    .gate = params.gate.out,
+                    .up = params.up.out,
+                    .out = params.out});
 }
 
 void Backend::add_rms_norm(const AddRmsNormParams& params) {

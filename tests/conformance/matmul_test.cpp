@@ -102,6 +102,32 @@ class MatmulTest : public FormatConformanceTest {
     }
   }
 
+  /// That gate and up in one operation give the numbers of their products and the activation.
+  void check_gated(const HostMatrix& gate, const HostMatrix& up, Random& random, int64_t m) {
+    const int64_t n = gate.tensor.view.dim(0);
+    const int64_t k = gate.tensor.view.dim(1);
+    const auto backend = make(static_cast<int32_t>(random.between(1, 3)));
+    const auto x = to_device(*backend, random.normals(m * k), {m, k});
+    const auto bias = to_device(*backend, random.normals(n), {n});
+    const auto gate_weight = backend->prepare_weight(gate.tensor.view);
+    const auto up_weight = backend->prepare_weight(up.tensor.view);
+    const auto gate_out = backend->allocate(DType::f32, {m, n});
+    const auto up_out = backend->allocate(DType::f32, {m, n});
+    GuardedOutput together(*backend, {m, n});
+    GuardedOutput apart(*backend, {m, n});
+    ops::GatedMatmulParams params{
+        .gate = {.weight = *gate_weight, .x = x.view, .out = gate_out.view, .bias = bias.view},
+        .up = {.weight = *up_weight, .x = x.view, .out = up_out.view},
+        .activation =
+            random.pick<ops::Activation>({ops::Activation::silu, ops::Activation::gelu_tanh}),
+        .out = together.view()};
+    backend->gated_matmul(params);
+    params.out = apart.view();
+    backend->Backend::gated_matmul(params);
+    EXPECT_EQ(bit_difference(together.take(), apart.take(), n), std::nullopt)
+        << m << " rows, " << n << " features of " << k << " columns";
+  }
+
   /// A row length that the format allows and kernels do not like.
   int64_t odd_length(Random& random) const {
     const int64_t block = info(dtype()).block_size;
@@ -245,6 +271,27 @@ TEST_P(MatmulTest, GroupOfSeveralFormatsEqualsItsMembers) {
                              DType::q6_k, DType::bf16, DType::iq4_xs, dtype()})
     matrices.push_back(random_matrix(format, 20, kLength, random));
   for (const int64_t m : {1, 5, 13}) check_group(matrices, random.normals(m * kLength), m);
+}
+
+TEST_P(MatmulTest, GateAndUpMeetAsAfterProductsApart) {
+  Random random = make_random();
+  const int64_t block = info(dtype()).block_size;
+  for (const int64_t m : {1, 2, 5, 17, 67}) {
+    for (const int64_t n : {int64_t{7}, random.between(33, 130)}) {
+      const int64_t k = odd_length(random);
+      check_gated(random_matrix(dtype(), n, k, random), random_matrix(dtype(), n, k, random),
+                  random, m);
+    }
+  }
+  // So many rows that not all features meet at a time.
+  const int64_t k = block > 1 ? block : 64;
+  check_gated(random_matrix(dtype(), 700, k, random), random_matrix(dtype(), 700, k, random),
+              random, 600);
+  // Of formats that take activations in other ways.
+  for (const DType other : {DType::q4_0, DType::q4_1, DType::q6_k, DType::bf16, DType::f32}) {
+    check_gated(random_matrix(dtype(), 40, 512, random), random_matrix(other, 40, 512, random),
+                random, 6);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatmulTest,

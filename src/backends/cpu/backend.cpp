@@ -110,6 +110,10 @@ class CpuBackend final : public ops::Backend {
   }
   void matmul(const ops::MatmulParams& params) override { matmul_.run({&params, 1}); }
   void matmul_group(std::span<const ops::MatmulParams> group) override { matmul_.run(group); }
+  void gated_matmul(const ops::GatedMatmulParams& params) override {
+    if (!matmul_.can_gate(params)) return Backend::gated_matmul(params);
+    matmul_.run_gated(params);
+  }
   void gated_activation(const ops::GatedActivationParams& params) override;
   void add(const Tensor& x, const Tensor& delta) override;
   void soft_cap(const ops::SoftCapParams& params) override;
@@ -177,8 +181,7 @@ void CpuBackend::normalize(const Tensor& x, const Tensor& delta, const Tensor& w
 void CpuBackend::gated_activation(const ops::GatedActivationParams& params) {
   HASTEN_CHECK(params.up.shape() == params.gate.shape() &&
                params.out.shape() == params.gate.shape());
-  const GateKind kind =
-      params.activation == ops::Activation::silu ? GateKind::silu : GateKind::gelu_tanh;
+  const GateKind kind = gate_kind(params.activation);
   workers_.for_each(params.gate.num_elements(), kPieceElements,
                     [&](int64_t begin, int64_t end, int32_t) {
                       kernels_.gate(kind, params.gate.f32() + begin, params.up.f32() + begin,

@@ -125,17 +125,23 @@ struct RowTiles {
 /// time, where registers last.
 inline constexpr int kOneStreamRows = 2;
 
-/// out[r, n] = weight rows first_group * 16 ... · x[r] (+ bias), for the groups of one thread.
+/// Where products go: column j is row j of the task's first group, counted on through all of them.
+struct ProductRows {
+  float* data;        // [rows, stride]
+  int64_t stride;     // floats from one row to the next
+  int64_t columns;    // that are rows of the matrix; what a group has beyond is not written
+  const float* bias;  // [columns], added; null: none
+};
+
+/// out[r, n] = row n of the groups · x[r] (+ bias), for the groups of one thread.
 struct QuantMatmulTask {
-  const uint8_t* groups;  // the packed group `first_group` and those behind it
+  const uint8_t* groups;  // packed, one behind the other
   int64_t group_bytes;
-  int64_t first_group;
   int64_t num_groups;
+  const uint8_t* next_groups;  // that are multiplied next, fetched towards the end; null: none
   QuantizedRows x;
-  bool one_stream;    // see kOneStreamRows
-  const float* bias;  // [out_features] or null
-  float* out;         // [x.num_rows, out_features]
-  int64_t out_features;
+  bool one_stream;  // see kOneStreamRows
+  ProductRows out;
   uint8_t* scratch;  // kMatmulScratchBytes, 64-byte aligned, of this thread
 };
 
@@ -145,16 +151,13 @@ struct QuantMatmulTask {
 struct FloatMatmulTask {
   const uint8_t* groups;
   int64_t group_bytes;
-  int64_t first_group;
   int64_t num_groups;
   const float* tiles;
   int64_t num_rows;
   int64_t columns;
   int64_t pass_rows;  // that some columns of all groups are multiplied with before the next, about
   bool one_stream;    // see kOneStreamRows
-  const float* bias;
-  float* out;
-  int64_t out_features;
+  ProductRows out;
   uint8_t* scratch;
 };
 /// Columns that many rows are multiplied with before the next; even. Few enough for the activations
@@ -167,16 +170,14 @@ inline constexpr int64_t kFloatBlockColumns = 512;
 struct Bf16MatmulTask {
   const uint8_t* groups;
   int64_t group_bytes;
-  int64_t first_group;
   int64_t num_groups;
+  const uint8_t* next_groups;  // as of QuantMatmulTask
   const uint8_t* tiles;
   int64_t num_rows;
   int64_t columns;
   int64_t pass_rows;  // that a group is multiplied with before the next, about
   bool one_stream;    // likewise
-  const float* bias;
-  float* out;
-  int64_t out_features;
+  ProductRows out;
 };
 
 /// Of an activation row in such tiles; an odd last column has a pair of its own.

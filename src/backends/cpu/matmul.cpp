@@ -25,6 +25,8 @@ constexpr int64_t kManyRowsTileGroups = 2;
 constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
 constexpr int64_t kUsualL2Bytes = 1 << 20;
+// Of that cache, what is left to the outputs of gate and up.
+constexpr int64_t kGatedL2Share = 4;
 // Packed bytes that a thread packs at a time: long enough to stream, short enough to end together.
 constexpr int64_t kPieceBytes = 256 * 1024;
 // Rows beyond which register tiles have fewer groups.
@@ -51,11 +53,30 @@ const CpuWeight& cpu_weight(const ops::MatmulParams& params) {
   return *weight;
 }
 
+ProductRows product_rows(const ops::MatmulParams& params) {
+  const int64_t features = params.weight.out_features();
+  return {.data = params.out.f32(),
+          .stride = features,
+          .columns = features,
+          .bias = params.bias.defined() ? params.bias.f32() : nullptr};
+}
+
+/// What is left of them from a group on.
+ProductRows from_group(ProductRows rows, int64_t group) {
+  const int64_t column = group * kGroupRows;
+  rows.data += column;
+  rows.columns -= column;
+  if (rows.bias != nullptr) rows.bias += column;
+  return rows;
+}
+
 }  // namespace
 
 Matmul::Matmul(const KernelTable& kernels, Workers& workers, bool one_stream)
     : kernels_(kernels), workers_(workers), one_stream_(one_stream) {
   thread_scratch_.reserve(kMatmulScratchBytes * workers.num_threads());
+  const int64_t l2_bytes = workers.l2_bytes() > 0 ? workers.l2_bytes() : kUsualL2Bytes;
+  gated_floats_ = l2_bytes / kGatedL2Share / static_cast<int64_t>(2 * sizeof(float));
 }
 
 std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
@@ -119,6 +140,8 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   gathered_.reserve(rows * columns * 4);
   quantized_.reserve(
       activation_bytes(rows, columns / kBlockColumns, kMostParts, kernels_.wide_value_bytes, 1));
+  const int64_t gated = std::max(gated_floats_, rows * kTileGroups * kGroupRows);
+  gated_.reserve(2 * gated * 4 * workers_.num_threads());
   if (interleaves_) interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
@@ -209,73 +232,81 @@ void Matmul::check_shapes(const ops::MatmulParams& params, const Rows& rows) {
   HASTEN_CHECK(!params.bias.defined() || params.bias.num_elements() == out_features);
 }
 
-/// Groups first to first + count of a weight, on one thread.
-void Matmul::multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
-                             int64_t count, int32_t thread) {
-  const CpuWeight& weight = cpu_weight(params);
+void Matmul::multiply_groups(const Piece& piece, const Rows& rows, int32_t thread) {
+  const CpuWeight& weight = piece.weight;
   if (weight.is_packed()) {
-    return multiply_packed(params, rows, weight.group(first), first, count, thread);
+    return multiply_packed(piece, rows, weight.group(piece.first), thread);
   }
   const int64_t group_bytes = weight.layout().group_bytes;
   uint8_t* groups = unpacked_groups_.get(0) + thread * largest_tile_bytes_;
-  for (const int64_t end = first + count; first < end; first += kTileGroups) {
-    const int64_t tile = std::min(kTileGroups, end - first);
-    for (int64_t g = 0; g < tile; ++g) {
-      pack_group(kernels_, weight.layout(), weight.source(), first + g, groups + g * group_bytes);
+  for (int64_t done = 0; done < piece.count; done += kTileGroups) {
+    const Piece tile{.weight = weight,
+                     .first = piece.first + done,
+                     .count = std::min(kTileGroups, piece.count - done),
+                     .next = nullptr,
+                     .out = from_group(piece.out, done)};
+    for (int64_t g = 0; g < tile.count; ++g) {
+      pack_group(kernels_, weight.layout(), weight.source(), tile.first + g,
+                 groups + g * group_bytes);
     }
-    multiply_packed(params, rows, groups, first, tile, thread);
+    multiply_packed(tile, rows, groups, thread);
   }
 }
 
-void Matmul::multiply_packed(const ops::MatmulParams& params, const Rows& rows,
-                             const uint8_t* groups, int64_t first, int64_t count, int32_t thread) {
-  const CpuWeight& weight = cpu_weight(params);
-  const WeightLayout& layout = weight.layout();
+/// A piece whose packed groups lie at `groups`.
+void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t* groups,
+                             int32_t thread) {
+  const WeightLayout& layout = piece.weight.layout();
   uint8_t* scratch = thread_scratch_.get(0) + thread * kMatmulScratchBytes;
-  const float* bias = params.bias.defined() ? params.bias.f32() : nullptr;
   if (rounds_activations(layout)) {
     kernels_.bf16_matmul({.groups = groups,
                           .group_bytes = layout.group_bytes,
-                          .first_group = first,
-                          .num_groups = count,
+                          .num_groups = piece.count,
+                          .next_groups = piece.next,
                           .tiles = rounded_.get(0),
                           .num_rows = rows.count,
                           .columns = rows.columns,
                           .pass_rows = pass_rows(bf16_row_bytes(rows.columns), workers_.l2_bytes()),
                           .one_stream = one_stream_,
-                          .bias = bias,
-                          .out = params.out.f32(),
-                          .out_features = weight.out_features()});
+                          .out = piece.out});
     return;
   }
   if (!layout.packed) {
     kernels_.float_matmul[static_cast<int>(layout.floats)](
         {.groups = groups,
          .group_bytes = layout.group_bytes,
-         .first_group = first,
-         .num_groups = count,
+         .num_groups = piece.count,
          .tiles = rows.tiles,
          .num_rows = rows.count,
          .columns = rows.columns,
          .pass_rows = pass_rows(kFloatBlockColumns * 4, workers_.l2_bytes()),
          .one_stream = one_stream_,
-         .bias = bias,
-         .out = params.out.f32(),
-         .out_features = weight.out_features(),
+         .out = piece.out,
          .scratch = scratch});
     return;
   }
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
       {.groups = groups,
        .group_bytes = layout.group_bytes,
-       .first_group = first,
-       .num_groups = count,
+       .num_groups = piece.count,
+       .next_groups = piece.next,
        .x = {.tiles = quantized_.get(0), .num_rows = rows.count, .columns = rows.columns},
        .one_stream = one_stream_,
-       .bias = bias,
-       .out = params.out.f32(),
-       .out_features = weight.out_features(),
+       .out = piece.out,
        .scratch = scratch});
+}
+
+/// Makes of the rows what products with such weights take.
+void Matmul::prepare_rows(const WeightLayout& layout, Rows& rows) {
+  if (layout.packed) return quantize(rows, kPackedFormats[static_cast<int>(*layout.packed)]);
+  if (rounds_activations(layout)) return round_to_bf16(rows);
+  rows.tiles = interleave(rows);
+}
+
+/// Groups that are dealt are a multiple of this.
+int64_t Matmul::tile_groups(const WeightLayout& layout, int64_t num_rows) const {
+  if (!layout.packed && !rounds_activations(layout)) return kTileGroups;
+  return num_rows > kFewRows ? kManyRowsTileGroups : kTileGroups;
 }
 
 /// Products of weights that take the activations as they lie there; one dealing of work, since each
@@ -283,20 +314,28 @@ void Matmul::multiply_packed(const ops::MatmulParams& params, const Rows& rows,
 /// fetched while it multiplies those before them, and only the first of a piece come late.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   int64_t total = 0;
-  int64_t tile_groups = rows.count > kFewRows ? kManyRowsTileGroups : kTileGroups;
+  int64_t tile = 1;
   for (const ops::MatmulParams& params : group) {
     check_shapes(params, rows);
     const WeightLayout& layout = cpu_weight(params).layout();
-    if (!layout.packed && !rounds_activations(layout)) tile_groups = kTileGroups;
+    tile = std::max(tile, tile_groups(layout, rows.count));
     total += layout.num_groups;
   }
-  workers_.for_each_guided(total, tile_groups, [&](int64_t begin, int64_t end, int32_t thread) {
+  workers_.for_each_guided(total, tile, [&](int64_t begin, int64_t end, int32_t thread) {
     int64_t first = 0;  // of this weight, among all groups
     for (const ops::MatmulParams& params : group) {
-      const int64_t num_groups = cpu_weight(params).layout().num_groups;
+      const CpuWeight& weight = cpu_weight(params);
+      const int64_t num_groups = weight.layout().num_groups;
       const int64_t from = std::max(begin, first);
       const int64_t to = std::min(end, first + num_groups);
-      if (from < to) multiply_groups(params, rows, from - first, to - from, thread);
+      if (from < to) {
+        multiply_groups({.weight = weight,
+                         .first = from - first,
+                         .count = to - from,
+                         .next = nullptr,
+                         .out = from_group(product_rows(params), from - first)},
+                        rows, thread);
+      }
       first += num_groups;
     }
   });
@@ -317,11 +356,9 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
     const WeightLayout& layout = cpu_weight(params).layout();
     const auto kind = layout.packed;
     if (!kind) {
-      if (!rounds_activations(layout)) {
-        if (rows.tiles == nullptr) rows.tiles = interleave(rows);
-      } else if (!std::exchange(rounded, true)) {
-        round_to_bf16(rows);
-      }
+      const bool ready =
+          rounds_activations(layout) ? std::exchange(rounded, true) : rows.tiles != nullptr;
+      if (!ready) prepare_rows(layout, rows);
       continue;
     }
     const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
@@ -330,11 +367,79 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
         multiply(group.subspan(begin, i - begin), rows);
         begin = i;
       }
-      quantize(rows, format);
+      prepare_rows(layout, rows);
     }
     quantized = &format;
   }
   multiply(group.subspan(begin), rows);
+}
+
+bool Matmul::can_gate(const ops::GatedMatmulParams& params) const {
+  const WeightLayout& gate = cpu_weight(params.gate).layout();
+  const WeightLayout& up = cpu_weight(params.up).layout();
+  if (gate.packed && up.packed) {
+    return take_same_activations(kPackedFormats[static_cast<int>(*gate.packed)],
+                                 kPackedFormats[static_cast<int>(*up.packed)]);
+  }
+  return gate.packed == up.packed && rounds_activations(gate) == rounds_activations(up);
+}
+
+/// Groups of gate and up whose outputs meet at a time, a multiple of `tile`: as many as stay in the
+/// cache, since each change from one weight to the other waits for memory.
+int64_t Matmul::gated_groups(int64_t tile, int64_t num_rows) const {
+  return std::max<int64_t>(1, gated_floats_ / (num_rows * kGroupRows * tile)) * tile;
+}
+
+void Matmul::run_gated(const ops::GatedMatmulParams& params) {
+  const CpuWeight& gate = cpu_weight(params.gate);
+  const CpuWeight& up = cpu_weight(params.up);
+  Rows rows = gather(params.gate);
+  if (rows.count == 0) return;
+  HASTEN_CHECK(params.up.x.data() == params.gate.x.data() &&
+               params.up.rows.data() == params.gate.rows.data() &&
+               params.out.shape() == params.gate.out.shape() &&
+               params.out.shape() == params.up.out.shape());
+  check_shapes(params.gate, rows);
+  check_shapes(params.up, rows);
+  prepare_rows(gate.layout(), rows);
+
+  const int64_t out_features = gate.out_features();
+  const int64_t tile =
+      std::max(tile_groups(gate.layout(), rows.count), tile_groups(up.layout(), rows.count));
+  const int64_t most = std::min(gated_groups(tile, rows.count), gate.layout().num_groups);
+  const int64_t part_floats = rows.count * most * kGroupRows;
+  float* scratch = gated_.get_array<float>(2 * part_floats * workers_.num_threads());
+  const GateKind kind = gate_kind(params.activation);
+  workers_.for_each_guided(
+      gate.layout().num_groups, tile, [&](int64_t begin, int64_t end, int32_t thread) {
+        for (int64_t first = begin; first < end; first += most) {
+          const int64_t count = std::min(most, end - first);
+          const int64_t stride = count * kGroupRows;
+          const int64_t behind = first + count;
+          ProductRows gate_out = from_group(product_rows(params.gate), first);
+          ProductRows up_out = from_group(product_rows(params.up), first);
+          gate_out.data = scratch + 2 * thread * part_floats;
+          up_out.data = gate_out.data + part_floats;
+          gate_out.stride = up_out.stride = stride;
+          multiply_groups({.weight = gate,
+                           .first = first,
+                           .count = count,
+                           .next = up.is_packed() ? up.group(first) : nullptr,
+                           .out = gate_out},
+                          rows, thread);
+          multiply_groups({.weight = up,
+                           .first = first,
+                           .count = count,
+                           .next = gate.is_packed() && behind < end ? gate.group(behind) : nullptr,
+                           .out = up_out},
+                          rows, thread);
+          const int64_t columns = std::min(stride, gate_out.columns);
+          for (int64_t r = 0; r < rows.count; ++r) {
+            kernels_.gate(kind, gate_out.data + r * stride, up_out.data + r * stride,
+                          params.out.f32() + r * out_features + first * kGroupRows, columns);
+          }
+        }
+      });
 }
 
 }  // namespace hasten::cpu

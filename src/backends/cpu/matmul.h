@@ -27,6 +27,10 @@ class CpuWeight final : public ops::Weight {
   Arena::Piece packed_;
 };
 
+inline GateKind gate_kind(ops::Activation activation) {
+  return activation == ops::Activation::silu ? GateKind::silu : GateKind::gelu_tanh;
+}
+
 /// Not thread-safe: it owns the scratch memory of one backend.
 class Matmul {
  public:
@@ -41,12 +45,27 @@ class Matmul {
   /// Products of the same x and rows.
   void run(std::span<const ops::MatmulParams> group);
 
+  /// Whether both weights take the activations alike, which run_gated() asks for.
+  bool can_gate(const ops::GatedMatmulParams& params) const;
+  /// Some outputs of both at a time, which meet while they are in the cache: they never go to
+  /// memory. The same numbers as run() and the activation give.
+  void run_gated(const ops::GatedMatmulParams& params);
+
  private:
   struct Rows {
     const float* x = nullptr;      // [count, columns]
     const float* tiles = nullptr;  // the same as FloatMatmulTask has them, where it is needed
     int64_t count = 0;
     int64_t columns = 0;
+  };
+
+  /// Some groups of a weight, for one thread.
+  struct Piece {
+    const CpuWeight& weight;
+    int64_t first;
+    int64_t count;
+    const uint8_t* next;  // packed groups that come next; null: nobody knows
+    ProductRows out;
   };
 
   /// How a kernel takes rows: in tiles of tile_rows at most.
@@ -63,12 +82,13 @@ class Matmul {
   uint8_t* make_tiles(const Rows& rows, const RowTileKind& kind, Scratch& to);
   void round_to_bf16(const Rows& rows);
   const float* interleave(const Rows& rows);
+  void prepare_rows(const WeightLayout& layout, Rows& rows);
+  int64_t tile_groups(const WeightLayout& layout, int64_t num_rows) const;
+  int64_t gated_groups(int64_t tile, int64_t num_rows) const;
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
-  void multiply_groups(const ops::MatmulParams& params, const Rows& rows, int64_t first,
-                       int64_t count, int32_t thread);
-  void multiply_packed(const ops::MatmulParams& params, const Rows& rows, const uint8_t* groups,
-                       int64_t first, int64_t count, int32_t thread);
+  void multiply_groups(const Piece& piece, const Rows& rows, int32_t thread);
+  void multiply_packed(const Piece& piece, const Rows& rows, const uint8_t* groups, int32_t thread);
   bool rounds_activations(const WeightLayout& layout) const;
 
   const KernelTable& kernels_;
@@ -79,8 +99,10 @@ class Matmul {
   Scratch quantized_;        // QuantizedRows::tiles
   Scratch interleaved_;      // FloatMatmulTask::tiles
   Scratch rounded_;          // Bf16MatmulTask::tiles
+  Scratch gated_;            // [threads][gate, up] of gated_floats_
   Scratch thread_scratch_;   // [threads] of kMatmulScratchBytes
   Scratch unpacked_groups_;  // [threads] of a tile of groups, for weights left in the file
+  int64_t gated_floats_ = 0;
   int64_t largest_tile_bytes_ = 0;
   bool interleaves_ = false;  // some weights take FloatMatmulTask::tiles
   bool told_of_memory_ = false;

@@ -2,8 +2,6 @@
 // The gated feed-forward block.
 #include "models/layers/gated_mlp.h"
 
-#include <array>
-
 namespace hasten::models {
 
 GatedMlp::GatedMlp(WeightLoader& load, int64_t layer, const Hyperparameters& h, bool fused)
@@ -26,10 +24,10 @@ GatedMlp::GatedMlp(WeightLoader& load, int64_t layer, const Hyperparameters& h, 
 
 Tensor GatedMlp::operator()(const Step& step, const Tensor& x) const {
   const Activations& a = step.activations;
-  const std::array projections = {gate_.times(x, a.gate), up_.times(x, a.up)};
-  step.backend.matmul_group(projections);
-  step.backend.gated_activation(
-      {.activation = activation_, .gate = a.gate, .up = a.up, .out = a.gate});
+  step.backend.gated_matmul({.gate = gate_.times(x, a.gate),
+                             .up = up_.times(x, a.up),
+                             .activation = activation_,
+                             .out = a.gate});
   step.backend.matmul(down_.times(a.gate, a.delta));
   return a.delta;
 }

@@ -50,9 +50,7 @@ HASTEN_INLINE inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t b
   unroll<0, kGroups * kRows>([&](auto index) HASTEN_INLINE {
     constexpr int kGroup = decltype(index)::value % kGroups;
     constexpr int kRow = decltype(index)::value / kGroups;
-    store_output(total[kGroup][kRow], task.bias, task.out + (first_row + kRow) * task.out_features,
-                 (task.first_group + begin_group + kGroup * stride) * kGroupRows,
-                 task.out_features);
+    store_output(total[kGroup][kRow], task.out, first_row + kRow, begin_group + kGroup * stride);
   });
 }
 
@@ -91,17 +89,16 @@ inline void bf16_matmul_groups(const Bf16MatmulTask& task, int64_t begin_group,
                                const RowTiles& tiles, int64_t first, int64_t end) {
   const int64_t pairs = (task.columns + 1) / 2;
   const int64_t bytes = kGroups * task.group_bytes;
-  const uint8_t* ahead = task.groups + begin_group * task.group_bytes + bytes;
+  const bool last = begin_group + kGroups >= task.num_groups && task.next_groups != nullptr;
+  const uint8_t* ahead =
+      last ? task.next_groups : task.groups + begin_group * task.group_bytes + bytes;
   const int64_t step = bytes / (pairs * (end - first));
   for (int64_t t = first; t < end; ++t) {
     const int64_t row = tiles.first_row(t);
     with_constant<kPairRows>(tiles.first_row(t + 1) - row, [&](auto rows) {
       constexpr int kRows = decltype(rows)::value;
-      float* out =
-          task.out + row * task.out_features + (task.first_group + begin_group) * kGroupRows;
       for (int r = 0; r < kRows; ++r) {
-        for (int g = 0; g < kGroups; ++g)
-          prefetch_output(out + r * task.out_features + g * kGroupRows);
+        for (int g = 0; g < kGroups; ++g) prefetch_output(task.out, row + r, begin_group + g);
       }
       bf16_matmul_tile<kGroups, kRows>(task, begin_group, 1, row, [&](int64_t) HASTEN_INLINE {
         prefetch_far(ahead);

@@ -47,14 +47,12 @@ HASTEN_INLINE inline void float_matmul_tile(const FloatMatmulTask& task, const F
   const int64_t group_bytes = block.group_bytes;
   const int64_t columns = block.end - block.begin;
   const float* x = task.tiles + first_row * task.columns + block.begin * kRows;
-  const auto out_row = [&](int row) { return task.out + (first_row + row) * task.out_features; };
-  const auto feature = [&](int g) { return (task.first_group + block.group + g) * kGroupRows; };
   F32x16 total[kGroups][kRows];
   unroll_tile<kRows, kGroups>([&](auto row, auto g) HASTEN_INLINE {
     constexpr int kRow = decltype(row)::value;
     constexpr int kGroup = decltype(g)::value;
     total[kGroup][kRow] =
-        block.begin == 0 ? zero() : load_output(out_row(kRow), feature(kGroup), task.out_features);
+        block.begin == 0 ? zero() : load_output(task.out, first_row + kRow, block.group + kGroup);
   });
   F32x16 weights[kGroups];
   const auto multiply = [&](const float* column) HASTEN_INLINE {
@@ -79,11 +77,12 @@ HASTEN_INLINE inline void float_matmul_tile(const FloatMatmulTask& task, const F
     for (int g = 0; g < kGroups; ++g) weights[g] = load_even<kKind>(groups + g * group_bytes, pair);
     multiply(x);
   }
-  const float* bias = block.end == task.columns ? task.bias : nullptr;
+  ProductRows out = task.out;
+  if (block.end < task.columns) out.bias = nullptr;
   unroll_tile<kRows, kGroups>([&](auto row, auto g) HASTEN_INLINE {
     constexpr int kRow = decltype(row)::value;
     constexpr int kGroup = decltype(g)::value;
-    store_output(total[kGroup][kRow], bias, out_row(kRow), feature(kGroup), task.out_features);
+    store_output(total[kGroup][kRow], out, first_row + kRow, block.group + kGroup);
   });
 }
 

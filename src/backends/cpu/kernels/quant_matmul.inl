@@ -129,8 +129,7 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
                              });
   for (int g = 0; g < kGroups; ++g) {
     for (int r = 0; r < kRows; ++r) {
-      store_output(total[g][r], task.bias, task.out + r * task.out_features,
-                   (task.first_group + begin_group + g * stride) * kGroupRows, task.out_features);
+      store_output(total[g][r], task.out, r, begin_group + g * stride);
     }
   }
 }
@@ -216,11 +215,13 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
       for (int64_t g = 0; g < num_groups; ++g) {
         sources[g].prefetch_later(first + count, kPanelBlocks, prefetcher);
       }
-    } else if (left_groups > kQuantGroups) {
-      const uint8_t* group = task.groups + (begin_group + kQuantGroups) * task.group_bytes;
+    } else {
       const int64_t more = left_groups - kQuantGroups;
-      for (int64_t g = 0; g < (more < kQuantGroups ? more : kQuantGroups); ++g) {
-        Source(group + g * task.group_bytes).prefetch_later(0, kPanelBlocks, prefetcher);
+      const uint8_t* next = more > 0 ? task.groups + (begin_group + kQuantGroups) * task.group_bytes
+                                     : task.next_groups;
+      // As many groups as there are, or may be: to fetch what is beyond harms nobody.
+      for (int64_t g = 0; next != nullptr && g < (more == 1 ? 1 : kQuantGroups); ++g) {
+        Source(next + g * task.group_bytes).prefetch_later(0, kPanelBlocks, prefetcher);
       }
     }
     prefetcher.spread((end_tile - first_tile) * count);
@@ -228,13 +229,9 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     for (int64_t t = first_tile; t < end_tile; ++t) {
       const int64_t end = tiles.first_row(t + 1);
       float* tile_sums = sums + (row - first_row) * kRowSums;
-      float* out =
-          task.out + row * task.out_features + (task.first_group + begin_group) * kGroupRows;
       if (last) {
-        for (int64_t r = 0; r < end - row; ++r) {
-          for (int64_t g = 0; g < num_groups; ++g) {
-            prefetch_output(out + r * task.out_features + g * kGroupRows);
-          }
+        for (int64_t r = row; r < end; ++r) {
+          for (int64_t g = 0; g < num_groups; ++g) prefetch_output(task.out, r, begin_group + g);
         }
       }
       with_constant<kQuantRows>(end - row, [&](auto rows) {
@@ -248,9 +245,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
       if (last) {
         for (int64_t r = 0; r < end - row; ++r) {
           for (int64_t g = 0; g < num_groups; ++g) {
-            store_output(load(tile_sums + r * kRowSums + g * kGroupRows), task.bias,
-                         task.out + (row + r) * task.out_features,
-                         (task.first_group + begin_group + g) * kGroupRows, task.out_features);
+            store_output(load(tile_sums + r * kRowSums + g * kGroupRows), task.out, row + r,
+                         begin_group + g);
           }
         }
       }
