@@ -252,8 +252,9 @@ class Backend {
 
   // Fused operations: composed of the ones above in fused.cpp unless a backend has its own.
 
-  /// Several matmuls of the same x and rows (Q, K and V; gate and up).
+  /// Several matmuls of the same x and rows (Q, K and V).
   virtual void matmul_group(std::span<const MatmulParams> group);
+  /// The first half of a gated feed-forward block.
   virtual void gated_matmul(const GatedMatmulParams& params);
   virtual void add_rms_norm(const AddRmsNormParams& params);
 };

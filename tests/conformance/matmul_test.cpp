@@ -103,29 +103,44 @@ class MatmulTest : public FormatConformanceTest {
   }
 
   /// That gate and up in one operation give the numbers of their products and the activation.
-  void check_gated(const HostMatrix& gate, const HostMatrix& up, Random& random, int64_t m) {
+  void check_gated(const HostMatrix& gate, const HostMatrix& up, Random& random, int64_t m,
+                   int32_t threads) {
     const int64_t n = gate.tensor.view.dim(0);
     const int64_t k = gate.tensor.view.dim(1);
-    const auto backend = make(static_cast<int32_t>(random.between(1, 3)));
+    const auto backend = make(threads);
+    ops::StepLimits limits = kStepLimits;
+    limits.max_tokens = std::max(limits.max_tokens, m);
+    backend->reserve(limits);
     const auto x = to_device(*backend, random.normals(m * k), {m, k});
-    const auto bias = to_device(*backend, random.normals(n), {n});
+    const auto bias = to_device(*backend, random.normals(2 * n), {2, n});
     const auto gate_weight = backend->prepare_weight(gate.tensor.view);
     const auto up_weight = backend->prepare_weight(up.tensor.view);
-    const auto gate_out = backend->allocate(DType::f32, {m, n});
-    const auto up_out = backend->allocate(DType::f32, {m, n});
-    GuardedOutput together(*backend, {m, n});
+    GuardedOutput gate_out(*backend, {m, n}, random.normals(m * n));
+    GuardedOutput up_out(*backend, {m, n}, random.normals(m * n));
     GuardedOutput apart(*backend, {m, n});
-    ops::GatedMatmulParams params{
-        .gate = {.weight = *gate_weight, .x = x.view, .out = gate_out.view, .bias = bias.view},
-        .up = {.weight = *up_weight, .x = x.view, .out = up_out.view},
-        .activation =
-            random.pick<ops::Activation>({ops::Activation::silu, ops::Activation::gelu_tanh}),
-        .out = together.view()};
+    const auto order = random.permutation(m);
+    const auto rows = m % 2 == 0 ? std::span<const int32_t>() : std::span<const int32_t>(order);
+    GuardedOutput* const together = random.between(0, 1) == 0 ? &gate_out : &up_out;
+    ops::GatedMatmulParams params{.gate = {.weight = *gate_weight,
+                                           .x = x.view,
+                                           .out = gate_out.view(),
+                                           .bias = bias.view.slice(0, 1).reshape({n}),
+                                           .rows = rows},
+                                  .up = {.weight = *up_weight,
+                                         .x = x.view,
+                                         .out = up_out.view(),
+                                         .bias = bias.view.slice(1, 1).reshape({n}),
+                                         .rows = rows},
+                                  .activation = random.pick<ops::Activation>(
+                                      {ops::Activation::silu, ops::Activation::gelu_tanh}),
+                                  .out = together->view()};
     backend->gated_matmul(params);
+    const auto outputs = together->take();
     params.out = apart.view();
     backend->Backend::gated_matmul(params);
-    EXPECT_EQ(bit_difference(together.take(), apart.take(), n), std::nullopt)
-        << m << " rows, " << n << " features of " << k << " columns";
+    EXPECT_EQ(bit_difference(outputs, apart.take(), n), std::nullopt)
+        << m << " rows, " << n << " features of " << k << " columns, up "
+        << info(up.tensor.view.dtype()).name;
   }
 
   /// A row length that the format allows and kernels do not like.
@@ -280,17 +295,21 @@ TEST_P(MatmulTest, GateAndUpMeetAsAfterProductsApart) {
     for (const int64_t n : {int64_t{7}, random.between(33, 130)}) {
       const int64_t k = odd_length(random);
       check_gated(random_matrix(dtype(), n, k, random), random_matrix(dtype(), n, k, random),
-                  random, m);
+                  random, m, static_cast<int32_t>(random.between(1, 3)));
     }
   }
-  // So many rows that not all features meet at a time.
+  // So many rows that not all features meet at a time, and so many that none do.
   const int64_t k = block > 1 ? block : 64;
-  check_gated(random_matrix(dtype(), 700, k, random), random_matrix(dtype(), 700, k, random),
-              random, 600);
-  // Of formats that take activations in other ways.
-  for (const DType other : {DType::q4_0, DType::q4_1, DType::q6_k, DType::bf16, DType::f32}) {
-    check_gated(random_matrix(dtype(), 40, 512, random), random_matrix(other, 40, 512, random),
-                random, 6);
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{301, 700}, {2100, 40}}) {
+    check_gated(random_matrix(dtype(), n, k, random), random_matrix(dtype(), n, k, random), random,
+                m, 1);
+  }
+  // Formats that take activations alike, and in other ways.
+  for (const DType other : weight_formats()) {
+    for (const int64_t m : {6, 17}) {
+      check_gated(random_matrix(dtype(), 40, 512, random), random_matrix(other, 40, 512, random),
+                  random, m, 2);
+    }
   }
 }
 

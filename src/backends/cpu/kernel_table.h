@@ -138,7 +138,8 @@ struct QuantMatmulTask {
   const uint8_t* groups;  // packed, one behind the other
   int64_t group_bytes;
   int64_t num_groups;
-  const uint8_t* next_groups;  // that are multiplied next, fetched towards the end; null: none
+  // Of the same format, that are multiplied next; fetched towards the end of many rows. Null: none.
+  const uint8_t* next_groups;
   QuantizedRows x;
   bool one_stream;  // see kOneStreamRows
   ProductRows out;

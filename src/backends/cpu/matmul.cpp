@@ -140,8 +140,7 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   gathered_.reserve(rows * columns * 4);
   quantized_.reserve(
       activation_bytes(rows, columns / kBlockColumns, kMostParts, kernels_.wide_value_bytes, 1));
-  const int64_t gated = std::max(gated_floats_, rows * kTileGroups * kGroupRows);
-  gated_.reserve(2 * gated * 4 * workers_.num_threads());
+  gated_.reserve(2 * gated_floats_ * 4 * workers_.num_threads());
   if (interleaves_) interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
@@ -232,6 +231,7 @@ void Matmul::check_shapes(const ops::MatmulParams& params, const Rows& rows) {
   HASTEN_CHECK(!params.bias.defined() || params.bias.num_elements() == out_features);
 }
 
+/// On one thread.
 void Matmul::multiply_groups(const Piece& piece, const Rows& rows, int32_t thread) {
   const CpuWeight& weight = piece.weight;
   if (weight.is_packed()) {
@@ -377,17 +377,26 @@ void Matmul::run(std::span<const ops::MatmulParams> group) {
 bool Matmul::can_gate(const ops::GatedMatmulParams& params) const {
   const WeightLayout& gate = cpu_weight(params.gate).layout();
   const WeightLayout& up = cpu_weight(params.up).layout();
+  const int64_t num_rows =
+      params.gate.rows.empty() ? params.gate.x.dim(0) : std::ssize(params.gate.rows);
+  if (gated_groups(gate, up, num_rows) == 0) return false;
   if (gate.packed && up.packed) {
     return take_same_activations(kPackedFormats[static_cast<int>(*gate.packed)],
                                  kPackedFormats[static_cast<int>(*up.packed)]);
   }
-  return gate.packed == up.packed && rounds_activations(gate) == rounds_activations(up);
+  if (gate.packed || up.packed || rounds_activations(gate) != rounds_activations(up)) return false;
+  // Many rows of interleaved floats stay in the cache while all groups of a piece pass, which has
+  // to be long for that.
+  return rounds_activations(gate) || num_rows <= kernels_.float_tile_rows;
 }
 
-/// Groups of gate and up whose outputs meet at a time, a multiple of `tile`: as many as stay in the
-/// cache, since each change from one weight to the other waits for memory.
-int64_t Matmul::gated_groups(int64_t tile, int64_t num_rows) const {
-  return std::max<int64_t>(1, gated_floats_ / (num_rows * kGroupRows * tile)) * tile;
+/// Groups of gate and up whose outputs meet at a time, whole tiles: as many as have room in the
+/// cache, since each change from one weight to the other waits for memory. 0: not one tile has.
+int64_t Matmul::gated_groups(const WeightLayout& gate, const WeightLayout& up,
+                             int64_t num_rows) const {
+  const int64_t tile = std::max(tile_groups(gate, num_rows), tile_groups(up, num_rows));
+  const int64_t tile_floats = std::max<int64_t>(1, num_rows) * tile * kGroupRows;
+  return std::min(gated_floats_ / tile_floats, ceil_div(gate.num_groups, tile)) * tile;
 }
 
 void Matmul::run_gated(const ops::GatedMatmulParams& params) {
@@ -395,7 +404,7 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
   const CpuWeight& up = cpu_weight(params.up);
   Rows rows = gather(params.gate);
   if (rows.count == 0) return;
-  HASTEN_CHECK(params.up.x.data() == params.gate.x.data() &&
+  HASTEN_CHECK(params.up.x.data() == params.gate.x.data() && up.in_features() == rows.columns &&
                params.up.rows.data() == params.gate.rows.data() &&
                params.out.shape() == params.gate.out.shape() &&
                params.out.shape() == params.up.out.shape());
@@ -404,12 +413,14 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
   prepare_rows(gate.layout(), rows);
 
   const int64_t out_features = gate.out_features();
+  const int64_t most = gated_groups(gate.layout(), up.layout(), rows.count);
+  HASTEN_CHECK(most > 0);  // or can_gate() was not asked
   const int64_t tile =
       std::max(tile_groups(gate.layout(), rows.count), tile_groups(up.layout(), rows.count));
-  const int64_t most = std::min(gated_groups(tile, rows.count), gate.layout().num_groups);
-  const int64_t part_floats = rows.count * most * kGroupRows;
-  float* scratch = gated_.get_array<float>(2 * part_floats * workers_.num_threads());
+  float* scratch = gated_.get_array<float>(2 * gated_floats_ * workers_.num_threads());
   const GateKind kind = gate_kind(params.activation);
+  const bool alike =
+      gate.is_packed() && up.is_packed() && gate.layout().packed == up.layout().packed;
   workers_.for_each_guided(
       gate.layout().num_groups, tile, [&](int64_t begin, int64_t end, int32_t thread) {
         for (int64_t first = begin; first < end; first += most) {
@@ -418,19 +429,19 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
           const int64_t behind = first + count;
           ProductRows gate_out = from_group(product_rows(params.gate), first);
           ProductRows up_out = from_group(product_rows(params.up), first);
-          gate_out.data = scratch + 2 * thread * part_floats;
-          up_out.data = gate_out.data + part_floats;
+          gate_out.data = scratch + 2 * thread * gated_floats_;
+          up_out.data = gate_out.data + gated_floats_;
           gate_out.stride = up_out.stride = stride;
           multiply_groups({.weight = gate,
                            .first = first,
                            .count = count,
-                           .next = up.is_packed() ? up.group(first) : nullptr,
+                           .next = alike ? up.group(first) : nullptr,
                            .out = gate_out},
                           rows, thread);
           multiply_groups({.weight = up,
                            .first = first,
                            .count = count,
-                           .next = gate.is_packed() && behind < end ? gate.group(behind) : nullptr,
+                           .next = alike && behind < end ? gate.group(behind) : nullptr,
                            .out = up_out},
                           rows, thread);
           const int64_t columns = std::min(stride, gate_out.columns);

@@ -45,7 +45,8 @@ class Matmul {
   /// Products of the same x and rows.
   void run(std::span<const ops::MatmulParams> group);
 
-  /// Whether both weights take the activations alike, which run_gated() asks for.
+  /// Whether run_gated() is for these: both weights take the activations alike, and so many rows
+  /// leave room for a tile of outputs in the cache.
   bool can_gate(const ops::GatedMatmulParams& params) const;
   /// Some outputs of both at a time, which meet while they are in the cache: they never go to
   /// memory. The same numbers as run() and the activation give.
@@ -64,7 +65,7 @@ class Matmul {
     const CpuWeight& weight;
     int64_t first;
     int64_t count;
-    const uint8_t* next;  // packed groups that come next; null: nobody knows
+    const uint8_t* next;  // packed groups of the same format that come next; null: nobody knows
     ProductRows out;
   };
 
@@ -84,7 +85,7 @@ class Matmul {
   const float* interleave(const Rows& rows);
   void prepare_rows(const WeightLayout& layout, Rows& rows);
   int64_t tile_groups(const WeightLayout& layout, int64_t num_rows) const;
-  int64_t gated_groups(int64_t tile, int64_t num_rows) const;
+  int64_t gated_groups(const WeightLayout& gate, const WeightLayout& up, int64_t num_rows) const;
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const Piece& piece, const Rows& rows, int32_t thread);
@@ -95,14 +96,14 @@ class Matmul {
   Workers& workers_;
   const bool one_stream_;
   Arena weights_;
-  Scratch gathered_;         // [rows, columns] f32
-  Scratch quantized_;        // QuantizedRows::tiles
-  Scratch interleaved_;      // FloatMatmulTask::tiles
-  Scratch rounded_;          // Bf16MatmulTask::tiles
-  Scratch gated_;            // [threads][gate, up] of gated_floats_
-  Scratch thread_scratch_;   // [threads] of kMatmulScratchBytes
-  Scratch unpacked_groups_;  // [threads] of a tile of groups, for weights left in the file
-  int64_t gated_floats_ = 0;
+  Scratch gathered_;          // [rows, columns] f32
+  Scratch quantized_;         // QuantizedRows::tiles
+  Scratch interleaved_;       // FloatMatmulTask::tiles
+  Scratch rounded_;           // Bf16MatmulTask::tiles
+  Scratch gated_;             // [threads][gate, up] of gated_floats_
+  Scratch thread_scratch_;    // [threads] of kMatmulScratchBytes
+  Scratch unpacked_groups_;   // [threads] of a tile of groups, for weights left in the file
+  int64_t gated_floats_ = 0;  // of gate's outputs, or up's, that a thread has room for
   int64_t largest_tile_bytes_ = 0;
   bool interleaves_ = false;  // some weights take FloatMatmulTask::tiles
   bool told_of_memory_ = false;

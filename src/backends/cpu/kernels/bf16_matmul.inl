@@ -89,9 +89,13 @@ inline void bf16_matmul_groups(const Bf16MatmulTask& task, int64_t begin_group,
                                const RowTiles& tiles, int64_t first, int64_t end) {
   const int64_t pairs = (task.columns + 1) / 2;
   const int64_t bytes = kGroups * task.group_bytes;
-  const bool last = begin_group + kGroups >= task.num_groups && task.next_groups != nullptr;
-  const uint8_t* ahead =
-      last ? task.next_groups : task.groups + begin_group * task.group_bytes + bytes;
+  const uint8_t* ahead = task.groups + begin_group * task.group_bytes + bytes;
+  if (begin_group + kGroups >= task.num_groups) {
+    if (end < tiles.count)
+      ahead = task.groups;
+    else if (task.next_groups != nullptr)
+      ahead = task.next_groups;
+  }
   const int64_t step = bytes / (pairs * (end - first));
   for (int64_t t = first; t < end; ++t) {
     const int64_t row = tiles.first_row(t);

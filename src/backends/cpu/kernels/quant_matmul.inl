@@ -218,7 +218,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     } else {
       const int64_t more = left_groups - kQuantGroups;
       const uint8_t* next = more > 0 ? task.groups + (begin_group + kQuantGroups) * task.group_bytes
-                                     : task.next_groups;
+                            : end_tile < tiles.count ? task.groups
+                                                     : task.next_groups;
       // As many groups as there are, or may be: to fetch what is beyond harms nobody.
       for (int64_t g = 0; next != nullptr && g < (more == 1 ? 1 : kQuantGroups); ++g) {
         Source(next + g * task.group_bytes).prefetch_later(0, kPanelBlocks, prefetcher);
