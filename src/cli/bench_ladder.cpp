@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // hasten bench ladder: one workload with the ideas of serving switched on one after the other.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -388,13 +390,21 @@ void print_header() {
              "tokens/s", "p50 s", "p99 s", "TTFT p99", "TBT p99", "KV unused");
 }
 
-/// Of all rounds: what is left out of the figures is said beside them.
+/// Of all rounds: what is left out of the figures is said beside them, and why.
 void print_failures(const std::vector<Outcome>& rounds) {
   int64_t failed = 0;
-  for (const Outcome& outcome : rounds) failed += outcome.statistics.num_failed();
+  std::map<std::string, int64_t> kinds;
+  for (const Outcome& outcome : rounds) {
+    failed += outcome.statistics.num_failed();
+    for (const auto& [kind, count] : outcome.statistics.failures()) kinds[kind] += count;
+  }
   if (failed == 0) return;
-  fmt::print("  {} failed{}\n", counted(failed, "request"),
-             rounds.size() > 1 ? fmt::format(" in {} rounds", rounds.size()) : "");
+  std::vector<std::string> reasons;
+  reasons.reserve(kinds.size());
+  for (const auto& [kind, count] : kinds) reasons.push_back(fmt::format("{} ({})", kind, count));
+  fmt::print("  {} failed{}: {}\n", counted(failed, "request"),
+             rounds.size() > 1 ? fmt::format(" in {} rounds", rounds.size()) : "",
+             fmt::join(reasons, ", "));
 }
 
 void print_row(const Outcome& outcome, const Outcome* before) {

@@ -85,7 +85,8 @@ int64_t concurrency_of(const RungSetting& setting, const WorkloadShape& shape) {
   const double tokens =
       setting.rung.reserve_context
           ? std::ceil(static_cast<double>(model.context) / block_size) * block_size
-          : shape.prompt + shape.output / 2 + block_size / 2;
+          : std::min(shape.prompt + shape.output / 2 + block_size / 2,
+                     static_cast<double>(model.context));
   const auto fit = static_cast<int64_t>(cache_tokens / std::max(1.0, tokens));
   return std::clamp<int64_t>(fit, 1, model.max_batch);
 }

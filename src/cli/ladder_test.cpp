@@ -92,6 +92,8 @@ TEST_F(Predictions, CountWhoFitsTheMemory) {
   EXPECT_EQ(of(2).concurrency, 16);  // of 40 + 16 + 8 tokens each
   setting_.model.max_batch = 10;
   EXPECT_EQ(of(2).concurrency, 10);
+  shape_.prompt = static_cast<double>(setting_.model.context) - 16;
+  EXPECT_EQ(of(2).concurrency, 4) << "no request takes more than a context";
 }
 
 TEST_F(Predictions, AreOfWhatBoundsThem) {

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -230,8 +232,11 @@ StepCostFit write_calibration(const std::filesystem::path& path, const MachineMo
 }
 
 void check_writable(const std::filesystem::path& path) {
-  const std::ofstream out(path, std::ios::app);  // what it holds stays
-  if (!out) fail(ErrorCode::io, "cannot write {}", path.string());
+  std::error_code ignored;
+  const bool is_new = !std::filesystem::exists(path, ignored);
+  if (!std::ofstream(path, std::ios::app))  // what it holds stays
+    fail(ErrorCode::io, "cannot write {}", path.string());
+  if (is_new) std::filesystem::remove(path, ignored);  // or a run that fails leaves it, empty
 }
 
 MachineModel read_calibration(const std::filesystem::path& path) {

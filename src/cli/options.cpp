@@ -246,10 +246,15 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
 void check_no_own_flags(const CLI::App& command, const CLI::App& chosen) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() == 0) continue;
-    const std::string name =
-        option->get_positional() ? option->get_type_name() : option->get_name();
+    const bool is_value = option->get_positional();
     throw CLI::ParseError(
-        fmt::format("{} stands before {}, or is not for it", name, chosen.get_name()),
+        fmt::format(
+            "{} is taken as {} of {}, not of {}: {}",
+            is_value ? option->results().front() : option->get_name(),
+            is_value ? option->get_type_name() : "a flag", command.get_name(), chosen.get_name(),
+            is_value ? fmt::format("{} stands behind {}, and there is one at most",
+                                   option->get_type_name(), chosen.get_name())
+                     : fmt::format("write it behind {}, if it is for that", chosen.get_name())),
         CLI::ExitCodes::ExtrasError);
   }
 }

@@ -70,6 +70,8 @@ class Statistics {
 
   int64_t num_finished() const { return ttft_.count(); }
   int64_t num_failed() const { return num_failed_; }
+  /// How many, by kind.
+  const std::map<std::string, int64_t, std::less<>>& failures() const { return failures_; }
   double output_tokens_per_second() const;
   double mean_prompt_tokens() const;
   double mean_cached_tokens() const;

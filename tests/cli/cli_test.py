@@ -612,6 +612,9 @@ class Measure(unittest.TestCase):
             self.assertIn("1 request answered", few.stdout)
             self.assertIn("a fit takes at least 16", few.stderr)
             self.assertEqual(costs.read_text(), whole)
+            costs.unlink()
+            hasten("bench", "replay", "--requests", "1", "--gen", "2", "--calibrate", costs)
+            self.assertFalse(costs.exists(), "an empty file is no calibration")
             nowhere = hasten("bench", "replay", "--calibrate", Path(folder) / "no" / "folder")
             self.assertEqual((nowhere.returncode, nowhere.stdout), (1, ""))
             self.assertIn("cannot write", nowhere.stderr)
@@ -809,9 +812,9 @@ class Measure(unittest.TestCase):
                                      for prompt in (20, 90, 20, 80)))
             for flags, num_rungs in (((), 6), (("--simulate", "h200"), 7)):
                 base = ("bench", "ladder", "--trace", trace, "--ctx", 64, *flags)
-                self.assertEqual(hasten(*base).stdout.count("\n  2 requests failed\n"), num_rungs, flags)
-                self.assertEqual(hasten(*base, "--rounds", 2).stdout.count("\n  4 requests failed in 2 rounds\n"),
-                                 num_rungs, flags)
+                self.assertEqual(hasten(*base).stdout.count("\n  2 requests failed: longer than the context of 64 tokens (2)\n"), num_rungs, flags)
+                self.assertEqual(hasten(*base, "--rounds", 2).stdout.count(
+                    "\n  4 requests failed in 2 rounds: longer than the context of 64 tokens (4)\n"), num_rungs, flags)
         self.assertNotIn("failed", hasten("bench", "ladder", "--simulate", "h200", "--requests", 2).stdout)
 
     def test_ladder_refuses_before_the_first_rung(self):
@@ -856,7 +859,8 @@ class Measure(unittest.TestCase):
                 (("replay", "--users", "2", "--rate", "1"), "--users makes a closed loop and --rate an open one"),
                 (("replay", "--cv", "2"), "give a --rate, too"),
                 (("replay", "--speed", "2"), "--speed is for the trace's own times"),
-                (("replay", "--batch", "2"), "--batch stands before replay, or is not for it"),
+                (("replay", "--batch", "2"), "--batch is taken as a flag of bench, not of replay: write it behind replay, if it is for that"),
+                ((MODEL, "ladder"), "tiny-bf16.gguf is taken as MODEL of bench, not of ladder: MODEL stands behind ladder"),
                 (("serve", "--url", "https://x"), "there is no TLS here"),
                 (("serve", "--chat", "--token-ids", "9"), "--token-ids is for /v1/completions"),
                 (("replay", "--trase", "x"), "there is no flag --trase; the nearest is --trace; see 'hasten bench replay")):
