@@ -37,8 +37,8 @@ OwnedTensor make_matrix(DType dtype, const MatrixShape& shape) {
   return matrix;
 }
 
-/// Copies of one weight, kStreamBytes together; made for the first benchmark of a format and shape
-/// and kept for the next ones.
+/// Copies of one weight, kStreamBytes together, and two at least; made for the first benchmark of a
+/// format and shape and kept for the next ones.
 struct Stream {
   OwnedTensor matrix;
   std::vector<std::unique_ptr<ops::Weight>> copies;
@@ -51,7 +51,7 @@ const Stream& stream_of(ops::Backend& backend, DType dtype, const MatrixShape& s
   if (current != dtype || current_shape != shape) {
     stream = {};
     stream.matrix = make_matrix(dtype, shape);
-    const int64_t count = std::max<int64_t>(1, kStreamBytes / stream.matrix.view.num_bytes());
+    const int64_t count = std::max<int64_t>(2, kStreamBytes / stream.matrix.view.num_bytes());
     for (int64_t i = 0; i < count; ++i) {
       stream.copies.push_back(backend.prepare_weight(stream.matrix.view));
     }
@@ -120,6 +120,46 @@ void matmul(benchmark::State& state, const Machine& machine, DType dtype,
   });
 }
 
+/// Gate and up of a gated feed-forward block, and their activation.
+void gated_matmul(benchmark::State& state, const Machine& machine, DType dtype,
+                  const MatrixShape& shape) {
+  const int64_t num_rows = state.range(0);
+  const Stream& stream = stream_of(machine.backend, dtype, shape);
+  const auto values = conformance::Random(2).normals(num_rows * shape.in_features);
+  const auto x = to_device(machine.backend, values, {num_rows, shape.in_features});
+  const Shape out_shape = {num_rows, shape.out_features};
+  const auto gate_out = machine.backend.allocate(DType::f32, out_shape);
+  const auto up_out = machine.backend.allocate(DType::f32, out_shape);
+  const auto out = machine.backend.allocate(DType::f32, out_shape);
+  const auto params = [&](size_t first) {
+    return ops::GatedMatmulParams{
+        .gate = {.weight = *stream.copies[first], .x = x.view, .out = gate_out.view},
+        .up = {.weight = *stream.copies[first + 1], .x = x.view, .out = up_out.view},
+        .out = out.view};
+  };
+
+  // Products are checked against the reference by their own benchmark.
+  machine.backend.gated_matmul(params(0));
+  const auto together = to_host(machine.backend, out.view);
+  machine.backend.ops::Backend::gated_matmul(params(0));
+  if (together != to_host(machine.backend, out.view)) {
+    state.SkipWithError("differs from products apart");
+    return;
+  }
+  const auto elements = static_cast<double>(shape.out_features * shape.in_features);
+  const Work work{.bytes = static_cast<double>(2 * stream.matrix.view.num_bytes() +
+                                               x.view.num_bytes() + out.view.num_bytes()),
+                  .operations = 4.0 * static_cast<double>(num_rows) * elements,
+                  .peak = [dtype](const cpu::Ceilings& ceilings) { return peak(ceilings, dtype); }};
+  size_t next = 0;
+  time_calls(state, machine, work, [&] {
+    machine.backend.gated_matmul(params(next));
+    machine.backend.synchronize();
+    next += 2;
+    if (next + 1 >= stream.copies.size()) next = 0;
+  });
+}
+
 /// What loading a model does to each weight: reads it and writes as much to new memory.
 void pack(benchmark::State& state, const Machine& machine, DType dtype, const MatrixShape& shape) {
   constexpr int64_t kSourceBytes = kStreamBytes / 4;
@@ -171,6 +211,16 @@ void register_matmul(const Machine& machine) {
     }
     const MatrixShape& shape = machine.model.matrices.front();
     if (shape.in_features % info(dtype).block_size != 0) continue;
+    benchmark::RegisterBenchmark(fmt::format("gated_matmul/{}", info(dtype).name).c_str(),
+                                 [&machine, dtype, shape](benchmark::State& state) {
+                                   gated_matmul(state, machine, dtype, shape);
+                                 })
+        ->ArgName("rows")
+        ->Arg(1)
+        ->Arg(32)
+        ->Arg(256)
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(
         fmt::format("pack/{}", info(dtype).name).c_str(),
         [&machine, dtype, shape](benchmark::State& state) { pack(state, machine, dtype, shape); })
