@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -177,6 +179,14 @@ void pack(benchmark::State& state, const Machine& machine, DType dtype, const Ma
   });
 }
 
+/// `run` with each of these numbers of rows.
+void register_of_rows(const std::string& name, std::initializer_list<int64_t> num_rows,
+                      const std::function<void(benchmark::State&)>& run) {
+  auto* const registered = benchmark::RegisterBenchmark(name.c_str(), run);
+  registered->ArgName("rows")->UseRealTime()->Unit(benchmark::kMicrosecond);
+  for (const int64_t count : num_rows) registered->Arg(count);
+}
+
 }  // namespace
 
 void register_matmul(const Machine& machine) {
@@ -193,34 +203,15 @@ void register_matmul(const Machine& machine) {
       if (machine.model.matrices.size() > 1) {
         name += fmt::format("/{}x{}", shape.out_features, shape.in_features);
       }
-      benchmark::RegisterBenchmark(name.c_str(),
-                                   [&machine, dtype, shape](benchmark::State& state) {
-                                     matmul(state, machine, dtype, shape);
-                                   })
-          ->ArgName("rows")
-          ->Arg(1)
-          ->Arg(2)
-          ->Arg(4)
-          ->Arg(8)
-          ->Arg(16)
-          ->Arg(32)
-          ->Arg(64)
-          ->Arg(256)
-          ->UseRealTime()
-          ->Unit(benchmark::kMicrosecond);
+      register_of_rows(name, {1, 2, 4, 8, 16, 32, 64, 256}, [&machine, dtype, shape](auto& state) {
+        matmul(state, machine, dtype, shape);
+      });
     }
     const MatrixShape& shape = machine.model.matrices.front();
     if (shape.in_features % info(dtype).block_size != 0) continue;
-    benchmark::RegisterBenchmark(fmt::format("gated_matmul/{}", info(dtype).name).c_str(),
-                                 [&machine, dtype, shape](benchmark::State& state) {
-                                   gated_matmul(state, machine, dtype, shape);
-                                 })
-        ->ArgName("rows")
-        ->Arg(1)
-        ->Arg(32)
-        ->Arg(256)
-        ->UseRealTime()
-        ->Unit(benchmark::kMicrosecond);
+    register_of_rows(
+        fmt::format("gated_matmul/{}", info(dtype).name), {1, 32, 256},
+        [&machine, dtype, shape](auto& state) { gated_matmul(state, machine, dtype, shape); });
     benchmark::RegisterBenchmark(
         fmt::format("pack/{}", info(dtype).name).c_str(),
         [&machine, dtype, shape](benchmark::State& state) { pack(state, machine, dtype, shape); })

@@ -379,7 +379,7 @@ bool Matmul::can_gate(const ops::GatedMatmulParams& params) const {
   const WeightLayout& up = cpu_weight(params.up).layout();
   const int64_t num_rows =
       params.gate.rows.empty() ? params.gate.x.dim(0) : std::ssize(params.gate.rows);
-  if (gated_groups(gate, up, num_rows) == 0) return false;
+  if (gated_groups(gate, num_rows) == 0) return false;
   if (gate.packed && up.packed) {
     return take_same_activations(kPackedFormats[static_cast<int>(*gate.packed)],
                                  kPackedFormats[static_cast<int>(*up.packed)]);
@@ -392,11 +392,10 @@ bool Matmul::can_gate(const ops::GatedMatmulParams& params) const {
 
 /// Groups of gate and up whose outputs meet at a time, whole tiles: as many as have room in the
 /// cache, since each change from one weight to the other waits for memory. 0: not one tile has.
-int64_t Matmul::gated_groups(const WeightLayout& gate, const WeightLayout& up,
-                             int64_t num_rows) const {
-  const int64_t tile = std::max(tile_groups(gate, num_rows), tile_groups(up, num_rows));
+int64_t Matmul::gated_groups(const WeightLayout& layout, int64_t num_rows) const {
+  const int64_t tile = tile_groups(layout, num_rows);
   const int64_t tile_floats = std::max<int64_t>(1, num_rows) * tile * kGroupRows;
-  return std::min(gated_floats_ / tile_floats, ceil_div(gate.num_groups, tile)) * tile;
+  return std::min(gated_floats_ / tile_floats, ceil_div(layout.num_groups, tile)) * tile;
 }
 
 void Matmul::run_gated(const ops::GatedMatmulParams& params) {
@@ -413,10 +412,9 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
   prepare_rows(gate.layout(), rows);
 
   const int64_t out_features = gate.out_features();
-  const int64_t most = gated_groups(gate.layout(), up.layout(), rows.count);
-  HASTEN_CHECK(most > 0);  // or can_gate() was not asked
-  const int64_t tile =
-      std::max(tile_groups(gate.layout(), rows.count), tile_groups(up.layout(), rows.count));
+  const int64_t most = gated_groups(gate.layout(), rows.count);
+  HASTEN_CHECK(most > 0);                                       // or can_gate() was not asked
+  const int64_t tile = tile_groups(gate.layout(), rows.count);  // and that of up, which is alike
   float* scratch = gated_.get_array<float>(2 * gated_floats_ * workers_.num_threads());
   const GateKind kind = gate_kind(params.activation);
   const bool alike =

@@ -85,7 +85,7 @@ class Matmul {
   const float* interleave(const Rows& rows);
   void prepare_rows(const WeightLayout& layout, Rows& rows);
   int64_t tile_groups(const WeightLayout& layout, int64_t num_rows) const;
-  int64_t gated_groups(const WeightLayout& gate, const WeightLayout& up, int64_t num_rows) const;
+  int64_t gated_groups(const WeightLayout& layout, int64_t num_rows) const;
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const Piece& piece, const Rows& rows, int32_t thread);

@@ -77,6 +77,12 @@ Sequence ask_one(int64_t request_id, std::span<const int32_t> prompt) {
   return sequence;
 }
 
+/// With that many blocks, and a tier for what they have no room for.
+Scheduler scheduler_before(FakeTier& tier, int32_t num_blocks) {
+  return Scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
+                   std::vector<GroupBlocks>{{.num_blocks = num_blocks, .block_bytes = 64}});
+}
+
 /// Tells a scheduler how long steps take, of which the longest has `most` tokens.
 void teach(Scheduler& scheduler, int64_t most, int64_t us_per_token) {
   for (int32_t i = 0; i < 12; ++i) {
@@ -96,8 +102,7 @@ void teach(Scheduler& scheduler, int64_t most, int64_t us_per_token) {
 TEST(BlockMover, ReadsOfItsOwnDoNotEndItsWaiting) {
   for (const double others_us : {0.0, 1e9}) {
     FakeTier tier;
-    Scheduler scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
-                        std::vector<GroupBlocks>{{.num_blocks = 400, .block_bytes = 64}});
+    Scheduler scheduler = scheduler_before(tier, 400);
     teach(scheduler, 200, 1000);
     tier.on = true;
     tier.read_us = 20e3;  // computing takes 250 ms
@@ -122,8 +127,7 @@ TEST(BlockMover, ReadsOfItsOwnDoNotEndItsWaiting) {
 TEST(BlockMover, LoadsWhatNobodyKnowsTheTimeOf) {
   for (const int64_t most : {8, 80}) {
     FakeTier tier;
-    Scheduler scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
-                        std::vector<GroupBlocks>{{.num_blocks = 400, .block_bytes = 64}});
+    Scheduler scheduler = scheduler_before(tier, 400);
     teach(scheduler, most, 0);
     tier.on = true;
     tier.state = TierState::ready;
@@ -179,8 +183,7 @@ TEST(BlockMover, SavesWhateverElseIsBeingRead) {
   FakeTier tier;
   tier.place.resize(64);
   tier.wait_us = 1e9;
-  Scheduler scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
-                      std::vector<GroupBlocks>{{.num_blocks = 14, .block_bytes = 64}});
+  Scheduler scheduler = scheduler_before(tier, 14);
   teach(scheduler, 200, 1000);
   const std::vector<int32_t> prompt(100, 7);
   Sequence sequence = ask_one(99, prompt);
@@ -196,8 +199,7 @@ TEST(BlockMover, SavesWhatIsSlowToLoadAtTheEndOnly) {
   FakeTier tier;
   tier.place.resize(64);
   tier.read_us = 1e9;
-  Scheduler scheduler({.step_tokens = 512, .max_batch = 4, .tier = &tier},
-                      std::vector<GroupBlocks>{{.num_blocks = 12, .block_bytes = 64}});
+  Scheduler scheduler = scheduler_before(tier, 12);
   int64_t now_us = 0;
   size_t num_saves = 0;
   const auto serve = [&](int32_t token) {
