@@ -48,6 +48,8 @@ inline constexpr int64_t kPanelBlocks = 16;
 
 /// A part is so many powers of two below the largest one of its span at most, or as good as zero.
 inline constexpr int32_t kMostSpanShift = 60;
+/// Likewise, of weights with integer scales: more bits of a dot product are not multiplied.
+inline constexpr int32_t kMostPairShift = 12;
 
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come
 /// kPanelBlocks blocks at a time, tile after tile, so that a panel of weights meets all rows in one
@@ -62,6 +64,13 @@ inline constexpr int32_t kMostSpanShift = 60;
 ///       with offsets, sums [h], floats 2^k * sum;
 ///   factors [h], floats: the span's scale over the next one's, or, of the last span, the scale.
 /// Sums of products are in units of a span's scale, and are multiplied with its factor behind it.
+///
+/// For weights with integer scales there are whole spans, which are two blocks, and a tile has
+/// instead
+///   of the first block shifts [h], int32, and starts [h], int32: with n = k + wide_dot_bits(), the
+///     dot product is shifted right by n, and it starts at half of 2^n less zero_point * sum;
+///   of the second one likewise, but the shift is 16 - n to the left;
+///   scales [h], floats, of the spans, times 2^(wide_dot_bits() - kIntegerScaleBits).
 struct QuantizedRows {
   const uint8_t* tiles;
   int64_t num_rows;
@@ -74,6 +83,12 @@ static constexpr int64_t activation_block_bytes(int64_t rows, int64_t parts, int
 
 static constexpr int64_t activation_spans(int64_t num_blocks, int64_t span_blocks) {
   return (num_blocks + span_blocks - 1) / span_blocks;
+}
+
+/// Of a row of QuantizedRows.
+static constexpr int64_t activation_blocks(int64_t columns, const PackedFormat& format) {
+  const int64_t blocks = columns / kBlockColumns;
+  return has_integer_scales(format) ? blocks + blocks % 2 : blocks;
 }
 
 /// Of QuantizedRows.
@@ -205,6 +220,8 @@ struct QuantizeTileTask {
   int64_t part_columns;  // PackedFormat::activation_columns
   int64_t value_bytes;   // see QuantizedRows
   bool offsets;
+  bool integer_scales;
+  int32_t wide_dot_bits;  // of integer scales
   int32_t zero_point;
   uint8_t* tiles;
   ActivationTile tile;  // of quant_tile_rows, or quant_direct_rows, at most
@@ -215,7 +232,14 @@ struct PackTask {
   const uint8_t* rows;  // 16, one behind the other
   int64_t row_bytes;    // from one to the next
   int64_t columns;      // of each: whole blocks of the file, or floats of whole 16 bytes
-  uint8_t* out;
+  uint8_t* out;         // behind the head of the group
+};
+
+/// Makes integer scales of those of a group, which are binary16, [2 blocks][16 rows] of each unit.
+struct IntegerScalesTask {
+  uint8_t* group;
+  int64_t num_units;
+  int64_t unit_bytes;
 };
 
 struct RmsNormRowTask {
@@ -371,6 +395,7 @@ struct KernelTable {
   void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&);
   int64_t quant_direct_rows;  // of RowTiles in what quant_matmul takes
   int64_t quant_tile_rows;
+  int64_t quant_tile_groups;                        // that many rows are multiplied with at a time
   int64_t wide_value_bytes;                         // of QuantizedRows
   void (*float_matmul[3])(const FloatMatmulTask&);  // by FloatKind
   void (*interleave_rows)(const RowTileTask&);
@@ -381,6 +406,7 @@ struct KernelTable {
   int64_t bf16_tile_rows = 0;  // of RowTiles in what bf16_matmul takes
   void (*pack_quantized[kNumPackedKinds])(const PackTask&);
   void (*pack_floats[3])(const PackTask&);  // by FloatKind
+  void (*make_integer_scales)(const IntegerScalesTask&);
   void (*quantize_tile)(const QuantizeTileTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);

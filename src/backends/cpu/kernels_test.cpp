@@ -18,6 +18,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
 #include "base/error.h"
+#include "quant/q4_1.h"
 #include "quant/q8_0.h"
 #include "tensor/float8.h"
 #include "tensor/half.h"
@@ -138,6 +139,8 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
                                  .part_columns = part_columns,
                                  .value_bytes = value_bytes,
                                  .offsets = offsets,
+                                 .integer_scales = false,
+                                 .wide_dot_bits = 0,
                                  .zero_point = 8,
                                  .tiles = tile.data(),
                                  .tile = {.num_rows = tile_rows,
@@ -177,6 +180,66 @@ TEST_P(KernelTest, QuantizedRowsAreNearAndSumUp) {
           }
         }
       }
+    }
+  }
+}
+
+// Three blocks, of which the second is much smaller than the first, and one that makes a pair.
+TEST_P(KernelTest, PairsOfBlocksShareAScaleButForShifts) {
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kColumns = 96;
+  constexpr int64_t kNumBlocks = 4;
+  constexpr int kWideDotBits = 4;
+  constexpr int kZeroPoint = 128;
+  constexpr float kPeaks[3] = {100, 1, 1};
+  constexpr int kShifts[4] = {0, 6, 0, 12};
+  const int64_t tile_rows = 2;
+  std::vector<float> rows(static_cast<size_t>(tile_rows * kColumns), 1.0F);
+  float* const x = rows.data() + kColumns;
+  for (int64_t i = 0; i < kColumns; ++i) {
+    x[i] = std::clamp(0.3F * normal(random), -1.0F, 1.0F) * kPeaks[i / 32];
+  }
+  for (int b = 0; b < 3; ++b) x[32 * b + 7] = kPeaks[b];
+  for (int64_t value_bytes = 1; value_bytes <= kernels().wide_value_bytes; ++value_bytes) {
+    const int64_t block_bytes = activation_block_bytes(tile_rows, 1, value_bytes);
+    std::vector<uint8_t> tile(
+        static_cast<size_t>(activation_bytes(tile_rows, kNumBlocks, 1, value_bytes, 2)), 77);
+    kernels().quantize_tile({.x = rows.data(),
+                             .columns = kColumns,
+                             .part_columns = 32,
+                             .value_bytes = value_bytes,
+                             .offsets = false,
+                             .integer_scales = true,
+                             .wide_dot_bits = kWideDotBits,
+                             .zero_point = kZeroPoint,
+                             .tiles = tile.data(),
+                             .tile = {.num_rows = tile_rows,
+                                      .num_blocks = kNumBlocks,
+                                      .span_blocks = 2,
+                                      .first_row = 0,
+                                      .rows = tile_rows}});
+    for (int64_t b = 0; b < kNumBlocks; ++b) {
+      const uint8_t* pair = tile.data() + b / 2 * (2 * block_bytes + 4 * tile_rows);
+      const uint8_t* block = pair + b % 2 * block_bytes;
+      float scale;
+      std::memcpy(&scale, pair + 2 * block_bytes + 4, 4);
+      const float peak = kPeaks[b / 2 * 2];
+      EXPECT_FLOAT_EQ(scale, peak / 127 / (1 << (kIntegerScaleBits - kWideDotBits)));
+      int32_t shift;
+      std::memcpy(&shift, block + block_bytes - 8 * tile_rows + 4, 4);
+      const int right = kShifts[b] + kWideDotBits;
+      EXPECT_EQ(shift, b % 2 == 0 ? right : 16 - right) << "block " << b;
+      int32_t sum = 0;
+      for (int64_t i = 0; i < 32; ++i) {
+        const int value = quantized_value(block + kBlockColumns * value_bytes, i, value_bytes);
+        const float step = peak / 127 / static_cast<float>(1 << kShifts[b]);
+        EXPECT_NEAR(static_cast<float>(value) * step, b < 3 ? x[32 * b + i] : 0, step * 0.5001F);
+        sum += value;
+      }
+      int32_t start;
+      std::memcpy(&start, block + block_bytes - 4 * tile_rows + 4, 4);
+      EXPECT_EQ(start, (1 << (right - 1)) - kZeroPoint * sum);
     }
   }
 }
@@ -241,14 +304,15 @@ std::vector<float> multiply_alike(ops::Backend& backend, const ops::Weight& weig
 // nothing else is rounded.
 TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
   std::mt19937 random(11);
-  OwnedTensor matrix(DType::q8_0, {kGroupRows, kBlockColumns});
-  std::vector<quant::BlockQ8_0> blocks(kGroupRows);
+  OwnedTensor matrix(DType::q4_1, {kGroupRows, kBlockColumns});
+  std::vector<quant::BlockQ4_1> blocks(kGroupRows);
   std::vector<float> x(kBlockColumns);
   for (float& v : x) v = static_cast<float>(random_code(random));
   x[0] = 127.0F;
-  for (quant::BlockQ8_0& block : blocks) {
+  for (quant::BlockQ4_1& block : blocks) {
     block.scale = static_cast<uint16_t>(0x2000U + random() % 0x1c00U);  // 2^-7 to 1
-    for (auto& q : block.quants) q = static_cast<int8_t>(random_code(random));
+    block.min = 0;
+    for (auto& q : block.quants) q = static_cast<uint8_t>(random());
   }
   std::memcpy(matrix.view.data(), blocks.data(), blocks.size() * sizeof blocks[0]);
   const auto backend = make_cpu_backend({.threads = 1, .isa = kernels().name});
@@ -256,10 +320,60 @@ TEST_P(KernelTest, DotProductsTimesScalesAreRoundedOnce) {
   for (const int64_t rows : {int64_t{1}, int64_t{40}}) {
     const std::vector<float> out = multiply_alike(*backend, *weight, x, rows);
     for (size_t i = 0; i < out.size(); ++i) {
-      const quant::BlockQ8_0& block = blocks[i % kGroupRows];
+      const quant::BlockQ4_1& block = blocks[i % kGroupRows];
       int32_t dot = 0;
-      for (size_t c = 0; c < x.size(); ++c) dot += static_cast<int32_t>(x[c]) * block.quants[c];
+      for (size_t c = 0; c < x.size(); ++c) {
+        dot += static_cast<int32_t>(x[c]) * (block.quants[c % 16] >> (c < 16 ? 0 : 4) & 15);
+      }
       EXPECT_EQ(out[i], static_cast<float>(double{f16_to_f32(block.scale)} * dot));
+    }
+  }
+}
+
+// Likewise of integer scales: dot products are rounded to sixteen bits, the scales of two blocks
+// are parts of the larger one, and what they make together is rounded as a float is.
+TEST_P(KernelTest, DotProductsOfPairsAreRoundedToSixteenBits) {
+  std::mt19937 random(12);
+  constexpr size_t kBlocks = 3;  // and one that makes a pair
+  constexpr int64_t kColumns = 32 * kBlocks;
+  OwnedTensor matrix(DType::q8_0, {kGroupRows, kColumns});
+  std::vector<quant::BlockQ8_0> blocks(kGroupRows * kBlocks);
+  std::vector<float> x(kColumns);
+  for (float& v : x) v = static_cast<float>(random_code(random));
+  for (size_t b = 0; b < kBlocks; ++b) x[32 * b] = 127.0F;
+  for (quant::BlockQ8_0& block : blocks) {
+    block.scale = static_cast<uint16_t>(0x2000U + random() % 0x1c00U);  // 2^-7 to 1
+    if (random() % 4 == 0) block.scale ^= 0x8000U;
+    for (auto& q : block.quants) q = static_cast<int8_t>(random_code(random));
+  }
+  // The largest products that there are, and their scales too.
+  for (size_t b = 0; b < kBlocks; ++b) {
+    blocks[b].scale = 0x3c00;
+    for (size_t c = 0; c < 32; ++c) blocks[b].quants[c] = x[32 * b + c] < 0 ? 127 : -128;
+  }
+  std::memcpy(matrix.view.data(), blocks.data(), blocks.size() * sizeof blocks[0]);
+  const auto backend = make_cpu_backend({.threads = 1, .isa = kernels().name});
+  const auto weight = backend->prepare_weight(matrix.view);
+  for (const int64_t rows : {int64_t{1}, int64_t{40}}) {
+    const std::vector<float> out = multiply_alike(*backend, *weight, x, rows);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const quant::BlockQ8_0* row = blocks.data() + i % kGroupRows * kBlocks;
+      double most = 0;
+      for (size_t b = 0; b < kBlocks; ++b) {
+        most = std::max(most, std::fabs(double{f16_to_f32(row[b].scale)}));
+      }
+      double want = 0;
+      double sizes = 0;
+      for (size_t b = 0; b < kBlocks; ++b) {
+        int32_t dot = 0;
+        for (size_t c = 0; c < 32; ++c) {
+          dot += static_cast<int32_t>(x[32 * b + c]) * row[b].quants[c];
+        }
+        const double scale = std::round(f16_to_f32(row[b].scale) / most * 32767) * most / 32767;
+        want += scale * ((dot + 8) >> 4) * 16;
+        sizes += std::fabs(scale * dot);
+      }
+      EXPECT_NEAR(out[i], want, 3e-7 * sizes);
     }
   }
 }

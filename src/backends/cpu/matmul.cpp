@@ -19,8 +19,8 @@ namespace {
 
 // Groups of 16 rows are dealt in multiples of this: the largest register tile.
 constexpr int64_t kTileGroups = 4;
-// Likewise, where many rows of activations leave fewer groups in the register tiles.
-constexpr int64_t kManyRowsTileGroups = 2;
+// Likewise, of bf16, where many rows of activations leave fewer groups in the register tiles.
+constexpr int64_t kManyRowsBf16Groups = 2;
 // Rows of a pass of products of floats, at least: weights come from memory once in each pass.
 constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
@@ -138,8 +138,8 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   const int64_t columns = round_up(limits.max_features, kBlockColumns);
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
-  quantized_.reserve(
-      activation_bytes(rows, columns / kBlockColumns, kMostParts, kernels_.wide_value_bytes, 1));
+  quantized_.reserve(activation_bytes(rows, columns / kBlockColumns + 1, kMostParts,
+                                      kernels_.wide_value_bytes, 1));
   gated_.reserve(2 * gated_floats_ * 4 * workers_.num_threads());
   if (interleaves_) interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
@@ -162,7 +162,7 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
 }
 
 void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
-  const int64_t num_blocks = rows.columns / kBlockColumns;
+  const int64_t num_blocks = activation_blocks(rows.columns, format);
   uint8_t* tiles = quantized_.get(
       activation_bytes(rows.count, num_blocks, kBlockColumns / format.activation_columns,
                        value_bytes(kernels_, format), format.span_blocks));
@@ -175,6 +175,8 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
                               .part_columns = format.activation_columns,
                               .value_bytes = value_bytes(kernels_, format),
                               .offsets = format.offsets,
+                              .integer_scales = has_integer_scales(format),
+                              .wide_dot_bits = wide_dot_bits(format),
                               .zero_point = format.zero_point,
                               .tiles = tiles,
                               .tile = {.num_rows = rows.count,
@@ -239,10 +241,12 @@ void Matmul::multiply_groups(const Piece& piece, const Rows& rows, int32_t threa
   }
   const int64_t group_bytes = weight.layout().group_bytes;
   uint8_t* groups = unpacked_groups_.get(0) + thread * largest_tile_bytes_;
-  for (int64_t done = 0; done < piece.count; done += kTileGroups) {
+  const int64_t tile_count = tile_groups(weight.layout(), rows.count);
+  HASTEN_CHECK(tile_count <= kTileGroups);
+  for (int64_t done = 0; done < piece.count; done += tile_count) {
     const Piece tile{.weight = weight,
                      .first = piece.first + done,
-                     .count = std::min(kTileGroups, piece.count - done),
+                     .count = std::min(tile_count, piece.count - done),
                      .next = nullptr,
                      .out = from_group(piece.out, done)};
     for (int64_t g = 0; g < tile.count; ++g) {
@@ -305,8 +309,9 @@ void Matmul::prepare_rows(const WeightLayout& layout, Rows& rows) {
 
 /// Groups that are dealt are a multiple of this.
 int64_t Matmul::tile_groups(const WeightLayout& layout, int64_t num_rows) const {
-  if (!layout.packed && !rounds_activations(layout)) return kTileGroups;
-  return num_rows > kFewRows ? kManyRowsTileGroups : kTileGroups;
+  if (num_rows <= kFewRows) return kTileGroups;
+  if (layout.packed) return kernels_.quant_tile_groups;
+  return rounds_activations(layout) ? kManyRowsBf16Groups : kTileGroups;
 }
 
 /// Products of weights that take the activations as they lie there; one dealing of work, since each

@@ -131,12 +131,15 @@ void pack_group(const KernelTable& kernels, const WeightLayout& layout, const Te
   const auto* rows = reinterpret_cast<const uint8_t*>(source.row(first_row));
   const int64_t row_bytes = source.row_bytes();
   const Part part = part_of(layout);
-  int64_t num_done = 0;  // parts
+  const UnitLayout unit =
+      layout.packed ? unit_layout(kPackedFormats[static_cast<int>(*layout.packed)]) : UnitLayout{};
+  uint8_t* const parts = out + unit.head_bytes;
+  int64_t num_done = 0;
   if (num_rows == kGroupRows) {
     // Blocks without all of a unit are whole all the same.
     const int64_t columns =
         layout.packed ? source.dim(1) : source.dim(1) / part.columns * part.columns;
-    pack({.rows = rows, .row_bytes = row_bytes, .columns = columns, .out = out});
+    pack({.rows = rows, .row_bytes = row_bytes, .columns = columns, .out = parts});
     num_done = columns == source.dim(1) ? ceil_div(columns, part.columns) : columns / part.columns;
   }
   for (; num_done * part.columns < source.dim(1); ++num_done) {
@@ -153,8 +156,12 @@ void pack_group(const KernelTable& kernels, const WeightLayout& layout, const Te
           .columns = layout.packed ? columns : part.columns,
           .out = packed});
     const int64_t to = num_done * part.group_bytes;
-    std::memcpy(out + to, packed,
-                static_cast<size_t>(std::min(part.group_bytes, layout.group_bytes - to)));
+    const int64_t left = layout.group_bytes - unit.head_bytes - to;
+    std::memcpy(parts + to, packed, static_cast<size_t>(std::min(part.group_bytes, left)));
+  }
+  if (unit.head_bytes > 0) {
+    kernels.make_integer_scales(
+        {.group = out, .num_units = unit.num_units(source.dim(1)), .unit_bytes = unit.bytes()});
   }
 }
 

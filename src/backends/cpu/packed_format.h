@@ -48,8 +48,10 @@ constexpr int64_t code_bytes(CodeBits bits) {
 /// The largest code: 64 bytes of a group's block are one bit of each of its codes.
 constexpr int most_code(CodeBits bits) { return (1 << code_bytes(bits) / 64) - 1; }
 
-/// One way to keep a matrix: element = scale * (code - zero_point) + offset, exactly what the file
-/// says. The scale is a binary16, or the product of a binary16 per 256 columns and a small integer.
+/// One way to keep a matrix: element = scale * (code - zero_point) + offset, what the file says.
+/// The scale is the product of a binary16 per 256 columns and a small integer, or a binary16, or,
+/// where has_integer_scales(), an int16 that counts the 2^-15 parts of a unit of its row, to the
+/// nearest.
 struct PackedFormat {
   CodeBits bits;
   bool lookup;           // codes are nibbles that index the levels of iq4_nl, biased by 128
@@ -75,10 +77,25 @@ constexpr int most_level(const PackedFormat& format) {
 /// Whether that takes all eight bits.
 constexpr bool is_wide(const PackedFormat& format) { return most_level(format) == 255; }
 
+/// Whether scales are int16, of which the row's largest is kMostIntegerScale. The dot products of
+/// two blocks are multiplied with theirs, and added, by one instruction.
+constexpr bool has_integer_scales(const PackedFormat& format) {
+  return !format.super_scales && !format.offsets;
+}
+inline constexpr int kMostIntegerScale = 32767;
+inline constexpr int kIntegerScaleBits = 15;
+/// Bits by which the dot product of a block exceeds an int16: it is below 127 * 32 * zero_point.
+constexpr int wide_dot_bits(const PackedFormat& format) {
+  int bits = 0;
+  while (127 * kBlockColumns * format.zero_point >> bits > 32767) ++bits;
+  return bits;
+}
+
 /// Whether what was quantised for one serves the other.
 constexpr bool take_same_activations(const PackedFormat& a, const PackedFormat& b) {
   return a.activation_columns == b.activation_columns && a.span_blocks == b.span_blocks &&
-         a.offsets == b.offsets && a.zero_point == b.zero_point && is_wide(a) == is_wide(b);
+         has_integer_scales(a) == has_integer_scales(b) && a.offsets == b.offsets &&
+         a.zero_point == b.zero_point && is_wide(a) == is_wide(b);
 }
 
 inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32, 2};
@@ -120,11 +137,13 @@ inline constexpr PackedFormat kPackedFormats[kNumPackedKinds] = {
 /// Where the parts of a group of 16 rows lie: units of some blocks, one behind the other in the
 /// order of the columns, so that all of it is one stream of memory: some processors read one
 /// faster than several at a time (docs/performance.md). A unit is
-///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16;
+///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16, or, of integer
+///           scales, [16 rows][2 blocks] int16;
 ///   inner   super-scaled only: [scales_per_block * blocks][scale, then offset if any][16 rows]
 ///           bytes; with two scales per block and offsets (q2_k) both share a byte, scale low;
 ///   codes   code_bytes(bits) per block, from the start of a line on.
-/// The last unit of a group has the codes of those blocks only that there are.
+/// The last unit of a group has the codes of those blocks only that there are, but with integer
+/// scales is whole; those have the units of the rows, [16 rows] binary32, before the first unit.
 struct UnitLayout {
   int64_t blocks = 1;       // of a whole unit
   int64_t half_bytes = 0;   // of a block's or a super-block's halves
@@ -132,13 +151,18 @@ struct UnitLayout {
   int64_t inner_bytes = 0;  // of a block
   int64_t codes_at = 0;     // bytes from the start of the unit; a multiple of 64
   int64_t code_bytes = 0;   // of a block; a multiple of 64
+  int64_t head_bytes = 0;   // before the first unit; a multiple of 64
 
   constexpr int64_t bytes() const { return codes_at + blocks * code_bytes; }
   /// On average, scales included.
   constexpr int64_t bytes_per_block() const { return bytes() / blocks; }
+  constexpr int64_t num_units(int64_t columns) const {
+    return (columns / kBlockColumns + blocks - 1) / blocks;
+  }
   constexpr int64_t group_bytes(int64_t columns) const {
-    const int64_t count = columns / kBlockColumns;
-    return (count + blocks - 1) / blocks * codes_at + count * code_bytes;
+    const int64_t units = num_units(columns);
+    if (head_bytes > 0) return head_bytes + units * bytes();
+    return units * codes_at + columns / kBlockColumns * code_bytes;
   }
 };
 
@@ -148,6 +172,7 @@ constexpr UnitLayout unit_layout(const PackedFormat& format) {
   UnitLayout unit;
   unit.half_bytes = 2 * per_scale;
   unit.code_bytes = code_bytes(format.bits);
+  if (has_integer_scales(format)) unit.head_bytes = 4 * kGroupRows;
   if (format.super_scales) {
     unit.inner_bytes = format.scales_per_block == 2 ? 2 * kGroupRows : per_scale;
   }

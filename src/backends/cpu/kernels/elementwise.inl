@@ -169,13 +169,14 @@ struct SpanScale {
     return steps < 1e38F ? steps : 1e38F;
   }
 
-  /// How often a part can be doubled before its peak exceeds that of the span.
-  int32_t shift(uint32_t part_peak_bits) const {
+  /// How often a part can be doubled, at most `most` times, before its peak exceeds that of the
+  /// span.
+  int32_t shift(uint32_t part_peak_bits, int32_t most) const {
     constexpr uint32_t kMantissa = 0x7fffff;
     const int32_t doublings = static_cast<int32_t>(peak_bits >> 23) -
                               static_cast<int32_t>(part_peak_bits >> 23) -
                               ((part_peak_bits & kMantissa) > (peak_bits & kMantissa) ? 1 : 0);
-    return doublings < 0 ? 0 : doublings > kMostSpanShift ? kMostSpanShift : doublings;
+    return doublings < 0 ? 0 : doublings > most ? most : doublings;
   }
 };
 
@@ -214,9 +215,13 @@ inline void quantize_panel(const QuantizeTileTask& task, int64_t row, int64_t fi
   const int64_t left = task.tile.num_blocks - first_block;
   const int64_t parts = kParts * (left < kPanelBlocks ? left : kPanelBlocks);
   const float* x = task.x + row * task.columns + first_block * kBlockColumns;
+  // The last block may be there only to make a span whole.
+  const int64_t left_parts = (task.columns / kBlockColumns - first_block) * kParts;
+  const int64_t parts_of_x = parts < left_parts ? parts : left_parts;
 
   uint32_t peaks[kMostParts];
-  for (int64_t p = 0; p < parts; ++p) {
+  for (int64_t p = parts_of_x; p < parts; ++p) peaks[p] = 0;
+  for (int64_t p = 0; p < parts_of_x; ++p) {
     const float* at = x + p * kPartColumns;
     // The next panel of the row: the other rows of this one come first, and few processors follow
     // so many streams.
@@ -237,18 +242,27 @@ inline void quantize_panel(const QuantizeTileTask& task, int64_t row, int64_t fi
     for (int64_t p = first; p < end; ++p) peak = peaks[p] > peak ? peaks[p] : peak;
     const SpanScale span = SpanScale::of(peak, chain.largest_scale);
     for (int64_t p = first; p < end; ++p) {
-      shifts[p] = span.shift(peaks[p]);
+      shifts[p] = span.shift(peaks[p], task.integer_scales ? kMostPairShift : kMostSpanShift);
       steps[p] = span.steps(shifts[p]);
     }
     for (int64_t b = first / kParts; b < end / kParts; ++b, block += tile_rows * row_block_bytes) {
       blocks[b] = block;
     }
-    chain.add(span.scale, block + row * 4);
+    if (task.integer_scales) {
+      const float scale = span.scale * exact_power_of_two(task.wide_dot_bits - kIntegerScaleBits);
+      __builtin_memcpy(block + row * 4, &scale, 4);
+    } else {
+      chain.add(span.scale, block + row * 4);
+    }
     block += tile_rows * 4;
   }
 
   int32_t sums[kMostParts];
-  for (int64_t p = 0; p < parts; ++p) {
+  for (int64_t p = parts_of_x; p < parts; ++p) {
+    __builtin_memset(blocks[p / kParts] + row * row_bytes, 0, static_cast<uint64_t>(row_bytes));
+    sums[p] = 0;
+  }
+  for (int64_t p = 0; p < parts_of_x; ++p) {
     const float* at = x + p * kPartColumns;
     const F32x16 factor = set1(steps[p]);
     const auto rounded = [&](F32x16 v) HASTEN_INLINE {
@@ -266,6 +280,17 @@ inline void quantize_panel(const QuantizeTileTask& task, int64_t row, int64_t fi
     sums[p] = reduce_add_i32(sum);
   }
 
+  if (task.integer_scales) {
+    for (int64_t p = 0; p < parts; ++p) {  // each is a block
+      const int32_t right = shifts[p] + task.wide_dot_bits;
+      const int32_t shift = p % 2 == 0 ? right : 16 - right;
+      const int32_t start = (1 << right >> 1) - task.zero_point * sums[p];
+      uint8_t* to = blocks[p] + tile_rows * row_bytes + row * 4;
+      __builtin_memcpy(to, &shift, 4);
+      __builtin_memcpy(to + tile_rows * 4, &start, 4);
+    }
+    return;
+  }
   for (int64_t p = 0; p < parts; ++p) {
     uint8_t* bases = blocks[p / kParts] + tile_rows * (row_bytes + p % kParts * 8) + row * 4;
     const int32_t base = kFloatBits - shifts[p] * (1 << 23);

@@ -166,7 +166,8 @@ void pack_quantized(const PackTask& task) {
   constexpr int64_t kUnitFileBlocks = kUnit.blocks / kBlocks;
   const int64_t count = task.columns / kBlock.columns;
   if (count % kUnitFileBlocks != 0) {  // the last unit has no scales in some places
-    __builtin_memset(task.out + count / kUnitFileBlocks * kUnit.bytes(), 0, kUnit.codes_at);
+    __builtin_memset(task.out + count / kUnitFileBlocks * kUnit.bytes(), 0,
+                     kUnit.head_bytes > 0 ? kUnit.bytes() : kUnit.codes_at);
   }
   for (int64_t b = 0; b < count; ++b) {
     const int64_t in_unit = b % kUnitFileBlocks;
@@ -183,6 +184,40 @@ void pack_quantized(const PackTask& task) {
     pack_codes<kKind>(rows, task.row_bytes,
                       task.rows + kGroupRows * (task.row_bytes + b * kBlock.bytes),
                       unit + kUnit.codes_at + in_unit * kBlocks * kUnit.code_bytes);
+  }
+}
+
+/// Scales that are not finite, or of rows that have such, give units that are NaN.
+inline void make_integer_scales(const IntegerScalesTask& task) {
+  const F32x16 infinity = set1(__builtin_inff());
+  const auto scales = [&](int64_t unit) {
+    return reinterpret_cast<uint16_t*>(task.group + 4 * kGroupRows + unit * task.unit_bytes);
+  };
+  const auto magnitude = [&](const uint16_t* at) {  // infinity for NaN
+    const F32x16 v = abs(load_f16(at));
+    return select_less(v, infinity, v, infinity);
+  };
+  F32x16 most = zero();
+  for (int64_t u = 0; u < task.num_units; ++u) {
+    const uint16_t* at = scales(u);
+    most = max(most, max(magnitude(at), magnitude(at + kGroupRows)));
+  }
+  constexpr float kParts = 1 << kIntegerScaleBits;
+  const F32x16 units = select_less(most, infinity, mul(most, set1(kParts / kMostIntegerScale)),
+                                   set1(__builtin_nanf("")));
+  store(reinterpret_cast<float*>(task.group), units);
+  const F32x16 inverse =
+      select_less(zero(), units, div(set1(kMostIntegerScale), most), zero());  // NaN: zero
+  const F32x16 limit = set1(kMostIntegerScale);
+  const auto rounded = [&](const uint16_t* at) {
+    const F32x16 scale = select_less(abs(load_f16(at)), infinity, load_f16(at), zero());
+    return to_int(max(min(mul(scale, inverse), limit), sub(zero(), limit)));
+  };
+  for (int64_t u = 0; u < task.num_units; ++u) {
+    const uint16_t* at = scales(u);
+    const I32x16 first = rounded(at);
+    const I32x16 second = rounded(at + kGroupRows);
+    store_i32(reinterpret_cast<uint8_t*>(scales(u)), join_halves(first, shift_left(second, 16)));
   }
 }
 

@@ -3,8 +3,8 @@
 // block.
 #pragma once
 
+#include "backends/cpu/kernel_table.h"
 #include "backends/cpu/kernels/unroll.inl"
-#include "backends/cpu/packed_format.h"
 
 namespace hasten::cpu {
 namespace {
@@ -50,15 +50,25 @@ class PackedGroup {
   static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
   static constexpr int kSpanBlocks = kFormat.span_blocks;
   static_assert(kPanelBlocks % kSpanBlocks == 0);
+  static constexpr bool kIntegerScales = has_integer_scales(kFormat);
+  static_assert(!kIntegerScales || (kParts == 1 && kSpanBlocks == 2));
   static constexpr bool kOffsets = kFormat.offsets;
   /// Quads of products to a ProductRun; 0: none fits, and codes are split.
   static constexpr int kRun = least(most_run(most_level(kFormat)), 8 / kParts);
   static constexpr bool kSplit = kRun == 0;
+  /// Whether blocks lie as in a panel.
+  static constexpr bool kIsPanel =
+      kIntegerScales && kFormat.bits == CodeBits::bytes && !kFormat.lookup && !kSplit;
   static constexpr UnitLayout kUnit = unit_layout(kFormat);
 
   PackedGroup() = default;
-  explicit PackedGroup(const uint8_t* group) : group_(group) {}
+  explicit PackedGroup(const uint8_t* group)
+      : row_units_(reinterpret_cast<const float*>(group)), group_(group + kUnit.head_bytes) {}
 
+  /// In a row of so many columns.
+  static constexpr int64_t num_blocks(int64_t columns) {
+    return activation_blocks(columns, kFormat);
+  }
   template <int kIndex>
   HASTEN_INLINE U8x64 codes(int64_t block) const {
     const U8x64 packed = unpack_codes<kFormat.bits, kIndex>(codes_of(block));
@@ -72,6 +82,10 @@ class PackedGroup {
     const auto quads = codes<kIndex / 2>(block);
     return kIndex % 2 == 0 ? even_codes(quads) : odd_codes(quads);
   }
+
+  /// Of integer scales: those of this block, the first of a pair, and of the next one.
+  HASTEN_INLINE const uint8_t* pair_scales(int64_t block) const { return unit_of(block); }
+  HASTEN_INLINE F32x16 row_units() const { return load(row_units_); }
 
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
     const F32x16 outer = load_f16(halves_of(block));
@@ -94,6 +108,13 @@ class PackedGroup {
     } else {
       return mul(outer, load_u8(inner_of(block) + kGroupRows));
     }
+  }
+
+  /// The blocks from that one on, the first of a unit.
+  HASTEN_INLINE PackedGroup from(int64_t block) const {
+    PackedGroup rest = *this;
+    rest.group_ = unit_of(block);
+    return rest;
   }
 
   /// Fetches what lies `ahead` bytes behind this block's place in the stream, as much as a block
@@ -125,62 +146,101 @@ class PackedGroup {
     return unit_of(block) + kUnit.inner_at + block % kUnit.blocks * kUnit.inner_bytes;
   }
 
-  const uint8_t* group_ = nullptr;
+  const float* row_units_ = nullptr;  // of integer scales
+  const uint8_t* group_ = nullptr;    // the first unit
 };
 
-/// Some blocks of a group with codes as bytes, or split, and scales as floats: what unpack() makes
-/// of a PackedGroup for use with many activation rows. Block indices count from the panel's first.
-template <int kScales, int kNumParts, int kNumSpanBlocks, bool kHasOffsets, int kQuadsToRun>
+/// Some blocks of a group with codes as bytes, or split, and scales as floats: what is made of a
+/// PackedGroup for use with many activation rows. Block indices count from the panel's first.
+template <int kScales, int kNumParts, int kNumSpanBlocks, bool kHasOffsets, bool kHasIntegerScales,
+          int kQuadsToRun>
 struct Panel {
   static constexpr int kScalesPerBlock = kScales;
   static constexpr int kParts = kNumParts;
   static constexpr int kSpanBlocks = kNumSpanBlocks;
   static constexpr bool kOffsets = kHasOffsets;
+  static constexpr bool kIntegerScales = kHasIntegerScales;
   static constexpr int kRun = kQuadsToRun;
   static constexpr bool kSplit = kRun == 0;
   static constexpr int64_t kCodeBytes = kSplit ? 1024 : 512;  // of a block
+  static constexpr int64_t kScaleFloats = kIntegerScales ? kGroupRows / 2 : kScales * kGroupRows;
 
   uint8_t* code_bytes;  // [blocks][8][64], or int16 [blocks][16][32]
-  float* scales;        // [blocks * kScales][16]
+  float* scales;        // [blocks * kScales][16], or integer scales, [blocks / 2][16][2] int16
   float* offsets;       // [blocks * kScales][16]
+
+  HASTEN_INLINE uint8_t* codes_at(int64_t block, int index) const {
+    return code_bytes + block * kCodeBytes + index * 64;
+  }
+  HASTEN_INLINE uint8_t* pair_scales_at(int64_t block) const {
+    return reinterpret_cast<uint8_t*>(scales + block / 2 * kGroupRows);
+  }
+  HASTEN_INLINE float* scales_at(int64_t block, int part) const {
+    return scales + (block * kScales + part) * kGroupRows;
+  }
+  HASTEN_INLINE float* offsets_at(int64_t block, int part) const {
+    return offsets + (block * kScales + part) * kGroupRows;
+  }
 
   template <int kIndex>
   HASTEN_INLINE U8x64 codes(int64_t block) const {
-    return load_codes(code_bytes + block * kCodeBytes + kIndex * 64);
+    return load_codes(codes_at(block, kIndex));
   }
   template <int kIndex>
   HASTEN_INLINE U8x64 split_codes(int64_t block) const {
     return codes<kIndex>(block);
   }
-  HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
-    return load(scales + (block * kScales + part) * kGroupRows);
-  }
+  HASTEN_INLINE const uint8_t* pair_scales(int64_t block) const { return pair_scales_at(block); }
+  HASTEN_INLINE F32x16 scale(int64_t block, int part) const { return load(scales_at(block, part)); }
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
-    return load(offsets + (block * kScales + part) * kGroupRows);
+    return load(offsets_at(block, part));
   }
 };
 
-template <class Source, class Destination>
-inline void unpack(const Source& source, int64_t first_block, int64_t num_blocks,
-                   const Destination& panel) {
-  static_assert(Source::kSplit == Destination::kSplit);
-  for (int64_t b = 0; b < num_blocks; ++b) {
-    unroll<0, 8>([&](auto index) HASTEN_INLINE {
-      constexpr int kIndex = decltype(index)::value;
-      uint8_t* to = panel.code_bytes + b * Destination::kCodeBytes;
-      const auto codes = source.template codes<kIndex>(first_block + b);
-      if constexpr (Destination::kSplit) {
-        store_codes(to + 2 * kIndex * 64, even_codes(codes));
-        store_codes(to + (2 * kIndex + 1) * 64, odd_codes(codes));
-      } else {
-        store_codes(to + kIndex * 64, codes);
-      }
+/// The panel of a group: the group itself, where it is one.
+template <class Source, bool kIsPanel = Source::kIsPanel>
+struct PanelOf {
+  using Type = Panel<Source::kScalesPerBlock, Source::kParts, Source::kSpanBlocks, Source::kOffsets,
+                     Source::kIntegerScales, Source::kRun>;
+  static constexpr int64_t kCodes = kPanelBlocks * Type::kCodeBytes;     // bytes
+  static constexpr int64_t kScales = kPanelBlocks * Type::kScaleFloats;  // floats; or offsets
+  static constexpr int64_t kBytes = kCodes + (Type::kOffsets ? 2 : 1) * 4 * kScales;
+};
+template <class Source>
+struct PanelOf<Source, true> {
+  using Type = Source;
+  static constexpr int64_t kBytes = 0;
+};
+
+/// Makes a panel of `num_blocks` blocks of a group, from the first of a unit on. What the stores
+/// may not reach, since it is passed by value, need not be loaded again behind each.
+template <class Source, class PanelType>
+inline void unpack(Source source, int64_t first_block, int64_t num_blocks, PanelType panel) {
+  static_assert(Source::kSplit == PanelType::kSplit);
+  constexpr int64_t kStep = Source::kIntegerScales ? 2 : 1;
+  for (int64_t b = 0; b < num_blocks; b += kStep) {
+    unroll<0, kStep>([&](auto step) HASTEN_INLINE {
+      constexpr int kBlock = decltype(step)::value;
+      unroll<0, 8>([&](auto index) HASTEN_INLINE {
+        constexpr int kIndex = decltype(index)::value;
+        const auto codes = kStep == 2 ? source.from(first_block + b).template codes<kIndex>(kBlock)
+                                      : source.template codes<kIndex>(first_block + b);
+        if constexpr (PanelType::kSplit) {
+          store_codes(panel.codes_at(b + kBlock, 2 * kIndex), even_codes(codes));
+          store_codes(panel.codes_at(b + kBlock, 2 * kIndex + 1), odd_codes(codes));
+        } else {
+          store_codes(panel.codes_at(b + kBlock, kIndex), codes);
+        }
+      });
     });
-    for (int part = 0; part < Source::kScalesPerBlock; ++part) {
-      const int64_t at = (b * Source::kScalesPerBlock + part) * kGroupRows;
-      store(panel.scales + at, source.scale(first_block + b, part));
-      if constexpr (Source::kOffsets) {
-        store(panel.offsets + at, source.offset(first_block + b, part));
+    if constexpr (Source::kIntegerScales) {
+      store_codes(panel.pair_scales_at(b), load_codes(source.pair_scales(first_block + b)));
+    } else {
+      for (int part = 0; part < Source::kScalesPerBlock; ++part) {
+        store(panel.scales_at(b, part), source.scale(first_block + b, part));
+        if constexpr (Source::kOffsets) {
+          store(panel.offsets_at(b, part), source.offset(first_block + b, part));
+        }
       }
     }
   }

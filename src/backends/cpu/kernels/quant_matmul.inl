@@ -9,6 +9,12 @@
 // The dot products start at the bits of 2^k * kFloatBase: theirs are floats then, times 2^k, and
 // what is left beside them is one subtraction and one multiplication, where a conversion or a scale
 // of its own would take another turn of the two ports that the products need.
+// Weights with integer scales are summed a pair of blocks after the other:
+//   dot    = (start + sum(code * x)) >> n, of each block, an int16: start has -zero_point * sum(x),
+//            and half of 2^n to round;
+//   total += (dot * scale + dot of the second block * its scale) * the scale of the activations,
+//            which has 2^-kIntegerScaleBits;
+// and total *= the unit of the row's scales, in the end.
 // Few rows read the packed weights; many rows share a panel that is unpacked once.
 #pragma once
 
@@ -20,9 +26,10 @@ namespace hasten::cpu {
 namespace {
 
 /// dot[g][r] += part kPart of a block of source g times row r of the tile of activations at x.
-template <int kPart, int kGroups, int kRows, class Source>
+/// Calls behind_quad(Constant<i>) behind the products of quad i of the block.
+template <int kPart, int kGroups, int kRows, class Source, class F>
 HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, const uint8_t* x,
-                                        I32x16 (&dot)[kGroups][kRows]) {
+                                        I32x16 (&dot)[kGroups][kRows], F&& behind_quad) {
   constexpr int kQuads = 8 / Source::kParts;
   constexpr int kFirst = kPart * kQuads;
   if constexpr (Source::kSplit) {
@@ -35,6 +42,7 @@ HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, co
           dot[g][r] = add_pair_products(dot[g][r], codes, pair);
         }
       }
+      if constexpr (kIndex % 2 == 1) behind_quad(Constant<kIndex / 2>{});
     });
   } else {
     constexpr int kRun = Source::kRun;
@@ -53,6 +61,7 @@ HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, co
           const auto quad = load_scalar<int32_t>(x + r * kBlockColumns + 4 * kIndex);
           for (int g = 0; g < kGroups; ++g) run[g][r] = add_products(run[g][r], codes[g], quad);
         }
+        behind_quad(index);
       });
       for (int g = 0; g < kGroups; ++g) {
         for (int r = 0; r < kRows; ++r) dot[g][r] = end_run(dot[g][r], run[g][r]);
@@ -83,7 +92,7 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
             set1_i32(load_scalar<int32_t>((Source::kOffsets ? bases : sums) + 4 * r));
         for (int g = 0; g < kGroups; ++g) dot[g][r] = start;
       }
-      multiply_part<kPart>(sources, block, x, dot);
+      multiply_part<kPart>(sources, block, x, dot, [](auto) HASTEN_INLINE {});
       for (int g = 0; g < kGroups; ++g) {
         const F32x16 scale = sources[g].scale(block, kScale);
         for (int r = 0; r < kRows; ++r) {
@@ -110,6 +119,72 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
   }
 }
 
+/// As accumulate(), of weights with integer scales and an even count: add(g, r, n, scale) is to add
+/// n * scale to total[g][r]. With kWoven, what is left to do for a pair of blocks stands between
+/// the products of the next one: the ports that multiply would wait for it at its end.
+template <bool kWoven, int kGroups, int kRows, class Source, class Add, class F>
+HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source_first,
+                                           int64_t count, const uint8_t* x, Add&& add,
+                                           F&& before_block) {
+  constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
+  constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
+  constexpr int64_t kPairBytes = 2 * kBlockBytes + 4 * kRows;
+  I32x16 joined[kGroups][kRows];
+  const auto finish = [&](auto item, int64_t block, const uint8_t* pair) HASTEN_INLINE {
+    constexpr int g = decltype(item)::value % kGroups;
+    constexpr int r = decltype(item)::value / kGroups;
+    const F32x16 product = to_float(multiply_pairs(joined[g][r], sources[g].pair_scales(block)));
+    add(g, r, product, set1(load_scalar<float>(pair + 2 * kBlockBytes + 4 * r)));
+  };
+  const auto start = [](const uint8_t* at, I32x16(&dot)[kGroups][kRows]) HASTEN_INLINE {
+    for (int r = 0; r < kRows; ++r) {
+      const I32x16 first = set1_i32(load_scalar<int32_t>(at + kShiftsAt + 4 * (kRows + r)));
+      for (int g = 0; g < kGroups; ++g) dot[g][r] = first;
+    }
+  };
+  constexpr int kItems = kGroups * kRows;
+  const auto multiply_pair = [&](auto is_first, int64_t i) HASTEN_INLINE {
+    constexpr bool kFinish = kWoven && decltype(is_first)::value == 0;
+    const int64_t block = source_first + i;
+    I32x16 low[kGroups][kRows];
+    I32x16 high[kGroups][kRows];
+    before_block(i);
+    start(x, low);
+    multiply_part<0>(sources, block, x, low, [&](auto quad) HASTEN_INLINE {
+      if constexpr (kFinish) {
+        constexpr int kQuad = decltype(quad)::value;
+        unroll<kQuad * kItems / 8, (kQuad + 1) * kItems / 8>(
+            [&](auto item) HASTEN_INLINE { finish(item, block - 2, x - kPairBytes); });
+      }
+    });
+    before_block(i + 1);
+    for (int r = 0; r < kRows; ++r) {
+      const auto shift = load_scalar<int32_t>(x + kShiftsAt + 4 * r);
+      for (int g = 0; g < kGroups; ++g) low[g][r] = shift_right(low[g][r], shift);
+    }
+    const uint8_t* second = x + kBlockBytes;
+    start(second, high);
+    multiply_part<0>(sources, block + 1, second, high, [](auto) HASTEN_INLINE {});
+    unroll_tile<kRows, kGroups>([&](auto row, auto group) HASTEN_INLINE {
+      constexpr int r = decltype(row)::value;
+      constexpr int g = decltype(group)::value;
+      const auto shift = load_scalar<int32_t>(second + kShiftsAt + 4 * r);
+      joined[g][r] = join_halves(low[g][r], shift_left(high[g][r], shift));
+      keep_order(joined[g][r]);
+    });
+    if constexpr (!kWoven) {
+      unroll<0, kItems>([&](auto item) HASTEN_INLINE { finish(item, block, x); });
+    }
+    x += kPairBytes;
+  };
+  multiply_pair(Constant<1>{}, 0);
+  for (int64_t i = 2; i < count; i += 2) multiply_pair(Constant<0>{}, i);
+  if constexpr (kWoven) {
+    unroll<0, kItems>(
+        [&](auto item) HASTEN_INLINE { finish(item, source_first + count - 2, x - kPairBytes); });
+  }
+}
+
 /// Groups begin_group + g * stride of the task, straight from the packed weights.
 template <class Source, int kGroups, int kRows>
 inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
@@ -122,11 +197,22 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
     sources[g] = Source(task.groups + (begin_group + g * stride) * task.group_bytes);
     for (int r = 0; r < kRows; ++r) total[g][r] = zero();
   }
-  accumulate<kGroups, kRows>(sources, 0, task.x.columns / kBlockColumns, task.x.tiles, total,
-                             [&](int64_t block) HASTEN_INLINE {
-                               for (int g = 0; g < kGroups; ++g)
-                                 sources[g].prefetch_ahead(block, kAhead);
-                             });
+  const auto before_block = [&](int64_t block) HASTEN_INLINE {
+    for (int g = 0; g < kGroups; ++g) sources[g].prefetch_ahead(block, kAhead);
+  };
+  const int64_t blocks = Source::num_blocks(task.x.columns);
+  if constexpr (Source::kIntegerScales) {
+    accumulate_pairs<false, kGroups, kRows>(
+        sources, 0, blocks, task.x.tiles,
+        [&](int g, int r, F32x16 product, F32x16 scale)
+            HASTEN_INLINE { add_product(total[g][r], product, scale); },
+        before_block);
+    for (int g = 0; g < kGroups; ++g) {
+      for (int r = 0; r < kRows; ++r) total[g][r] = mul(total[g][r], sources[g].row_units());
+    }
+  } else {
+    accumulate<kGroups, kRows>(sources, 0, blocks, task.x.tiles, total, before_block);
+  }
   for (int g = 0; g < kGroups; ++g) {
     for (int r = 0; r < kRows; ++r) {
       store_output(total[g][r], task.out, r, begin_group + g * stride);
@@ -161,28 +247,44 @@ template <class PanelType, int kRows>
 __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t count,
                                                const uint8_t* x, Prefetcher& prefetcher,
                                                float* sums) {
-  F32x16 total[kQuantGroups][kRows];
-  unroll<0, kRows * kQuantGroups>([&](auto index) HASTEN_INLINE {
-    constexpr int kIndex = decltype(index)::value;
-    total[kIndex % kQuantGroups][kIndex / kQuantGroups] = load(sums + kIndex * kGroupRows);
-  });
-  accumulate<kQuantGroups, kRows>(panels, 0, count, x, total,
-                                  [&](int64_t) HASTEN_INLINE { prefetcher.next(); });
-  unroll<0, kRows * kQuantGroups>([&](auto index) HASTEN_INLINE {
-    constexpr int kIndex = decltype(index)::value;
-    store(sums + kIndex * kGroupRows, total[kIndex % kQuantGroups][kIndex / kQuantGroups]);
-  });
+  const auto before_block = [&](int64_t) HASTEN_INLINE { prefetcher.next(); };
+  PanelType own[kQuantGroups];  // which no store reaches
+  for (int g = 0; g < kQuantGroups; ++g) own[g] = panels[g];
+  if constexpr (PanelType::kIntegerScales) {
+    accumulate_pairs<kHasDotInstruction, kQuantGroups, kRows>(
+        own, 0, count, x,
+        [&](int g, int r, F32x16 product, F32x16 scale) HASTEN_INLINE {
+          float* sum = sums + (r * kQuantGroups + g) * kGroupRows;
+          F32x16 total = load(sum);
+          add_product(total, product, scale);
+          store(sum, total);
+        },
+        before_block);
+  } else {
+    F32x16 total[kQuantGroups][kRows];
+    unroll<0, kRows * kQuantGroups>([&](auto index) HASTEN_INLINE {
+      constexpr int kIndex = decltype(index)::value;
+      total[kIndex % kQuantGroups][kIndex / kQuantGroups] = load(sums + kIndex * kGroupRows);
+    });
+    accumulate<kQuantGroups, kRows>(own, 0, count, x, total, before_block);
+    unroll<0, kRows * kQuantGroups>([&](auto index) HASTEN_INLINE {
+      constexpr int kIndex = decltype(index)::value;
+      store(sums + kIndex * kGroupRows, total[kIndex % kQuantGroups][kIndex / kQuantGroups]);
+    });
+  }
 }
 
 /// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
 /// panel.
-template <class Source, class PanelType>
+template <class Source>
 inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
                               const RowTiles& tiles, int64_t first_tile, int64_t end_tile) {
-  constexpr int64_t kPanelBytes = kPanelBlocks * (PanelType::kCodeBytes + 2 * 2 * kGroupRows * 4);
+  using Layout = PanelOf<Source>;
+  using PanelType = typename Layout::Type;
+  constexpr int64_t kPanelBytes = Layout::kBytes;
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
   static_assert(kPanelBlocks % Source::kUnit.blocks == 0);
-  const int64_t blocks = task.x.columns / kBlockColumns;
+  const int64_t blocks = Source::num_blocks(task.x.columns);
   const int64_t first_row = tiles.first_row(first_tile);
   const int64_t end_row = tiles.first_row(end_tile);
   const int64_t left_groups = task.num_groups - begin_group;
@@ -193,10 +295,13 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     // The last tile may have groups too few; it repeats its last one and does not store it.
     const int64_t group = begin_group + (g < num_groups ? g : num_groups - 1);
     sources[g] = Source(task.groups + group * task.group_bytes);
-    panels[g].code_bytes = task.scratch + g * kPanelBytes;
-    panels[g].scales =
-        reinterpret_cast<float*>(panels[g].code_bytes + kPanelBlocks * PanelType::kCodeBytes);
-    panels[g].offsets = panels[g].scales + kPanelBlocks * 2 * kGroupRows;
+    if constexpr (!Source::kIsPanel) {
+      // Without gaps: what lies whole ways apart would meet in few sets of the first-level cache.
+      panels[g].code_bytes = task.scratch + g * Layout::kCodes;
+      panels[g].scales = reinterpret_cast<float*>(task.scratch + kQuantGroups * Layout::kCodes) +
+                         g * Layout::kScales;
+      panels[g].offsets = panels[g].scales + kQuantGroups * Layout::kScales;
+    }
   }
   // [end_row - first_row][kQuantGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
@@ -209,7 +314,13 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     const int64_t left = blocks - first;
     const int64_t count = left < kPanelBlocks ? left : kPanelBlocks;
     const bool last = count == left;
-    for (int g = 0; g < kQuantGroups; ++g) unpack(sources[g], first, count, panels[g]);
+    for (int g = 0; g < kQuantGroups; ++g) {
+      if constexpr (Source::kIsPanel) {
+        panels[g] = sources[g].from(first);
+      } else {
+        unpack(sources[g], first, count, panels[g]);
+      }
+    }
     Prefetcher prefetcher;
     if (!last) {
       for (int64_t g = 0; g < num_groups; ++g) {
@@ -221,7 +332,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
                             : end_tile < tiles.count ? task.groups
                                                      : task.next_groups;
       // As many groups as there are, or may be: to fetch what is beyond harms nobody.
-      for (int64_t g = 0; next != nullptr && g < (more == 1 ? 1 : kQuantGroups); ++g) {
+      const int64_t most = more > 0 && more < kQuantGroups ? more : kQuantGroups;
+      for (int64_t g = 0; next != nullptr && g < most; ++g) {
         Source(next + g * task.group_bytes).prefetch_later(0, kPanelBlocks, prefetcher);
       }
     }
@@ -242,15 +354,14 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
         const ActivationTile tile{task.x.num_rows, blocks, Source::kSpanBlocks, row, kRows};
         const uint8_t* x = task.x.tiles + tile.at(first, kRowBlockBytes);
         multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
+        if (!last) return;
+        unroll_tile<kRows, kQuantGroups>([&](auto r, auto g) HASTEN_INLINE {
+          if (g.value >= num_groups) return;
+          F32x16 total = load(tile_sums + r.value * kRowSums + g.value * kGroupRows);
+          if constexpr (Source::kIntegerScales) total = mul(total, sources[g.value].row_units());
+          store_output(total, task.out, row + r.value, begin_group + g.value);
+        });
       });
-      if (last) {
-        for (int64_t r = 0; r < end - row; ++r) {
-          for (int64_t g = 0; g < num_groups; ++g) {
-            store_output(load(tile_sums + r * kRowSums + g * kGroupRows), task.out, row + r,
-                         begin_group + g);
-          }
-        }
-      }
       row = end;
     }
   }
@@ -259,8 +370,6 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
 template <const PackedFormat& kFormat>
 inline void quant_matmul(const QuantMatmulTask& task) {
   using Source = PackedGroup<kFormat>;
-  using PanelType = Panel<Source::kScalesPerBlock, Source::kParts, Source::kSpanBlocks,
-                          Source::kOffsets, Source::kRun>;
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
   constexpr int64_t kMost = kPassRows / kQuantRows;
@@ -269,7 +378,7 @@ inline void quant_matmul(const QuantMatmulTask& task) {
     const int64_t first = pass * tiles.count / passes;
     const int64_t end = (pass + 1) * tiles.count / passes;
     for (int64_t begin_group = 0; begin_group < task.num_groups; begin_group += kQuantGroups) {
-      quant_matmul_pass<Source, PanelType>(task, begin_group, tiles, first, end);
+      quant_matmul_pass<Source>(task, begin_group, tiles, first, end);
     }
   }
 }

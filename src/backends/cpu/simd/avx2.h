@@ -124,6 +124,30 @@ inline int32_t reduce_add_i32(I32x16 v) {
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 inline F32x16 to_float(I32x16 v) { return {_mm256_cvtepi32_ps(v.low), _mm256_cvtepi32_ps(v.high)}; }
+/// Rounded down.
+inline I32x16 shift_right(I32x16 v, int32_t n) {
+  const __m256i by = _mm256_set1_epi32(n);
+  return {_mm256_srav_epi32(v.low, by), _mm256_srav_epi32(v.high, by)};
+}
+inline I32x16 shift_left(I32x16 v, int32_t n) {
+  const __m256i by = _mm256_set1_epi32(n);
+  return {_mm256_sllv_epi32(v.low, by), _mm256_sllv_epi32(v.high, by)};
+}
+/// The lower half of each lane of `low` and the upper one of `high`.
+inline I32x16 join_halves(I32x16 low, I32x16 high) {
+  return {_mm256_blend_epi16(low.low, high.low, 0xaa),
+          _mm256_blend_epi16(low.high, high.high, 0xaa)};
+}
+/// Sums of the two products of int16 in each lane of v and at p.
+inline I32x16 multiply_pairs(I32x16 v, const uint8_t* p) {
+  const auto* pairs = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_madd_epi16(v.low, _mm256_loadu_si256(pairs)),
+          _mm256_madd_epi16(v.high, _mm256_loadu_si256(pairs + 1))};
+}
+inline void store_i32(uint8_t* p, I32x16 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p) + 1, v.high);
+}
 /// The same bits.
 inline F32x16 as_float(I32x16 v) {
   return {_mm256_castsi256_ps(v.low), _mm256_castsi256_ps(v.high)};

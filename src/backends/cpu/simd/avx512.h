@@ -13,8 +13,8 @@ using I32x16 = __m512i;
 using U8x64 = __m512i;
 
 // Register tiles (32 registers): accumulators, weights and a broadcast must fit together.
-constexpr int kQuantGroups = 2;  // 2 x 6 integer and 2 x 6 float accumulators
-constexpr int kQuantRows = 6;
+constexpr int kQuantGroups = 3;  // 3 x 4 sums of products, and as many of the blocks before
+constexpr int kQuantRows = 4;
 constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a panel
 /// Groups at a time that they read, but for kOneStreamRows: several streams of memory, while
 /// registers last.
@@ -70,6 +70,18 @@ inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
 inline I32x16 add_i32(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
 inline int32_t reduce_add_i32(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 inline F32x16 to_float(I32x16 v) { return _mm512_cvtepi32_ps(v); }
+/// Rounded down.
+inline I32x16 shift_right(I32x16 v, int32_t n) { return _mm512_srav_epi32(v, set1_i32(n)); }
+inline I32x16 shift_left(I32x16 v, int32_t n) { return _mm512_sllv_epi32(v, set1_i32(n)); }
+/// The lower half of each lane of `low` and the upper one of `high`.
+inline I32x16 join_halves(I32x16 low, I32x16 high) {
+  return _mm512_mask_mov_epi16(low, 0xaaaaaaaa, high);
+}
+/// Sums of the two products of int16 in each lane of v and at p.
+inline I32x16 multiply_pairs(I32x16 v, const uint8_t* p) {
+  return _mm512_madd_epi16(v, _mm512_loadu_si512(p));
+}
+inline void store_i32(uint8_t* p, I32x16 v) { _mm512_storeu_si512(p, v); }
 /// The same bits.
 inline F32x16 as_float(I32x16 v) { return _mm512_castsi512_ps(v); }
 /// To nearest, ties to even; |v| < 2^22.

@@ -93,6 +93,20 @@ inline int32_t reduce_add_i32(I32x16 v) {
   return sum;
 }
 inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
+/// Rounded down.
+inline I32x16 shift_right(I32x16 v, int32_t n) { return v >> n; }
+inline I32x16 shift_left(I32x16 v, int32_t n) {
+  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(v) << static_cast<uint32_t>(n));
+}
+/// The lower half of each lane of `low` and the upper one of `high`.
+inline I32x16 join_halves(I32x16 low, I32x16 high) { return (low & 0xffff) | (high & ~0xffff); }
+/// Sums of the two products of int16 in each lane of v and at p.
+inline I32x16 multiply_pairs(I32x16 v, const uint8_t* p) {
+  I32x16 pairs;
+  __builtin_memcpy(&pairs, p, sizeof pairs);
+  return (shift_left(v, 16) >> 16) * (shift_left(pairs, 16) >> 16) + (v >> 16) * (pairs >> 16);
+}
+inline void store_i32(uint8_t* p, I32x16 v) { __builtin_memcpy(p, &v, sizeof v); }
 /// The same bits.
 inline F32x16 as_float(I32x16 v) { return reinterpret_cast<F32x16>(v); }
 /// To nearest, ties to even; |v| < 2^22. Adding 1.5 * 2^23 leaves the integer in the low bits.
