@@ -274,6 +274,24 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t 
   }
 }
 
+/// Writes the sums [kRows][kQuantGroups][16] of the groups of `out`. `whole`: it has all of them,
+/// and no bias.
+template <int kRows, class Source>
+HASTEN_INLINE inline void finish_tile(const float* sums, const Source* sources,
+                                      const ProductRows& out, int64_t first_row, bool whole) {
+  unroll_tile<kRows, kQuantGroups>([&](auto row, auto group) HASTEN_INLINE {
+    constexpr int kRow = decltype(row)::value;
+    constexpr int kGroup = decltype(group)::value;
+    F32x16 total = load(sums + (kRow * kQuantGroups + kGroup) * kGroupRows);
+    if constexpr (Source::kIntegerScales) total = mul(total, sources[kGroup].row_units());
+    if (whole) {
+      store(out.data + (first_row + kRow) * out.stride + kGroup * kGroupRows, total);
+    } else {
+      store_output(total, out, first_row + kRow, kGroup);
+    }
+  });
+}
+
 /// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
 /// panel.
 template <class Source>
@@ -303,6 +321,12 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
       panels[g].offsets = panels[g].scales + kQuantGroups * Layout::kScales;
     }
   }
+  ProductRows out = task.out;  // of these groups; the matrix may go on
+  out.data += begin_group * kGroupRows;
+  out.columns -= begin_group * kGroupRows;
+  if (out.columns > num_groups * kGroupRows) out.columns = num_groups * kGroupRows;
+  if (out.bias != nullptr) out.bias += begin_group * kGroupRows;
+  const bool whole = out.columns >= kQuantGroups * kGroupRows && out.bias == nullptr;
   // [end_row - first_row][kQuantGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
   constexpr int64_t kRowSums = kQuantGroups * kGroupRows;
@@ -344,7 +368,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
       float* tile_sums = sums + (row - first_row) * kRowSums;
       if (last) {
         for (int64_t r = row; r < end; ++r) {
-          for (int64_t g = 0; g < num_groups; ++g) prefetch_output(task.out, r, begin_group + g);
+          for (int64_t g = 0; g < num_groups; ++g) prefetch_output(out, r, g);
         }
       }
       with_constant<kQuantRows>(end - row, [&](auto rows) {
@@ -354,13 +378,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
         const ActivationTile tile{task.x.num_rows, blocks, Source::kSpanBlocks, row, kRows};
         const uint8_t* x = task.x.tiles + tile.at(first, kRowBlockBytes);
         multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
-        if (!last) return;
-        unroll_tile<kRows, kQuantGroups>([&](auto r, auto g) HASTEN_INLINE {
-          if (g.value >= num_groups) return;
-          F32x16 total = load(tile_sums + r.value * kRowSums + g.value * kGroupRows);
-          if constexpr (Source::kIntegerScales) total = mul(total, sources[g.value].row_units());
-          store_output(total, task.out, row + r.value, begin_group + g.value);
-        });
+        if (last) finish_tile<kRows>(tile_sums, sources, out, row, whole);
       });
       row = end;
     }
