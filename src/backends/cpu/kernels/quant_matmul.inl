@@ -131,10 +131,10 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
   constexpr int64_t kPairBytes = 2 * kBlockBytes + 4 * kRows;
   I32x16 joined[kGroups][kRows];
   const auto finish = [&](auto item, int64_t block, const uint8_t* pair) HASTEN_INLINE {
-    constexpr int g = decltype(item)::value % kGroups;
-    constexpr int r = decltype(item)::value / kGroups;
-    const F32x16 product = to_float(multiply_pairs(joined[g][r], sources[g].pair_scales(block)));
-    add(g, r, product, set1(load_scalar<float>(pair + 2 * kBlockBytes + 4 * r)));
+    constexpr int kG = decltype(item)::value % kGroups;
+    constexpr int kR = decltype(item)::value / kGroups;
+    const F32x16 product = to_float(multiply_pairs(joined[kG][kR], sources[kG].pair_scales(block)));
+    add(kG, kR, product, set1(load_scalar<float>(pair + 2 * kBlockBytes + 4 * kR)));
   };
   const auto start = [](const uint8_t* at, I32x16(&dot)[kGroups][kRows]) HASTEN_INLINE {
     for (int r = 0; r < kRows; ++r) {
@@ -165,12 +165,13 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
     const uint8_t* second = x + kBlockBytes;
     start(second, high);
     multiply_part<0>(sources, block + 1, second, high, [](auto) HASTEN_INLINE {});
+    // Constant indices: in a loop, GCC keeps `joined` in memory.
     unroll_tile<kRows, kGroups>([&](auto row, auto group) HASTEN_INLINE {
-      constexpr int r = decltype(row)::value;
-      constexpr int g = decltype(group)::value;
-      const auto shift = load_scalar<int32_t>(second + kShiftsAt + 4 * r);
-      joined[g][r] = join_halves(low[g][r], shift_left(high[g][r], shift));
-      keep_order(joined[g][r]);
+      constexpr int kR = decltype(row)::value;
+      constexpr int kG = decltype(group)::value;
+      const auto shift = load_scalar<int32_t>(second + kShiftsAt + 4 * kR);
+      joined[kG][kR] = join_halves(low[kG][kR], shift_left(high[kG][kR], shift));
+      keep_order(joined[kG][kR]);
     });
     if constexpr (!kWoven) {
       unroll<0, kItems>([&](auto item) HASTEN_INLINE { finish(item, block, x); });
