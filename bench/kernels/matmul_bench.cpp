@@ -93,11 +93,16 @@ double peak(const cpu::Ceilings& ceilings, DType dtype) {
   return std::max(ceilings.bf16_flops_per_s, ceilings.f32_flops_per_s);
 }
 
+/// Rows of activations.
+std::vector<float> activations(int64_t num_rows, const MatrixShape& shape) {
+  return conformance::Random(2).normals(num_rows * shape.in_features);
+}
+
 void matmul(benchmark::State& state, const Machine& machine, DType dtype,
             const MatrixShape& shape) {
   const int64_t num_rows = state.range(0);
   const Stream& stream = stream_of(machine.backend, dtype, shape);
-  const auto values = conformance::Random(2).normals(num_rows * shape.in_features);
+  const auto values = activations(num_rows, shape);
   const auto x = to_device(machine.backend, values, {num_rows, shape.in_features});
   const auto out = machine.backend.allocate(DType::f32, {num_rows, shape.out_features});
   const auto multiply = [&](const ops::Weight& weight) {
@@ -126,10 +131,10 @@ void matmul(benchmark::State& state, const Machine& machine, DType dtype,
 void gated_matmul(benchmark::State& state, const Machine& machine, DType dtype,
                   const MatrixShape& shape) {
   const int64_t num_rows = state.range(0);
-  const Stream& stream = stream_of(machine.backend, dtype, shape);
-  const auto values = conformance::Random(2).normals(num_rows * shape.in_features);
-  const auto x = to_device(machine.backend, values, {num_rows, shape.in_features});
   const Shape out_shape = {num_rows, shape.out_features};
+  const auto x =
+      to_device(machine.backend, activations(num_rows, shape), {num_rows, shape.in_features});
+  const Stream& stream = stream_of(machine.backend, dtype, shape);
   const auto gate_out = machine.backend.allocate(DType::f32, out_shape);
   const auto up_out = machine.backend.allocate(DType::f32, out_shape);
   const auto out = machine.backend.allocate(DType::f32, out_shape);

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of activations of eight bits and of their products with quantised weights, on each
+// instruction set: tiles, scales and what is rounded.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/isa.h"
+#include "quant/codec.h"
+#include "quant/q4_1.h"
+#include "quant/q8_0.h"
+#include "tensor/half.h"
+#include "tensor/tensor.h"
+
+namespace hasten::cpu {
+namespace {
+
+class QuantizedProductsTest : public ::testing::TestWithParam<const KernelTable*> {
+ protected:
+  const KernelTable& kernels() const { return *GetParam(); }
+};
+
+/// Of a row's block, column i.
+int quantized_value(const uint8_t* row, int64_t i, int64_t value_bytes) {
+  if (value_bytes == 1) return static_cast<int8_t>(row[i]);
+  constexpr int kPlaces[4] = {0, 2, 1, 3};  // even columns, then odd ones
+  int16_t value;
+  std::memcpy(&value, row + 2 * (i / 4 * 4 + kPlaces[i % 4]), 2);
+  return value;
+}
+
+TEST_P(QuantizedProductsTest, QuantizedRowsAreNearAndSumUp) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kColumns = 96;
+  const int64_t tile_rows =  // 3, or as many as the kernel takes
+      std::min<int64_t>(3, std::max(kernels().quant_tile_rows, kernels().quant_direct_rows));
+  ASSERT_GE(tile_rows, 2);
+  constexpr int64_t kRow = 1;
+  std::vector<float> rows(static_cast<size_t>(tile_rows * kColumns), -2.0F);
+  float* const x = rows.data() + kRow * kColumns;
+  for (int64_t i = 0; i < kColumns; ++i) x[i] = normal(random);
+  x[33] = 100.0F;  // an outlier spoils only its own part
+  for (const int64_t part_columns : {16, 32}) {
+    for (int64_t value_bytes = 1; value_bytes <= kernels().wide_value_bytes; ++value_bytes) {
+      for (const bool offsets : {false, true}) {
+        const int64_t row_bytes = kBlockColumns * value_bytes;
+        const int64_t block_bytes =
+            activation_block_bytes(tile_rows, kBlockColumns / part_columns, value_bytes);
+        constexpr int64_t kNumBlocks = kColumns / kBlockColumns;  // a span
+        std::vector<uint8_t> tile(
+            static_cast<size_t>(activation_bytes(
+                tile_rows, kNumBlocks, kBlockColumns / part_columns, value_bytes, kNumBlocks)),
+            77);
+        kernels().quantize_tile({.x = rows.data(),
+                                 .columns = kColumns,
+                                 .part_columns = part_columns,
+                                 .value_bytes = value_bytes,
+                                 .offsets = offsets,
+                                 .integer_scales = false,
+                                 .wide_dot_bits = 0,
+                                 .zero_point = 8,
+                                 .tiles = tile.data(),
+                                 .tile = {.num_rows = tile_rows,
+                                          .num_blocks = kNumBlocks,
+                                          .span_blocks = kNumBlocks,
+                                          .first_row = 0,
+                                          .rows = tile_rows}});
+        float span_scale;
+        std::memcpy(&span_scale, tile.data() + kNumBlocks * block_bytes + 4 * kRow, 4);
+        EXPECT_FLOAT_EQ(span_scale, 100.0F / 127);
+        for (int64_t begin = 0; begin < kColumns; begin += part_columns) {
+          const uint8_t* block = tile.data() + begin / kBlockColumns * block_bytes;
+          const int64_t part = begin % kBlockColumns / part_columns;
+          const uint8_t* bases = block + tile_rows * (row_bytes + 8 * part) + 4 * kRow;
+          float base;
+          std::memcpy(&base, bases, 4);
+          const float power = base / kFloatBase;
+          EXPECT_EQ(std::exp2(std::round(std::log2(power))), power);
+          const float scale = span_scale * power;
+          EXPECT_EQ(scale > 0.05F, begin == 33 / part_columns * part_columns);
+          int largest = 0;
+          int32_t sum = 0;
+          for (int64_t i = begin; i < begin + part_columns; ++i) {
+            const int value =
+                quantized_value(block + kRow * row_bytes, i % kBlockColumns, value_bytes);
+            EXPECT_NEAR(static_cast<float>(value) * scale, x[i], scale * 0.5001F);
+            sum += value;
+            largest = std::max(largest, std::abs(value));
+          }
+          EXPECT_GE(largest, 63);  // no power of two is left
+          int32_t bits;
+          std::memcpy(&bits, bases + tile_rows * 4, 4);
+          EXPECT_EQ(bits, offsets ? std::bit_cast<int32_t>(static_cast<float>(sum) * power)
+                                  : std::bit_cast<int32_t>(base) - 8 * sum);
+          for (int64_t other = 0; other < tile_rows; other += 2) {
+            EXPECT_EQ(quantized_value(block + other * row_bytes, begin % 32, value_bytes), -127);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Three blocks, of which the second is much smaller than the first, and one that makes a pair.
+TEST_P(QuantizedProductsTest, PairsOfBlocksShareAScaleButForShifts) {
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kColumns = 96;
+  constexpr int64_t kNumBlocks = 4;
+  constexpr int kWideDotBits = 4;
+  constexpr int kZeroPoint = 128;
+  constexpr float kPeaks[3] = {100, 1, 1};
+  constexpr int kShifts[4] = {0, 6, 0, 12};
+  const int64_t tile_rows = 2;
+  std::vector<float> rows(static_cast<size_t>(tile_rows * kColumns), 1.0F);
+  float* const x = rows.data() + kColumns;
+  for (int64_t i = 0; i < kColumns; ++i) {
+    x[i] = std::clamp(0.3F * normal(random), -1.0F, 1.0F) * kPeaks[i / 32];
+  }
+  for (int b = 0; b < 3; ++b) x[32 * b + 7] = kPeaks[b];
+  for (int64_t value_bytes = 1; value_bytes <= kernels().wide_value_bytes; ++value_bytes) {
+    const int64_t block_bytes = activation_block_bytes(tile_rows, 1, value_bytes);
+    std::vector<uint8_t> tile(
+        static_cast<size_t>(activation_bytes(tile_rows, kNumBlocks, 1, value_bytes, 2)), 77);
+    kernels().quantize_tile({.x = rows.data(),
+                             .columns = kColumns,
+                             .part_columns = 32,
+                             .value_bytes = value_bytes,
+                             .offsets = false,
+                             .integer_scales = true,
+                             .wide_dot_bits = kWideDotBits,
+                             .zero_point = kZeroPoint,
+                             .tiles = tile.data(),
+                             .tile = {.num_rows = tile_rows,
+                                      .num_blocks = kNumBlocks,
+                                      .span_blocks = 2,
+                                      .first_row = 0,
+                                      .rows = tile_rows}});
+    for (int64_t b = 0; b < kNumBlocks; ++b) {
+      const uint8_t* pair = tile.data() + b / 2 * (2 * block_bytes + 4 * tile_rows);
+      const uint8_t* block = pair + b % 2 * block_bytes;
+      float scale;
+      std::memcpy(&scale, pair + 2 * block_bytes + 4, 4);
+      const float peak = kPeaks[b / 2 * 2];
+      EXPECT_FLOAT_EQ(scale, peak / 127 / (1 << (kIntegerScaleBits - kWideDotBits)));
+      int32_t shift;
+      std::memcpy(&shift, block + block_bytes - 8 * tile_rows + 4, 4);
+      const int right = kShifts[b] + kWideDotBits;
+      EXPECT_EQ(shift, b % 2 == 0 ? right : 16 - right) << "block " << b;
+      int32_t sum = 0;
+      for (int64_t i = 0; i < 32; ++i) {
+        const int value = quantized_value(block + kBlockColumns * value_bytes, i, value_bytes);
+        const float step = peak / 127 / static_cast<float>(1 << kShifts[b]);
+        EXPECT_NEAR(static_cast<float>(value) * step, b < 3 ? x[32 * b + i] : 0, step * 0.5001F);
+        sum += value;
+      }
+      int32_t start;
+      std::memcpy(&start, block + block_bytes - 4 * tile_rows + 4, 4);
+      EXPECT_EQ(start, (1 << (right - 1)) - kZeroPoint * sum);
+    }
+  }
+}
+
+TEST(RowTiles, AreFewAndEven) {
+  for (int64_t num_rows = 1; num_rows < 100; ++num_rows) {
+    const auto tiles = RowTiles::of(num_rows, 9, 6);
+    EXPECT_EQ(tiles.count, num_rows <= 9 ? 1 : (num_rows + 5) / 6);
+    EXPECT_EQ(tiles.first_row(0), 0);
+    EXPECT_EQ(tiles.first_row(tiles.count), num_rows);
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      const int64_t rows = tiles.first_row(t + 1) - tiles.first_row(t);
+      EXPECT_LE(rows, num_rows <= 9 ? 9 : 6);
+      EXPECT_GE(rows, num_rows / tiles.count);
+    }
+  }
+}
+
+TEST(QuantizedRows, PanelsMeetTileAfterTileWithoutGaps) {
+  constexpr int64_t kRowBlockBytes = activation_block_bytes(1, 2, 1);
+  for (const int64_t num_blocks : {1, 4, 15, 16, 17, 40, 41}) {
+    const int64_t span_blocks = num_blocks % 3 == 0 ? 2 : 4;
+    for (int64_t num_rows = 1; num_rows < 20; ++num_rows) {
+      const auto tiles = RowTiles::of(num_rows, 5, 3);
+      int64_t before = 0;  // bytes
+      for (int64_t panel = 0; panel < num_blocks; panel += kPanelBlocks) {
+        const int64_t end = std::min(panel + kPanelBlocks, num_blocks);
+        for (int64_t t = 0; t < tiles.count; ++t) {
+          const int64_t first = tiles.first_row(t);
+          const int64_t tile_rows = tiles.first_row(t + 1) - first;
+          const ActivationTile tile{num_rows, num_blocks, span_blocks, first, tile_rows};
+          for (int64_t block = panel; block < end; block += span_blocks) {
+            EXPECT_EQ(tile.at(block, kRowBlockBytes), before);
+            before += tile_rows * (std::min(span_blocks, end - block) * kRowBlockBytes + 4);
+          }
+        }
+      }
+      EXPECT_EQ(before, activation_bytes(num_rows, num_blocks, 2, 1, span_blocks));
+    }
+  }
+}
+
+/// What is multiplied in tests of products of q8_0: a code, or an activation.
+int random_code(std::mt19937& random) { return static_cast<int>(random() % 255) - 127; }
+
+/// A group of weights on a backend of one instruction set.
+class Group {
+ public:
+  Group(const KernelTable& kernels, const OwnedTensor& matrix)
+      : backend_(make_cpu_backend({.threads = 1, .isa = kernels.name})),
+        weight_(backend_->prepare_weight(matrix.view)) {}
+
+  /// The outputs of `num_rows` rows, all of them x.
+  std::vector<float> times(const std::vector<float>& x, int64_t num_rows) const {
+    std::vector<float> rows;
+    for (int64_t r = 0; r < num_rows; ++r) rows.insert(rows.end(), x.begin(), x.end());
+    std::vector<float> out(static_cast<size_t>(num_rows * kGroupRows));
+    backend_->matmul(
+        {.weight = *weight_,
+         .x = Tensor(static_cast<const void*>(rows.data()), DType::f32, {num_rows, std::ssize(x)}),
+         .out = Tensor(static_cast<void*>(out.data()), DType::f32, {num_rows, kGroupRows})});
+    return out;
+  }
+
+ private:
+  std::unique_ptr<ops::Backend> backend_;
+  std::unique_ptr<ops::Weight> weight_;
+};
+
+/// Rows of blocks as a file has them.
+template <class Block>
+OwnedTensor matrix_of(DType dtype, const std::vector<Block>& blocks) {
+  OwnedTensor matrix(dtype, {kGroupRows, std::ssize(blocks) / kGroupRows * Block::kSize});
+  std::memcpy(matrix.view.data(), blocks.data(), blocks.size() * sizeof blocks[0]);
+  return matrix;
+}
+
+/// Few rows, which are multiplied with packed weights, and many, which take panels.
+constexpr int64_t kNumRows[] = {1, 40};
+
+// With an activation scale of one, an output is the dot product times the weight's scale, and
+// nothing else is rounded.
+TEST_P(QuantizedProductsTest, DotProductsTimesScalesAreRoundedOnce) {
+  std::mt19937 random(11);
+  std::vector<quant::BlockQ4_1> blocks(kGroupRows);
+  std::vector<float> x(kBlockColumns);
+  for (float& v : x) v = static_cast<float>(random_code(random));
+  x[0] = 127.0F;
+  for (quant::BlockQ4_1& block : blocks) {
+    block.scale = static_cast<uint16_t>(0x2000U + random() % 0x1c00U);  // 2^-7 to 1
+    block.min = 0;
+    for (auto& q : block.quants) q = static_cast<uint8_t>(random());
+  }
+  const Group group(kernels(), matrix_of(DType::q4_1, blocks));
+  for (const int64_t rows : kNumRows) {
+    const std::vector<float> out = group.times(x, rows);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const quant::BlockQ4_1& block = blocks[i % kGroupRows];
+      int32_t dot = 0;
+      for (size_t c = 0; c < x.size(); ++c) {
+        dot += static_cast<int32_t>(x[c]) * (block.quants[c % 16] >> (c < 16 ? 0 : 4) & 15);
+      }
+      EXPECT_EQ(out[i], static_cast<float>(double{f16_to_f32(block.scale)} * dot));
+    }
+  }
+}
+
+// Likewise of integer scales: dot products are rounded to sixteen bits, the scales of two blocks
+// are parts of the larger one, and what they make together is rounded as a float is.
+TEST_P(QuantizedProductsTest, DotProductsOfPairsAreRoundedToSixteenBits) {
+  std::mt19937 random(12);
+  constexpr size_t kBlocks = 3;  // and one that makes a pair
+  constexpr int64_t kColumns = 32 * kBlocks;
+  std::vector<quant::BlockQ8_0> blocks(kGroupRows * kBlocks);
+  std::vector<float> x(kColumns);
+  for (float& v : x) v = static_cast<float>(random_code(random));
+  for (size_t b = 0; b < kBlocks; ++b) x[32 * b] = 127.0F;
+  for (quant::BlockQ8_0& block : blocks) {
+    block.scale = static_cast<uint16_t>(0x2000U + random() % 0x1c00U);  // 2^-7 to 1
+    if (random() % 4 == 0) block.scale ^= 0x8000U;
+    for (auto& q : block.quants) q = static_cast<int8_t>(random_code(random));
+  }
+  // The largest products that there are, and their scales too.
+  for (size_t b = 0; b < kBlocks; ++b) {
+    blocks[b].scale = 0x3c00;
+    for (size_t c = 0; c < 32; ++c) blocks[b].quants[c] = x[32 * b + c] < 0 ? 127 : -128;
+  }
+  const Group group(kernels(), matrix_of(DType::q8_0, blocks));
+  for (const int64_t rows : kNumRows) {
+    const std::vector<float> out = group.times(x, rows);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const quant::BlockQ8_0* row = blocks.data() + i % kGroupRows * kBlocks;
+      double most = 0;
+      for (size_t b = 0; b < kBlocks; ++b) {
+        most = std::max(most, std::fabs(double{f16_to_f32(row[b].scale)}));
+      }
+      double want = 0;
+      double sizes = 0;
+      for (size_t b = 0; b < kBlocks; ++b) {
+        int32_t dot = 0;
+        for (size_t c = 0; c < 32; ++c) {
+          dot += static_cast<int32_t>(x[32 * b + c]) * row[b].quants[c];
+        }
+        const double scale = std::round(f16_to_f32(row[b].scale) / most * 32767) * most / 32767;
+        want += scale * ((dot + 8) >> 4) * 16;
+        sizes += std::fabs(scale * dot);
+      }
+      EXPECT_NEAR(out[i], want, 3e-7 * sizes);
+    }
+  }
+}
+
+// Sums are kept in units of the span at hand, or of the row, whatever the last span's scale was.
+TEST_P(QuantizedProductsTest, SpansOfAnySizeAddUp) {
+  constexpr int64_t kColumns = 256;
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr std::array<std::array<float, 4>, 9> kSizes{{{0, 0, 0, 1},
+                                                        {1, 0, 0, 0},
+                                                        {0, 1, 1e-3F, 0},
+                                                        {1e-36F, 1e30F, 1e-36F, 1e-30F},
+                                                        {1e30F, 1e-30F, 1, 1e-10F},
+                                                        {1e-25F, 1e-15F, 1e15F, 1e25F},
+                                                        {1e25F, 1e15F, 1e-15F, 1e-25F},
+                                                        {1, kNan, 1, 1},
+                                                        {1, 1, 1, kInfinity}}};
+  // With integer scales; spans of two blocks, and offsets; of four blocks in halves.
+  for (const DType dtype : {DType::q8_0, DType::q5_1, DType::q6_k}) {
+    SCOPED_TRACE(info(dtype).name);
+    std::mt19937 random(13);
+    OwnedTensor matrix(dtype, {kGroupRows, kColumns});
+    std::vector<std::vector<float>> weights(kGroupRows, std::vector<float>(kColumns));
+    for (int64_t r = 0; r < kGroupRows; ++r) {
+      std::vector<float>& row = weights[static_cast<size_t>(r)];
+      for (float& v : row) v = 0.0625F * static_cast<float>(random_code(random));
+      quant::encode_row(dtype, row.data(), matrix.view.row(r), kColumns);
+      quant::decode_row(dtype, matrix.view.row(r), row.data(), kColumns);
+    }
+    const Group group(kernels(), matrix);
+    for (const auto& sizes : kSizes) {
+      std::vector<float> x(kColumns);
+      for (size_t c = 0; c < x.size(); ++c)
+        x[c] = sizes[c / 64] * static_cast<float>(random_code(random));
+      const bool finite = std::ranges::all_of(x, [](float v) { return std::isfinite(v); });
+      for (const int64_t rows : kNumRows) {
+        const std::vector<float> out = group.times(x, rows);
+        for (size_t i = 0; i < out.size(); ++i) {
+          double want = 0;
+          double most = 0;
+          for (size_t c = 0; c < x.size(); ++c) {
+            const double product = double{weights[i % kGroupRows][c]} * double{x[c]};
+            want += product;
+            most = std::max(most, std::fabs(product));
+          }
+          if (finite) {
+            EXPECT_NEAR(out[i], want, most * 0.1) << sizes[0] << " " << sizes[3];
+          } else {
+            EXPECT_FALSE(std::isfinite(out[i]));
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizedProductsTest,
+                         ::testing::ValuesIn(supported_kernels().begin(),
+                                             supported_kernels().end()),
+                         [](const auto& kernels) { return std::string(kernels.param->name); });
+
+}  // namespace
+}  // namespace hasten::cpu
