@@ -213,16 +213,16 @@ inline constexpr int64_t kPassRows = 512;
 /// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
 inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;
 
-/// Writes one tile of QuantizedRows.
+/// Writes blocks of one tile of QuantizedRows: all of them or, for weights with integer scales,
+/// whose spans do not know of each other, some whole spans.
 struct QuantizeTileTask {
-  const float* x;        // [tile.rows, columns]
-  int64_t columns;       // a multiple of kBlockColumns
-  int64_t part_columns;  // PackedFormat::activation_columns
-  int64_t value_bytes;   // see QuantizedRows
-  bool offsets;
-  bool integer_scales;
-  int32_t wide_dot_bits;  // of integer scales
-  int32_t zero_point;
+  const float* x;      // [tile.rows], from the first of these blocks on
+  int64_t row_stride;  // floats from one row to the next
+  int64_t columns;     // of these blocks, a multiple of kBlockColumns; beyond them is nothing
+  int64_t first_block;
+  int64_t end_block;
+  PackedFormat format;
+  int64_t value_bytes;  // see QuantizedRows
   uint8_t* tiles;
   ActivationTile tile;  // of quant_tile_rows, or quant_direct_rows, at most
 };

@@ -171,13 +171,12 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
       kernels_.quantize_tile({.x = rows.x + first * rows.columns,
+                              .row_stride = rows.columns,
                               .columns = rows.columns,
-                              .part_columns = format.activation_columns,
+                              .first_block = 0,
+                              .end_block = num_blocks,
+                              .format = format,
                               .value_bytes = value_bytes(kernels_, format),
-                              .offsets = format.offsets,
-                              .integer_scales = has_integer_scales(format),
-                              .wide_dot_bits = wide_dot_bits(format),
-                              .zero_point = format.zero_point,
                               .tiles = tiles,
                               .tile = {.num_rows = rows.count,
                                        .num_blocks = num_blocks,

@@ -39,76 +39,113 @@ int quantized_value(const uint8_t* row, int64_t i, int64_t value_bytes) {
   return value;
 }
 
+/// Of a row, where two rows are a tile.
+struct TestTile {
+  static constexpr int64_t kRows = 2;
+  static constexpr int64_t kRow = 1;  // the one that is looked at
+
+  TestTile(const KernelTable& kernels, const PackedFormat& format, const float* x, int64_t columns)
+      : parts(kBlockColumns / format.activation_columns),
+        value_bytes(is_wide(format) ? kernels.wide_value_bytes : 1),
+        num_blocks(activation_blocks(columns, format)),
+        span_blocks(format.span_blocks),
+        bytes(static_cast<size_t>(
+                  activation_bytes(kRows, num_blocks, parts, value_bytes, span_blocks)),
+              77) {
+    kernels.quantize_tile({.x = x,
+                           .row_stride = columns,
+                           .columns = columns,
+                           .first_block = 0,
+                           .end_block = num_blocks,
+                           .format = format,
+                           .value_bytes = value_bytes,
+                           .tiles = bytes.data(),
+                           .tile = tile()});
+  }
+
+  ActivationTile tile() const {
+    return {.num_rows = kRows,
+            .num_blocks = num_blocks,
+            .span_blocks = span_blocks,
+            .first_row = 0,
+            .rows = kRows};
+  }
+  const uint8_t* block(int64_t index) const {
+    return bytes.data() +
+           tile().at(index / span_blocks * span_blocks,
+                     activation_block_bytes(1, parts, value_bytes)) +
+           index % span_blocks * activation_block_bytes(kRows, parts, value_bytes);
+  }
+  int value(int64_t row, int64_t column) const {
+    return quantized_value(block(column / 32) + row * kBlockColumns * value_bytes, column % 32,
+                           value_bytes);
+  }
+  /// The first (second) number of a part of the row.
+  template <class T>
+  T number(int64_t part, int64_t index) const {
+    return load<T>(block(part / parts) +
+                   kRows * (kBlockColumns * value_bytes + part % parts * 8 + 4 * index));
+  }
+  /// What lies behind the span that a block is in.
+  float behind_span(int64_t index) const {
+    const int64_t last = std::min(index / span_blocks * span_blocks + span_blocks, num_blocks) - 1;
+    return load<float>(block(last) + activation_block_bytes(kRows, parts, value_bytes));
+  }
+  template <class T>
+  static T load(const uint8_t* numbers) {
+    T number;
+    std::memcpy(&number, numbers + 4 * kRow, 4);
+    return number;
+  }
+
+  int64_t parts;  // of a block
+  int64_t value_bytes;
+  int64_t num_blocks;
+  int64_t span_blocks;
+  std::vector<uint8_t> bytes;
+};
+
+// 17 blocks, of which one goes beyond a panel and one beyond a batch.
 TEST_P(QuantizedProductsTest, QuantizedRowsAreNearAndSumUp) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
-  constexpr int64_t kColumns = 96;
-  const int64_t tile_rows =  // 3, or as many as the kernel takes
-      std::min<int64_t>(3, std::max(kernels().quant_tile_rows, kernels().quant_direct_rows));
-  ASSERT_GE(tile_rows, 2);
-  constexpr int64_t kRow = 1;
-  std::vector<float> rows(static_cast<size_t>(tile_rows * kColumns), -2.0F);
-  float* const x = rows.data() + kRow * kColumns;
+  constexpr int64_t kColumns = 17 * kBlockColumns;
+  std::vector<float> rows(TestTile::kRows * kColumns, -2.0F);
+  float* const x = rows.data() + TestTile::kRow * kColumns;
   for (int64_t i = 0; i < kColumns; ++i) x[i] = normal(random);
-  x[33] = 100.0F;  // an outlier spoils only its own part
-  for (const int64_t part_columns : {16, 32}) {
-    for (int64_t value_bytes = 1; value_bytes <= kernels().wide_value_bytes; ++value_bytes) {
-      for (const bool offsets : {false, true}) {
-        const int64_t row_bytes = kBlockColumns * value_bytes;
-        const int64_t block_bytes =
-            activation_block_bytes(tile_rows, kBlockColumns / part_columns, value_bytes);
-        constexpr int64_t kNumBlocks = kColumns / kBlockColumns;  // a span
-        std::vector<uint8_t> tile(
-            static_cast<size_t>(activation_bytes(
-                tile_rows, kNumBlocks, kBlockColumns / part_columns, value_bytes, kNumBlocks)),
-            77);
-        kernels().quantize_tile({.x = rows.data(),
-                                 .columns = kColumns,
-                                 .part_columns = part_columns,
-                                 .value_bytes = value_bytes,
-                                 .offsets = offsets,
-                                 .integer_scales = false,
-                                 .wide_dot_bits = 0,
-                                 .zero_point = 8,
-                                 .tiles = tile.data(),
-                                 .tile = {.num_rows = tile_rows,
-                                          .num_blocks = kNumBlocks,
-                                          .span_blocks = kNumBlocks,
-                                          .first_row = 0,
-                                          .rows = tile_rows}});
-        float span_scale;
-        std::memcpy(&span_scale, tile.data() + kNumBlocks * block_bytes + 4 * kRow, 4);
-        EXPECT_FLOAT_EQ(span_scale, 100.0F / 127);
-        for (int64_t begin = 0; begin < kColumns; begin += part_columns) {
-          const uint8_t* block = tile.data() + begin / kBlockColumns * block_bytes;
-          const int64_t part = begin % kBlockColumns / part_columns;
-          const uint8_t* bases = block + tile_rows * (row_bytes + 8 * part) + 4 * kRow;
-          float base;
-          std::memcpy(&base, bases, 4);
-          const float power = base / kFloatBase;
-          EXPECT_EQ(std::exp2(std::round(std::log2(power))), power);
-          const float scale = span_scale * power;
-          EXPECT_EQ(scale > 0.05F, begin == 33 / part_columns * part_columns);
-          int largest = 0;
-          int32_t sum = 0;
-          for (int64_t i = begin; i < begin + part_columns; ++i) {
-            const int value =
-                quantized_value(block + kRow * row_bytes, i % kBlockColumns, value_bytes);
-            EXPECT_NEAR(static_cast<float>(value) * scale, x[i], scale * 0.5001F);
-            sum += value;
-            largest = std::max(largest, std::abs(value));
-          }
-          EXPECT_GE(largest, 63);  // no power of two is left
-          int32_t bits;
-          std::memcpy(&bits, bases + tile_rows * 4, 4);
-          EXPECT_EQ(bits, offsets ? std::bit_cast<int32_t>(static_cast<float>(sum) * power)
-                                  : std::bit_cast<int32_t>(base) - 8 * sum);
-          for (int64_t other = 0; other < tile_rows; other += 2) {
-            EXPECT_EQ(quantized_value(block + other * row_bytes, begin % 32, value_bytes), -127);
-          }
-        }
+  x[1] = 100.0F;  // an outlier spoils only its own part
+  for (const PackedFormat& format : {kPackQ4_1, kPackQ4K, kPackQ5K, kPackQ6K, kPackIq4Xs}) {
+    const TestTile tile(kernels(), format, rows.data(), kColumns);
+    const int64_t part_columns = format.activation_columns;
+    float span_scale = 0;
+    for (int64_t part = kColumns / part_columns - 1; part >= 0; --part) {
+      const int64_t block = part / tile.parts;
+      if (block == tile.num_blocks - 1) {
+        span_scale = tile.behind_span(block);
+      } else if (part % tile.parts == tile.parts - 1 &&
+                 block % tile.span_blocks == tile.span_blocks - 1) {
+        span_scale *= tile.behind_span(block);
       }
+      const auto base = tile.number<float>(part, 0);
+      const float power = base / kFloatBase;
+      EXPECT_EQ(std::exp2(std::round(std::log2(power))), power);
+      const float scale = span_scale * power;
+      EXPECT_EQ(scale > 0.05F, part == 0);
+      int largest = 0;
+      int32_t sum = 0;
+      for (int64_t i = part * part_columns; i < (part + 1) * part_columns; ++i) {
+        const int value = tile.value(TestTile::kRow, i);
+        EXPECT_NEAR(static_cast<float>(value) * scale, x[i], scale * 0.5001F);
+        sum += value;
+        largest = std::max(largest, std::abs(value));
+        EXPECT_EQ(tile.value(0, i), -127);
+      }
+      EXPECT_GE(largest, 63);  // no power of two is left
+      EXPECT_EQ(tile.number<int32_t>(part, 1),
+                format.offsets ? std::bit_cast<int32_t>(static_cast<float>(sum) * power)
+                               : std::bit_cast<int32_t>(base) - format.zero_point * sum);
     }
+    EXPECT_FLOAT_EQ(span_scale, 100.0F / 127);
   }
 }
 
@@ -117,58 +154,61 @@ TEST_P(QuantizedProductsTest, PairsOfBlocksShareAScaleButForShifts) {
   std::mt19937 random(8);
   std::normal_distribution<float> normal;
   constexpr int64_t kColumns = 96;
-  constexpr int64_t kNumBlocks = 4;
-  constexpr int kWideDotBits = 4;
-  constexpr int kZeroPoint = 128;
   constexpr float kPeaks[3] = {100, 1, 1};
   constexpr int kShifts[4] = {0, 6, 0, 12};
-  const int64_t tile_rows = 2;
-  std::vector<float> rows(static_cast<size_t>(tile_rows * kColumns), 1.0F);
-  float* const x = rows.data() + kColumns;
+  std::vector<float> rows(TestTile::kRows * kColumns, 1.0F);
+  float* const x = rows.data() + TestTile::kRow * kColumns;
   for (int64_t i = 0; i < kColumns; ++i) {
     x[i] = std::clamp(0.3F * normal(random), -1.0F, 1.0F) * kPeaks[i / 32];
   }
   for (int b = 0; b < 3; ++b) x[32 * b + 7] = kPeaks[b];
-  for (int64_t value_bytes = 1; value_bytes <= kernels().wide_value_bytes; ++value_bytes) {
-    const int64_t block_bytes = activation_block_bytes(tile_rows, 1, value_bytes);
-    std::vector<uint8_t> tile(
-        static_cast<size_t>(activation_bytes(tile_rows, kNumBlocks, 1, value_bytes, 2)), 77);
-    kernels().quantize_tile({.x = rows.data(),
-                             .columns = kColumns,
-                             .part_columns = 32,
-                             .value_bytes = value_bytes,
-                             .offsets = false,
-                             .integer_scales = true,
-                             .wide_dot_bits = kWideDotBits,
-                             .zero_point = kZeroPoint,
-                             .tiles = tile.data(),
-                             .tile = {.num_rows = tile_rows,
-                                      .num_blocks = kNumBlocks,
-                                      .span_blocks = 2,
-                                      .first_row = 0,
-                                      .rows = tile_rows}});
-    for (int64_t b = 0; b < kNumBlocks; ++b) {
-      const uint8_t* pair = tile.data() + b / 2 * (2 * block_bytes + 4 * tile_rows);
-      const uint8_t* block = pair + b % 2 * block_bytes;
-      float scale;
-      std::memcpy(&scale, pair + 2 * block_bytes + 4, 4);
+  for (const PackedFormat& format : {kPackQ4_0, kPackQ8_0}) {
+    const TestTile tile(kernels(), format, rows.data(), kColumns);
+    ASSERT_EQ(tile.num_blocks, 4);
+    for (int64_t b = 0; b < tile.num_blocks; ++b) {
       const float peak = kPeaks[b / 2 * 2];
-      EXPECT_FLOAT_EQ(scale, peak / 127 / (1 << (kIntegerScaleBits - kWideDotBits)));
-      int32_t shift;
-      std::memcpy(&shift, block + block_bytes - 8 * tile_rows + 4, 4);
-      const int right = kShifts[b] + kWideDotBits;
-      EXPECT_EQ(shift, b % 2 == 0 ? right : 16 - right) << "block " << b;
+      EXPECT_FLOAT_EQ(tile.behind_span(b), peak / 127 *
+                                               static_cast<float>(1 << wide_dot_bits(format)) /
+                                               static_cast<float>(1 << kIntegerScaleBits));
+      const int right = kShifts[b] + wide_dot_bits(format);
+      EXPECT_EQ(tile.number<int32_t>(b, 0), b % 2 == 0 ? right : 16 - right) << "block " << b;
       int32_t sum = 0;
-      for (int64_t i = 0; i < 32; ++i) {
-        const int value = quantized_value(block + kBlockColumns * value_bytes, i, value_bytes);
+      for (int64_t i = 32 * b; i < 32 * (b + 1); ++i) {
+        const int value = tile.value(TestTile::kRow, i);
         const float step = peak / 127 / static_cast<float>(1 << kShifts[b]);
-        EXPECT_NEAR(static_cast<float>(value) * step, b < 3 ? x[32 * b + i] : 0, step * 0.5001F);
+        EXPECT_NEAR(static_cast<float>(value) * step, b < 3 ? x[i] : 0, step * 0.5001F);
         sum += value;
       }
-      int32_t start;
-      std::memcpy(&start, block + block_bytes - 4 * tile_rows + 4, 4);
-      EXPECT_EQ(start, (1 << (right - 1)) - kZeroPoint * sum);
+      EXPECT_EQ(tile.number<int32_t>(b, 1), (1 << right >> 1) - format.zero_point * sum);
     }
+  }
+}
+
+// As when gate and up become what `down` takes.
+TEST_P(QuantizedProductsTest, SpansWithIntegerScalesCanBeQuantizedApart) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kColumns = 37 * kBlockColumns;  // two panels, and a span that is not whole
+  std::vector<float> rows(TestTile::kRows * kColumns);
+  for (float& v : rows) v = normal(random);
+  for (const PackedFormat& format : {kPackQ4_0, kPackQ8_0}) {
+    const TestTile whole(kernels(), format, rows.data(), kColumns);
+    TestTile apart = whole;
+    std::ranges::fill(apart.bytes, 0);
+    for (int64_t first = 0; first < whole.num_blocks; first += 6) {
+      const int64_t end = std::min(first + 6, whole.num_blocks);
+      const int64_t end_of_x = std::min(end * kBlockColumns, kColumns);
+      kernels().quantize_tile({.x = rows.data() + first * kBlockColumns,
+                               .row_stride = kColumns,
+                               .columns = end_of_x - first * kBlockColumns,
+                               .first_block = first,
+                               .end_block = end,
+                               .format = format,
+                               .value_bytes = whole.value_bytes,
+                               .tiles = apart.bytes.data(),
+                               .tile = whole.tile()});
+    }
+    EXPECT_EQ(apart.bytes, whole.bytes);
   }
 }
 

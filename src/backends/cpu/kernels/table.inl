@@ -11,6 +11,7 @@
 #include "backends/cpu/kernels/pack.inl"
 #include "backends/cpu/kernels/peak.inl"
 #include "backends/cpu/kernels/quant_matmul.inl"
+#include "backends/cpu/kernels/quantize.inl"
 
 namespace hasten::cpu {
 namespace {

@@ -5,6 +5,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "backends/cpu/kernels/unroll.inl"
+
 namespace hasten::cpu {
 namespace {
 
@@ -116,12 +118,31 @@ inline I32x16 set1_i32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_ep
 inline I32x16 add_i32(I32x16 a, I32x16 b) {
   return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
 }
-inline int32_t reduce_add_i32(I32x16 v) {
-  const __m256i eight = _mm256_add_epi32(v.low, v.high);
-  const __m128i four =
-      _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+inline I32x16 load_i32(const int32_t* p) {
+  const auto* halves = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
+inline I32x16 sub_i32(I32x16 a, I32x16 b) {
+  return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
+}
+inline I32x16 mul_i32(I32x16 a, I32x16 b) {
+  return {_mm256_mullo_epi32(a.low, b.low), _mm256_mullo_epi32(a.high, b.high)};
+}
+inline I32x16 max_i32(I32x16 a, I32x16 b) {
+  return {_mm256_max_epi32(a.low, b.low), _mm256_max_epi32(a.high, b.high)};
+}
+inline I32x16 min_i32(I32x16 a, I32x16 b) {
+  return {_mm256_min_epi32(a.low, b.low), _mm256_min_epi32(a.high, b.high)};
+}
+/// Lanes change places with those kDistance beside them: 1, 2 or 4.
+template <int kDistance>
+inline I32x16 swap_lanes(I32x16 v) {
+  if constexpr (kDistance == 4) {
+    return {_mm256_permute2x128_si256(v.low, v.low, 1),
+            _mm256_permute2x128_si256(v.high, v.high, 1)};
+  }
+  constexpr int kOrder = kDistance == 1 ? 0xb1 : 0x4e;
+  return {_mm256_shuffle_epi32(v.low, kOrder), _mm256_shuffle_epi32(v.high, kOrder)};
 }
 inline F32x16 to_float(I32x16 v) { return {_mm256_cvtepi32_ps(v.low), _mm256_cvtepi32_ps(v.high)}; }
 /// Rounded down.
@@ -152,6 +173,9 @@ inline void store_i32(uint8_t* p, I32x16 v) {
 inline F32x16 as_float(I32x16 v) {
   return {_mm256_castsi256_ps(v.low), _mm256_castsi256_ps(v.high)};
 }
+inline I32x16 as_bits(F32x16 v) {
+  return {_mm256_castps_si256(v.low), _mm256_castps_si256(v.high)};
+}
 /// To nearest, ties to even; |v| < 2^22.
 inline I32x16 to_int(F32x16 v) { return {_mm256_cvtps_epi32(v.low), _mm256_cvtps_epi32(v.high)}; }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
@@ -163,26 +187,57 @@ inline F32x16 power_of_two(I32x16 n) {
   };
   return {half(n.low), half(n.high)};
 }
-/// Bit patterns of |a| and |b|, largest of all lanes: orders numbers, infinity and NaN.
-inline uint32_t max_magnitude_bits(F32x16 a, F32x16 b) {
+/// Bit patterns of the larger of |a| and |b|, which orders numbers, infinity and NaN.
+inline I32x16 max_magnitudes(F32x16 a, F32x16 b) {
   const auto larger = [](__m256 x, __m256 y) {
     return _mm256_max_epi32(_mm256_castps_si256(x), _mm256_castps_si256(y));
   };
   const F32x16 p = abs(a);
   const F32x16 q = abs(b);
-  const __m256i eight = _mm256_max_epi32(larger(p.low, p.high), larger(q.low, q.high));
-  const __m128i four =
-      _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1))));
+  return {larger(p.low, q.low), larger(p.high, q.high)};
+}
+/// Lane i: the lanes of f(Constant<i>) brought together by op, in some order.
+template <class F, class Op>
+HASTEN_INLINE inline I32x16 reduce_each(F&& f, Op&& op) {
+  const auto eight = [&](auto first) HASTEN_INLINE {
+    constexpr int kFirst = decltype(first)::value;
+    __m256i pairs[4];  // lane 4 h + j of vector i: a quarter of vector i + 4 h
+    unroll<0, 4>([&](auto index) HASTEN_INLINE {
+      constexpr int kI = kFirst + decltype(index)::value;
+      const I32x16 a = f(Constant<kI>{});
+      const I32x16 b = f(Constant<kI + 4>{});
+      const __m256i a_eight = op(a.low, a.high);
+      const __m256i b_eight = op(b.low, b.high);
+      pairs[decltype(index)::value] = op(_mm256_permute2x128_si256(a_eight, b_eight, 0x20),
+                                         _mm256_permute2x128_si256(a_eight, b_eight, 0x31));
+    });
+    const auto join = [&](__m256i a, __m256i b) HASTEN_INLINE {
+      return _mm256_castsi256_ps(op(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)));
+    };
+    const __m256 low = join(pairs[0], pairs[1]);
+    const __m256 high = join(pairs[2], pairs[3]);
+    return op(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0x88)),
+              _mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xdd)));
+  };
+  return {eight(Constant<0>{}), eight(Constant<8>{})};
+}
+/// Lane i: the largest lane of f(Constant<i>).
+template <class F>
+HASTEN_INLINE inline I32x16 reduce_each_max(F&& f) {
+  return reduce_each(f, [](__m256i a, __m256i b) HASTEN_INLINE { return _mm256_max_epi32(a, b); });
+}
+/// Lane i: the sum of the lanes of f(Constant<i>).
+template <class F>
+HASTEN_INLINE inline I32x16 reduce_each_add(F&& f) {
+  return reduce_each(f, [](__m256i a, __m256i b) HASTEN_INLINE { return _mm256_add_epi32(a, b); });
 }
 
-/// The low byte of each lane.
+/// Lanes that fit in a byte.
 inline void store_i8(int8_t* p, I32x16 v) {
-  int32_t lanes[16];
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), v.low);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes + 8), v.high);
-  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(lanes[i]);
+  const __m256i halves = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.low, v.high), 0xd8);
+  _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(p),
+      _mm_packs_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
 }
 inline __m128i load_8_bytes(const uint8_t* p) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));

@@ -5,6 +5,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "backends/cpu/kernels/unroll.inl"
+
 namespace hasten::cpu {
 namespace {
 
@@ -68,7 +70,18 @@ inline bool any_greater(F32x16 a, F32x16 b) { return _mm512_cmp_ps_mask(a, b, _C
 inline I32x16 zero_i32() { return _mm512_setzero_si512(); }
 inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
 inline I32x16 add_i32(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
-inline int32_t reduce_add_i32(I32x16 v) { return _mm512_reduce_add_epi32(v); }
+inline I32x16 load_i32(const int32_t* p) { return _mm512_loadu_si512(p); }
+inline I32x16 sub_i32(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
+inline I32x16 mul_i32(I32x16 a, I32x16 b) { return _mm512_mullo_epi32(a, b); }
+inline I32x16 max_i32(I32x16 a, I32x16 b) { return _mm512_max_epi32(a, b); }
+inline I32x16 min_i32(I32x16 a, I32x16 b) { return _mm512_min_epi32(a, b); }
+/// Lanes change places with those kDistance beside them: 1, 2 or 4.
+template <int kDistance>
+inline I32x16 swap_lanes(I32x16 v) {
+  if constexpr (kDistance == 1) return _mm512_shuffle_epi32(v, _MM_PERM_CDAB);
+  if constexpr (kDistance == 2) return _mm512_shuffle_epi32(v, _MM_PERM_BADC);
+  if constexpr (kDistance == 4) return _mm512_shuffle_i64x2(v, v, 0xb1);
+}
 inline F32x16 to_float(I32x16 v) { return _mm512_cvtepi32_ps(v); }
 /// Rounded down.
 inline I32x16 shift_right(I32x16 v, int32_t n) { return _mm512_srav_epi32(v, set1_i32(n)); }
@@ -84,6 +97,7 @@ inline I32x16 multiply_pairs(I32x16 v, const uint8_t* p) {
 inline void store_i32(uint8_t* p, I32x16 v) { _mm512_storeu_si512(p, v); }
 /// The same bits.
 inline F32x16 as_float(I32x16 v) { return _mm512_castsi512_ps(v); }
+inline I32x16 as_bits(F32x16 v) { return _mm512_castps_si512(v); }
 /// To nearest, ties to even; |v| < 2^22.
 inline I32x16 to_int(F32x16 v) { return _mm512_cvtps_epi32(v); }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
@@ -105,10 +119,41 @@ inline float reduce_bits(F32x16 v) {
 inline F32x16 mul_lanes(uint16_t lanes, F32x16 a, F32x16 b) {
   return _mm512_maskz_mul_ps(lanes, a, b);
 }
-/// Bit patterns of |a| and |b|, largest of all lanes: orders numbers, infinity and NaN.
-inline uint32_t max_magnitude_bits(F32x16 a, F32x16 b) {
-  const I32x16 bits = _mm512_max_epi32(_mm512_castps_si512(abs(a)), _mm512_castps_si512(abs(b)));
-  return static_cast<uint32_t>(_mm512_reduce_max_epi32(bits));
+/// Bit patterns of the larger of |a| and |b|, which orders numbers, infinity and NaN.
+inline I32x16 max_magnitudes(F32x16 a, F32x16 b) {
+  return _mm512_max_epi32(_mm512_castps_si512(abs(a)), _mm512_castps_si512(abs(b)));
+}
+/// Lane i: the lanes of f(Constant<i>) brought together by op, in some order.
+template <class F, class Op>
+HASTEN_INLINE inline I32x16 reduce_each(F&& f, Op&& op) {
+  I32x16 quarters[4];  // lane 4 q + j of vector i: a quarter of vector i + 4 q
+  unroll<0, 4>([&](auto index) HASTEN_INLINE {
+    constexpr int kI = decltype(index)::value;
+    const auto halves = [&](I32x16 a, I32x16 b) HASTEN_INLINE {
+      return op(_mm512_shuffle_i64x2(a, b, 0x44), _mm512_shuffle_i64x2(a, b, 0xee));
+    };
+    const I32x16 first = halves(f(Constant<kI>{}), f(Constant<kI + 4>{}));
+    const I32x16 second = halves(f(Constant<kI + 8>{}), f(Constant<kI + 12>{}));
+    quarters[kI] =
+        op(_mm512_shuffle_i64x2(first, second, 0x88), _mm512_shuffle_i64x2(first, second, 0xdd));
+  });
+  const auto pairs = [&](I32x16 a, I32x16 b) HASTEN_INLINE {
+    return _mm512_castsi512_ps(op(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)));
+  };
+  const F32x16 low = pairs(quarters[0], quarters[1]);
+  const F32x16 high = pairs(quarters[2], quarters[3]);
+  return op(_mm512_castps_si512(_mm512_shuffle_ps(low, high, 0x88)),
+            _mm512_castps_si512(_mm512_shuffle_ps(low, high, 0xdd)));
+}
+/// Lane i: the largest lane of f(Constant<i>).
+template <class F>
+HASTEN_INLINE inline I32x16 reduce_each_max(F&& f) {
+  return reduce_each(f, [](I32x16 a, I32x16 b) HASTEN_INLINE { return _mm512_max_epi32(a, b); });
+}
+/// Lane i: the sum of the lanes of f(Constant<i>).
+template <class F>
+HASTEN_INLINE inline I32x16 reduce_each_add(F&& f) {
+  return reduce_each(f, [](I32x16 a, I32x16 b) HASTEN_INLINE { return _mm512_add_epi32(a, b); });
 }
 
 /// x less the largest whole number that is not above it; zero for infinities.
@@ -135,7 +180,7 @@ inline F32x16 to_float(I32Sums v) { return _mm512_cvtepi32_ps(reinterpret_cast<_
 inline void store_i16(float* p, I32x16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
 }
-/// The low byte of each lane.
+/// Lanes that fit in a byte.
 inline void store_i8(int8_t* p, I32x16 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "backends/cpu/kernels/unroll.inl"
+
 namespace hasten::cpu {
 namespace {
 
@@ -87,10 +89,21 @@ inline bool any_greater(F32x16 a, F32x16 b) {
 inline I32x16 zero_i32() { return I32x16{}; }
 inline I32x16 set1_i32(int32_t x) { return x - I32x16{}; }
 inline I32x16 add_i32(I32x16 a, I32x16 b) { return a + b; }
-inline int32_t reduce_add_i32(I32x16 v) {
-  int32_t sum = 0;
-  for (int i = 0; i < 16; ++i) sum += v[i];
-  return sum;
+inline I32x16 load_i32(const int32_t* p) {
+  I32x16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline I32x16 sub_i32(I32x16 a, I32x16 b) { return a - b; }
+inline I32x16 mul_i32(I32x16 a, I32x16 b) { return a * b; }
+inline I32x16 max_i32(I32x16 a, I32x16 b) { return a > b ? a : b; }
+inline I32x16 min_i32(I32x16 a, I32x16 b) { return a < b ? a : b; }
+/// Lanes change places with those kDistance, a power of two, beside them.
+template <int kDistance>
+inline I32x16 swap_lanes(I32x16 v) {
+  I32x16 swapped;
+  for (int i = 0; i < 16; ++i) swapped[i] = v[i ^ kDistance];
+  return swapped;
 }
 inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
 /// Rounded down.
@@ -109,6 +122,7 @@ inline I32x16 multiply_pairs(I32x16 v, const uint8_t* p) {
 inline void store_i32(uint8_t* p, I32x16 v) { __builtin_memcpy(p, &v, sizeof v); }
 /// The same bits.
 inline F32x16 as_float(I32x16 v) { return reinterpret_cast<F32x16>(v); }
+inline I32x16 as_bits(F32x16 v) { return reinterpret_cast<I32x16>(v); }
 /// To nearest, ties to even; |v| < 2^22. Adding 1.5 * 2^23 leaves the integer in the low bits.
 inline I32x16 to_int(F32x16 v) { return reinterpret_cast<I32x16>(v + 0x1.8p23F) - 0x4b400000; }
 /// 2^n for n in [-126, 127]; zero below, infinity for n = 128.
@@ -116,17 +130,36 @@ inline F32x16 power_of_two(I32x16 n) {
   const I32x16 biased = n + 127;
   return reinterpret_cast<F32x16>((biased > 0 ? biased : I32x16{}) << 23);
 }
-/// Bit patterns of |a| and |b|, largest of all lanes: orders numbers, infinity and NaN.
-inline uint32_t max_magnitude_bits(F32x16 a, F32x16 b) {
+/// Bit patterns of the larger of |a| and |b|, which orders numbers, infinity and NaN.
+inline I32x16 max_magnitudes(F32x16 a, F32x16 b) {
   const I32x16 a_bits = reinterpret_cast<I32x16>(abs(a));
   const I32x16 b_bits = reinterpret_cast<I32x16>(abs(b));
-  const I32x16 bits = a_bits > b_bits ? a_bits : b_bits;
-  int32_t largest = 0;
-  for (int i = 0; i < 16; ++i) largest = bits[i] > largest ? bits[i] : largest;
-  return static_cast<uint32_t>(largest);
+  return a_bits > b_bits ? a_bits : b_bits;
+}
+/// Lane i: the largest lane of f(Constant<i>).
+template <class F>
+inline I32x16 reduce_each_max(F&& f) {
+  I32x16 largest{};
+  unroll<0, 16>([&](auto index) {
+    const I32x16 v = f(index);
+    int32_t most = v[0];
+    for (int i = 1; i < 16; ++i) most = v[i] > most ? v[i] : most;
+    largest[index.value] = most;
+  });
+  return largest;
+}
+/// Lane i: the sum of the lanes of f(Constant<i>).
+template <class F>
+inline I32x16 reduce_each_add(F&& f) {
+  I32x16 sums{};
+  unroll<0, 16>([&](auto index) {
+    const I32x16 v = f(index);
+    for (int i = 0; i < 16; ++i) sums[index.value] += v[i];
+  });
+  return sums;
 }
 
-/// The low byte of each lane.
+/// Lanes that fit in a byte.
 inline void store_i8(int8_t* p, I32x16 v) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(v[i]);
 }

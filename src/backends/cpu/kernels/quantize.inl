@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations as int8, in the tiles of QuantizedRows: values = round(x / scale), where scale =
+// peak / 127 of a span of blocks, less as many powers of two as a part of a block leaves. A row
+// takes sixteen parts at a time: where there is one number for a part, each lane has one. A row
+// that holds infinity or NaN gets a scale that is none, so that its outputs say so.
+#pragma once
+
+#include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/packed_weights.inl"
+#include "backends/cpu/kernels/unroll.inl"
+
+namespace hasten::cpu {
+namespace {
+
+constexpr int kBatchParts = 16;
+
+/// How the activations of some weights are quantised: see PackedFormat and QuantizedRows.
+template <int kColumns, int kSpan, bool kInteger, int kBytes>
+struct QuantizeKind {
+  static constexpr int kPartColumns = kColumns;
+  static constexpr int kParts = kBlockColumns / kColumns;
+  static constexpr int kSpanBlocks = kSpan;
+  static constexpr int kBatchBlocks = kBatchParts / kParts;
+  static constexpr bool kIntegerScales = kInteger;
+  static constexpr int kValueBytes = kBytes;
+};
+
+/// 2^n for n in [-126, 127].
+HASTEN_INLINE inline float exact_power_of_two(int32_t n) {
+  return __builtin_bit_cast(float, (n + 127) << 23);
+}
+
+/// Writes 16 values to the places of QuantizedRows.
+template <int kValueBytes, class Values>
+HASTEN_INLINE inline void store_values(uint8_t* at, Values values) {
+  if constexpr (kValueBytes == 2) {
+    store_split_i16(at, values);
+  } else {
+    store_i8(reinterpret_cast<int8_t*>(at), values);
+  }
+}
+
+/// Of a row whose spans are quantised one after another: what the next one has to know.
+struct SpanChain {
+  float last_scale = 0;
+  float largest_peak = 0;
+  uint8_t* last_factor = nullptr;
+
+  /// With the scale of the next span, of which the factor lies at `factor`.
+  HASTEN_INLINE void add(float scale, uint8_t* factor) {
+    set_factor(last_scale / scale);
+    last_scale = scale;
+    last_factor = factor;
+  }
+  HASTEN_INLINE void end() const { set_factor(last_scale); }
+
+ private:
+  HASTEN_INLINE void set_factor(float factor) const {
+    if (last_factor != nullptr) __builtin_memcpy(last_factor, &factor, 4);
+  }
+};
+
+/// The lanes of all parts of a span become the largest of them.
+template <int kSpanParts>
+HASTEN_INLINE inline I32x16 largest_of_spans(I32x16 v) {
+  static_assert(kSpanParts == 1 || kSpanParts == 2 || kSpanParts == 8);
+  if constexpr (kSpanParts >= 2) v = max_i32(v, swap_lanes<1>(v));
+  if constexpr (kSpanParts == 8) {
+    v = max_i32(v, swap_lanes<2>(v));
+    v = max_i32(v, swap_lanes<4>(v));
+  }
+  return v;
+}
+
+/// How parts are brought to whole numbers.
+struct PartScales {
+  F32x16 of_spans;  // NaN if a value of the span is not a number or infinite
+  F32x16 steps;     // what the part's values are multiplied with: finite
+  I32x16 shifts;    // how often the part is doubled before
+};
+
+/// `peaks`: bits of the parts' largest magnitudes.
+template <class Kind>
+HASTEN_INLINE inline PartScales scales_of(I32x16 peaks, SpanChain& chain) {
+  const F32x16 largest = as_float(largest_of_spans<Kind::kSpanBlocks * Kind::kParts>(peaks));
+  F32x16 span_peaks = min(largest, set1(3.40282347e38F));
+  float least = 1e-35F;  // below, 127 / peak overflows
+  if constexpr (!Kind::kIntegerScales) {
+    // So that no quotient of scales overflows: what is smaller is as good as zero.
+    const float most = reduce_max(span_peaks);
+    if (most > chain.largest_peak) chain.largest_peak = most;
+    const float smallest = chain.largest_peak * exact_power_of_two(-kMostSpanShift);
+    if (smallest > least) least = smallest;
+  }
+  span_peaks = max(span_peaks, set1(least));
+  // The difference of the bits is one of exponents, less one where the part's mantissa is larger:
+  // so often can it be doubled before its peak exceeds that of its span.
+  constexpr int32_t kMostShift = Kind::kIntegerScales ? kMostPairShift : kMostSpanShift;
+  const I32x16 doublings = shift_right(sub_i32(as_bits(span_peaks), peaks), 23);
+  const I32x16 shifts = min_i32(max_i32(doublings, zero_i32()), set1_i32(kMostShift));
+  const F32x16 steps = mul(div(set1(127.0F), span_peaks), power_of_two(shifts));
+  const F32x16 none = mul(largest, zero());  // NaN of what is infinite or none
+  return {add(div(span_peaks, set1(127.0F)), none), min(steps, set1(1e38F)), shifts};
+}
+
+/// Sixteen parts of one row, or fewer at its end.
+template <class Kind>
+struct PartBatch {
+  static constexpr int kParts = Kind::kParts;
+  static constexpr int64_t kPartColumns = Kind::kPartColumns;
+  static constexpr int64_t kValueBytes = Kind::kValueBytes;
+  static constexpr bool kTwo = kPartColumns == 32;  // vectors in a part
+
+  const float* x;
+  uint8_t* to;          // the tile's first block of these
+  int64_t row;          // of the tile
+  int64_t tile_rows;    // of it
+  int64_t num_blocks;   // that are written
+  int64_t blocks_of_x;  // of them; the last may be there only to make a span whole
+
+  HASTEN_INLINE int64_t block_bytes() const {
+    return activation_block_bytes(tile_rows, kParts, kValueBytes);
+  }
+
+  /// f(block, its place) of all blocks, g(last block, the place behind it) of all spans.
+  template <class F, class G>
+  HASTEN_INLINE void for_each(F&& f, G&& g) const {
+    uint8_t* at = to;
+    for (int64_t first = 0; first < num_blocks; first += Kind::kSpanBlocks) {
+      const int64_t behind = first + Kind::kSpanBlocks;
+      const int64_t end = behind < num_blocks ? behind : num_blocks;
+      for (int64_t b = first; b < end; ++b, at += block_bytes()) f(b, at);
+      g(end - 1, at);
+      at += 4 * tile_rows;
+    }
+  }
+
+  /// Bits of the largest magnitude of each part.
+  template <bool kWhole>
+  HASTEN_INLINE I32x16 peaks() const {
+    return reduce_each_max([&](auto part) HASTEN_INLINE {
+      constexpr int kPart = decltype(part)::value;
+      if (!kWhole && kPart >= blocks_of_x * kParts) return zero_i32();
+      const float* at = x + kPart * kPartColumns;
+      // The next panel of the row: the other rows of this one come first, and few processors follow
+      // so many streams.
+      for (int64_t i = 0; i < kPartColumns; i += 16) {
+        prefetch(reinterpret_cast<const uint8_t*>(at + kPanelBlocks * kBlockColumns + i));
+      }
+      return max_magnitudes(load(at), kTwo ? load(at + 16) : zero());
+    });
+  }
+
+  /// Writes the values, each times the steps of its part; returns their sums.
+  HASTEN_INLINE I32x16 write_values(F32x16 part_steps) const {
+    alignas(64) float steps[kBatchParts];
+    store(steps, part_steps);
+    I32x16 sums[kBatchParts];
+    const auto write_block = [&](int64_t b, uint8_t* at) HASTEN_INLINE {
+      at += row * kBlockColumns * kValueBytes;
+      for (int p = 0; p < kParts; ++p, at += kPartColumns * kValueBytes) {
+        const int64_t part = b * kParts + p;
+        const F32x16 factor = set1(steps[part]);
+        const auto write = [&](int64_t i) HASTEN_INLINE {
+          const F32x16 v = b < blocks_of_x ? load(x + part * kPartColumns + i) : zero();
+          const I32x16 values = to_int(min(max(mul(v, factor), set1(-127.0F)), set1(127.0F)));
+          store_values<kValueBytes>(at + i * kValueBytes, values);
+          return values;
+        };
+        sums[part] = write(0);
+        if constexpr (kTwo) sums[part] = add_i32(sums[part], write(16));
+      }
+    };
+    for_each(write_block, [](int64_t, uint8_t*) HASTEN_INLINE {});
+    for (int64_t p = num_blocks * kParts; p < kBatchParts; ++p) sums[p] = zero_i32();
+    return reduce_each_add([&](auto part) HASTEN_INLINE { return sums[part.value]; });
+  }
+
+  /// Two numbers of each part, and one of each span, beside those of the other rows:
+  /// span(last block, its place).
+  template <class Span>
+  HASTEN_INLINE void write_numbers(I32x16 first, I32x16 second, Span&& span) const {
+    alignas(64) int32_t firsts[kBatchParts];
+    alignas(64) int32_t seconds[kBatchParts];
+    store_i32(reinterpret_cast<uint8_t*>(firsts), first);
+    store_i32(reinterpret_cast<uint8_t*>(seconds), second);
+    for_each(
+        [&](int64_t b, uint8_t* at) HASTEN_INLINE {
+          at += tile_rows * kBlockColumns * kValueBytes + 4 * row;
+          for (int p = 0; p < kParts; ++p, at += 8 * tile_rows) {
+            __builtin_memcpy(at, firsts + b * kParts + p, 4);
+            __builtin_memcpy(at + 4 * tile_rows, seconds + b * kParts + p, 4);
+          }
+        },
+        [&](int64_t b, uint8_t* at) HASTEN_INLINE { span(b, at + 4 * row); });
+  }
+
+  HASTEN_INLINE void quantize(const PackedFormat& format, SpanChain& chain) const {
+    const bool whole = blocks_of_x >= Kind::kBatchBlocks;
+    const PartScales scales = scales_of<Kind>(whole ? peaks<true>() : peaks<false>(), chain);
+    const I32x16 sums = write_values(scales.steps);
+    const I32x16 excess = mul_i32(sums, set1_i32(format.zero_point));
+    alignas(64) float of_spans[kBatchParts];
+    if constexpr (Kind::kIntegerScales) {
+      static_assert(kParts == 1 && Kind::kSpanBlocks == 2);
+      // Of each span's first block to the right, of its second one 16 less that to the left.
+      alignas(64) static constexpr int32_t kFactors[] = {1, -1, 1, -1, 1, -1, 1, -1,
+                                                         1, -1, 1, -1, 1, -1, 1, -1};
+      alignas(64) static constexpr int32_t kAddends[] = {0, 16, 0, 16, 0, 16, 0, 16,
+                                                         0, 16, 0, 16, 0, 16, 0, 16};
+      const int dot_bits = wide_dot_bits(format);
+      const I32x16 right = add_i32(scales.shifts, set1_i32(dot_bits));
+      const I32x16 half = to_int(power_of_two(sub_i32(right, set1_i32(1))));  // 0 of 1/2
+      store(of_spans, mul(scales.of_spans, set1(exact_power_of_two(dot_bits - kIntegerScaleBits))));
+      write_numbers(add_i32(mul_i32(right, load_i32(kFactors)), load_i32(kAddends)),
+                    sub_i32(half, excess), [&](int64_t b, uint8_t* scale) HASTEN_INLINE {
+                      __builtin_memcpy(scale, of_spans + b, 4);
+                    });
+    } else {
+      const I32x16 bases = sub_i32(set1_i32(kFloatBits), shift_left(scales.shifts, 23));
+      const F32x16 shifted_sums =
+          mul(to_float(sums), power_of_two(sub_i32(zero_i32(), scales.shifts)));
+      store(of_spans, scales.of_spans);
+      write_numbers(bases, format.offsets ? as_bits(shifted_sums) : sub_i32(bases, excess),
+                    [&](int64_t b, uint8_t* factor)
+                        HASTEN_INLINE { chain.add(of_spans[b * kParts], factor); });
+    }
+  }
+};
+
+/// All rows of a panel before the next panel: they share the lines that are written.
+template <class Kind>
+inline void quantize_tile_of(const QuantizeTileTask& task) {
+  constexpr int kMostRows = kQuantRows > kQuantDirectRows ? kQuantRows : kQuantDirectRows;
+  constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Kind::kParts, Kind::kValueBytes);
+  static_assert(kPanelBlocks % Kind::kBatchBlocks == 0);
+  SpanChain chains[kMostRows];
+  for (int64_t panel = task.first_block; panel < task.end_block;) {
+    const int64_t next_panel = (panel / kPanelBlocks + 1) * kPanelBlocks;
+    const int64_t end = next_panel < task.end_block ? next_panel : task.end_block;
+    uint8_t* to = task.tiles + task.tile.at(panel, kRowBlockBytes);
+    for (int64_t row = 0; row < task.tile.rows; ++row) {
+      for (int64_t first = panel; first < end; first += Kind::kBatchBlocks) {
+        const int64_t left = end - first;
+        const int64_t in_panel = first - panel;
+        const int64_t before = first - task.first_block;
+        PartBatch<Kind>{.x = task.x + row * task.row_stride + before * kBlockColumns,
+                        .to = to + task.tile.rows * (in_panel * kRowBlockBytes +
+                                                     in_panel / Kind::kSpanBlocks * 4),
+                        .row = row,
+                        .tile_rows = task.tile.rows,
+                        .num_blocks = left < Kind::kBatchBlocks ? left : Kind::kBatchBlocks,
+                        .blocks_of_x = task.columns / kBlockColumns - before}
+            .quantize(task.format, chains[row]);
+      }
+    }
+    panel = end;
+  }
+  if constexpr (!Kind::kIntegerScales) {
+    for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].end();
+  }
+}
+
+template <int kValueBytes>
+inline void quantize_tile_to(const QuantizeTileTask& task) {
+  if (has_integer_scales(task.format)) {
+    quantize_tile_of<QuantizeKind<32, 2, true, kValueBytes>>(task);
+  } else if (task.format.activation_columns == 16) {
+    quantize_tile_of<QuantizeKind<16, 4, false, kValueBytes>>(task);
+  } else if (task.format.span_blocks == 1) {
+    quantize_tile_of<QuantizeKind<32, 1, false, kValueBytes>>(task);
+  } else {
+    quantize_tile_of<QuantizeKind<32, 2, false, kValueBytes>>(task);
+  }
+}
+
+/// Of the ways of quantising, those that formats have.
+constexpr bool is_known(const PackedFormat& format) {
+  return format.activation_columns == 16 ? format.span_blocks == 4
+         : has_integer_scales(format)    ? format.span_blocks == 2
+                                         : format.span_blocks == 1 || format.span_blocks == 2;
+}
+constexpr bool all_are_known() {
+  for (const PackedFormat& format : kPackedFormats) {
+    if (!is_known(format)) return false;
+  }
+  return true;
+}
+static_assert(all_are_known());
+
+inline void quantize_tile(const QuantizeTileTask& task) {
+  if constexpr (kSplitsWideCodes) {
+    if (task.value_bytes == 2) return quantize_tile_to<2>(task);
+  }
+  quantize_tile_to<1>(task);
+}
+
+}  // namespace
+}  // namespace hasten::cpu
