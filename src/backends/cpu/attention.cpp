@@ -297,18 +297,20 @@ bool Attention::list_spans(const Shape& shape, int64_t piece_index, int64_t& num
 
 /// Copies the piece's queries: scaled and rotated if the keys are, or as pairs, rounded.
 void Attention::start(const Shape& shape, const Piece& piece, const ThreadMemory& memory) {
+  const bool rotated = ops::is_rotated(shape.cache.spec().types.keys);
   float* to = memory.q;
   for (int64_t t = piece.first_token; t < piece.first_token + piece.num_tokens; ++t) {
     const float* from =
         shape.params.q.f32() + (t * shape.num_heads + piece.kv_head * shape.group) * shape.head_dim;
-    for (int64_t i = 0; i < shape.group * shape.head_dim; ++i) *to++ = from[i] * shape.q_scale;
-  }
-  const bool rotated = ops::is_rotated(shape.cache.spec().types.keys);
-  if (!rotated && shape.pairs == nullptr) return;
-  for (int64_t row = 0; row < shape.num_rows(piece); ++row) {
-    float* q = memory.q + row * shape.head_dim;
-    if (rotated) ops::rotate(q, shape.head_dim);
-    if (shape.pairs != nullptr) shape.pairs->round_query(q, shape.head_dim);
+    for (int64_t h = 0; h < shape.group; ++h, from += shape.head_dim, to += shape.head_dim) {
+      if (shape.pairs != nullptr && !rotated) {
+        shape.pairs->round_query(from, shape.head_dim, to);
+        continue;
+      }
+      for (int64_t i = 0; i < shape.head_dim; ++i) to[i] = from[i] * shape.q_scale;
+      if (rotated) ops::rotate(to, shape.head_dim);
+      if (shape.pairs != nullptr) shape.pairs->round_query(to, shape.head_dim, to);
+    }
   }
 }
 
@@ -460,15 +462,17 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
 /// Writes the piece's outputs, rotated back if the values are.
 void Attention::finish(const Shape& shape, const Piece& piece, const SoftmaxState& total) {
   const bool rotated = ops::is_rotated(shape.cache.spec().types.values);
-  for (int64_t r = 0; r < shape.num_rows(piece); ++r) {
-    const int64_t token = piece.first_token + r / shape.group;
-    const int64_t head = piece.kv_head * shape.group + r % shape.group;
-    float* out = shape.params.out.f32() + (token * shape.num_heads + head) * shape.head_dim;
-    const float* from = total.out + r * shape.padded_dim;
-    const float* sums = total.sums + r * kSumLanes;
-    const float sum = std::accumulate(sums, sums + kSumLanes, 0.0F);
-    for (int64_t d = 0; d < shape.head_dim; ++d) out[d] = from[d] / sum;
-    if (rotated) ops::rotate(out, shape.head_dim);
+  for (int64_t t = 0; t < piece.num_tokens; ++t) {
+    const int64_t head = (piece.first_token + t) * shape.num_heads + piece.kv_head * shape.group;
+    float* out = shape.params.out.f32() + head * shape.head_dim;
+    kernels_.finish_softmax({.sums = total.sums + t * shape.group * kSumLanes,
+                             .values = total.out + t * shape.group * shape.padded_dim,
+                             .rows = shape.group,
+                             .head_dim = shape.head_dim,
+                             .padded_dim = shape.padded_dim,
+                             .out = out});
+    if (!rotated) continue;
+    for (int64_t h = 0; h < shape.group; ++h) ops::rotate(out + h * shape.head_dim, shape.head_dim);
   }
 }
 

@@ -184,8 +184,14 @@ void CpuBackend::gated_activation(const ops::GatedActivationParams& params) {
   const GateKind kind = gate_kind(params.activation);
   workers_.for_each(params.gate.num_elements(), kPieceElements,
                     [&](int64_t begin, int64_t end, int32_t) {
-                      kernels_.gate(kind, params.gate.f32() + begin, params.up.f32() + begin,
-                                    params.out.f32() + begin, end - begin);
+                      kernels_.gate({.kind = kind,
+                                     .gate = params.gate.f32() + begin,
+                                     .up = params.up.f32() + begin,
+                                     .stride = 0,
+                                     .rows = 1,
+                                     .columns = end - begin,
+                                     .out = params.out.f32() + begin,
+                                     .out_stride = 0});
                     });
 }
 

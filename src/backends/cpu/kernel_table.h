@@ -253,6 +253,18 @@ struct RmsNormRowTask {
 
 enum class GateKind : uint8_t { silu, gelu_tanh };
 
+/// out = activation(gate) * up.
+struct GateTask {
+  GateKind kind;
+  const float* gate;  // [rows, stride]
+  const float* up;    // likewise
+  int64_t stride;
+  int64_t rows;
+  int64_t columns;
+  float* out;  // [rows, out_stride]; may be gate or up
+  int64_t out_stride;
+};
+
 /// Rotates the heads of one token.
 struct RopeTokenTask {
   float* x;          // [num_heads, head_dim]
@@ -375,6 +387,16 @@ struct MergeTask {
   int64_t padded_dim;
 };
 
+/// out = the values' sums over those of the weights, of some rows.
+struct FinishSoftmaxTask {
+  const float* sums;    // as SoftmaxState
+  const float* values;  // [rows, padded_dim]
+  int64_t rows;
+  int64_t head_dim;
+  int64_t padded_dim;
+  float* out;  // [rows, head_dim]
+};
+
 /// How a tile is attended to.
 struct AttentionKernels {
   void (*kv_load)(const KvRunTask&);
@@ -386,8 +408,8 @@ struct AttentionKernels {
 struct PairKernels {
   void (*store)(const KvStorePairsTask&) = nullptr;   // null of q8_0, too: kept code by code
   void (*attend)(const AttendCachedTask&) = nullptr;  // of any number of rows
-  // Makes of a query of `count` elements what `attend` takes, in its place.
-  void (*round_query)(float* q, int64_t count) = nullptr;
+  // Makes of a query of `count` elements what `attend` takes; `to` may be q.
+  void (*round_query)(const float* q, int64_t count, float* to) = nullptr;
 };
 
 struct KernelTable {
@@ -410,7 +432,7 @@ struct KernelTable {
   void (*quantize_tile)(const QuantizeTileTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);
-  void (*gate)(GateKind kind, const float* gate, const float* up, float* out, int64_t count);
+  void (*gate)(const GateTask&);
   void (*soft_cap)(float* x, int64_t count, float cap);
   void (*exp)(const float* x, float* out, int64_t count);
   void (*rope_token)(const RopeTokenTask&);
@@ -419,6 +441,7 @@ struct KernelTable {
   PairKernels bf16_pairs = {};
   PairKernels q8_0_pairs = {};
   void (*merge_softmax)(const MergeTask&);
+  void (*finish_softmax)(const FinishSoftmaxTask&);
   // For measuring what the machine can do; each returns the operations it did (something of the
   // bytes for read_bytes), so that nothing is optimised away.
   int64_t (*read_bytes)(const uint8_t* data, int64_t num_bytes, bool one_stream);

@@ -420,7 +420,6 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
   HASTEN_CHECK(most > 0);                                       // or can_gate() was not asked
   const int64_t tile = tile_groups(gate.layout(), rows.count);  // and that of up, which is alike
   float* scratch = gated_.get_array<float>(2 * gated_floats_ * workers_.num_threads());
-  const GateKind kind = gate_kind(params.activation);
   const bool alike =
       gate.is_packed() && up.is_packed() && gate.layout().packed == up.layout().packed;
   workers_.for_each_guided(
@@ -446,11 +445,14 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
                            .next = alike && behind < end ? gate.group(behind) : nullptr,
                            .out = up_out},
                           rows, thread);
-          const int64_t columns = std::min(stride, gate_out.columns);
-          for (int64_t r = 0; r < rows.count; ++r) {
-            kernels_.gate(kind, gate_out.data + r * stride, up_out.data + r * stride,
-                          params.out.f32() + r * out_features + first * kGroupRows, columns);
-          }
+          kernels_.gate({.kind = gate_kind(params.activation),
+                         .gate = gate_out.data,
+                         .up = up_out.data,
+                         .stride = stride,
+                         .rows = rows.count,
+                         .columns = std::min(stride, gate_out.columns),
+                         .out = params.out.f32() + first * kGroupRows,
+                         .out_stride = out_features});
         }
       });
 }

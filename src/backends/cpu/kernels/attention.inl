@@ -143,5 +143,18 @@ inline void merge_softmax(const MergeTask& task) {
   }
 }
 
+inline void finish_softmax(const FinishSoftmaxTask& task) {
+  for (int64_t row = 0; row < task.rows; ++row) {
+    const F32x16 sum = set1(reduce_add(load(task.sums + row * kSumLanes)));
+    const float* values = task.values + row * task.padded_dim;
+    float* out = task.out + row * task.head_dim;
+    for_lanes(
+        task.head_dim, [&](int64_t i) { store(out + i, div(load(values + i), sum)); },
+        [&](int64_t i, int64_t n) {
+          store_first(out + i, div(load_first(values + i, n), sum), n);
+        });
+  }
+}
+
 }  // namespace
 }  // namespace hasten::cpu

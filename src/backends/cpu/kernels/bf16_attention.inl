@@ -54,13 +54,12 @@ inline void store_bf16_pairs(const KvStorePairsTask& task) {
   }
 }
 
-/// What attend_bf16 takes for a query: pairs, in place of its floats. `count`, its elements, is
-/// a multiple of 16.
-inline void round_query_bf16(float* q, int64_t count) {
+/// What attend_bf16 takes for a query: pairs. `count`, its elements, is a multiple of 16.
+inline void round_query_bf16(const float* q, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += 32) {
     const bool whole = i + 32 <= count;
     const I32x16 pairs = round_bf16(load(q + i), whole ? load(q + i + 16) : zero());
-    store_first_pairs(q + i / 2, pairs, whole ? 16 : 8);
+    store_first_pairs(to + i / 2, pairs, whole ? 16 : 8);
   }
 }
 

@@ -78,17 +78,29 @@ inline void soft_cap_row(float* x, int64_t count, float cap) {
 }
 
 /// silu(x) = x sigmoid(x); gelu's tanh form is x sigmoid(2 z), z = sqrt(2 / pi) (x + 0.044715 x^3).
-inline void gate_row(GateKind kind, const float* gate, const float* up, float* out, int64_t count) {
-  const auto activation = [&](F32x16 x) {
-    if (kind == GateKind::silu) return mul(x, sigmoid(x));
+template <GateKind kKind>
+inline void gate_rows(const GateTask& task) {
+  const auto gated = [](F32x16 x, F32x16 up) HASTEN_INLINE {
+    if constexpr (kKind == GateKind::silu) return mul(mul(x, sigmoid(x)), up);
     const F32x16 cube = mul(mul(x, x), x);
-    return mul(x, sigmoid(mul(set1(1.59576912F), fma(cube, set1(0.044715F), x))));
+    return mul(mul(x, sigmoid(mul(set1(1.59576912F), fma(cube, set1(0.044715F), x)))), up);
   };
-  for_lanes(
-      count, [&](int64_t i) { store(out + i, mul(activation(load(gate + i)), load(up + i))); },
-      [&](int64_t i, int64_t n) {
-        store_first(out + i, mul(activation(load_first(gate + i, n)), load_first(up + i, n)), n);
-      });
+  for (int64_t row = 0; row < task.rows; ++row) {
+    const float* gate = task.gate + row * task.stride;
+    const float* up = task.up + row * task.stride;
+    float* out = task.out + row * task.out_stride;
+    for_lanes(
+        task.columns,
+        [&](int64_t i) HASTEN_INLINE { store(out + i, gated(load(gate + i), load(up + i))); },
+        [&](int64_t i, int64_t n) HASTEN_INLINE {
+          store_first(out + i, gated(load_first(gate + i, n), load_first(up + i, n)), n);
+        });
+  }
+}
+
+inline void gate(const GateTask& task) {
+  if (task.kind == GateKind::silu) return gate_rows<GateKind::silu>(task);
+  gate_rows<GateKind::gelu_tanh>(task);
 }
 
 inline void rms_norm_row(const RmsNormRowTask& task) {

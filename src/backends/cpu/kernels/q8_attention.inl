@@ -22,9 +22,9 @@ HASTEN_INLINE inline F32x16 to_i16_range(float most) {
   return set1(most > kLeastLargest ? kLargestI16 / most : 0.0F);
 }
 
-/// What attend_q8 takes for a query: pairs of integers in place of its floats, and what one is
-/// worth behind them, NaN where an element is. `count`, its elements, is a multiple of 32.
-inline void round_query_q8(float* q, int64_t count) {
+/// What attend_q8 takes for a query: pairs of integers, and what one is worth behind them, NaN
+/// where an element is. `count`, its elements, is a multiple of 32.
+inline void round_query_q8(const float* q, int64_t count, float* to) {
   F32x16 top = zero();
   for (int64_t i = 0; i < count; i += 16) top = max_bits(top, abs(load(q + i)));
   const float most = reduce_bits(top);
@@ -32,10 +32,10 @@ inline void round_query_q8(float* q, int64_t count) {
   for (int64_t i = 0; i < count; i += 32) {
     const I32x16 first = to_int(mul(load(q + i), inverse));
     const I32x16 second = to_int(mul(load(q + i + 16), inverse));
-    store_i16(q + i / 2, first);
-    store_i16(q + i / 2 + 8, second);
+    store_i16(to + i / 2, first);
+    store_i16(to + i / 2 + 8, second);
   }
-  q[count / 2] = most / kLargestI16;
+  to[count / 2] = most / kLargestI16;
 }
 
 /// A row of pairs may be half a line: of two that share one, the first fetches it.
