@@ -213,14 +213,10 @@ inline constexpr int64_t kPassRows = 512;
 /// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
 inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;
 
-/// Writes blocks of one tile of QuantizedRows: all of them or, for weights with integer scales,
-/// whose spans do not know of each other, some whole spans.
+/// Writes one tile of QuantizedRows.
 struct QuantizeTileTask {
-  const float* x;      // [tile.rows], from the first of these blocks on
-  int64_t row_stride;  // floats from one row to the next
-  int64_t columns;     // of these blocks, a multiple of kBlockColumns; beyond them is nothing
-  int64_t first_block;
-  int64_t end_block;
+  const float* x;   // [tile.rows, columns]
+  int64_t columns;  // a multiple of kBlockColumns
   PackedFormat format;
   int64_t value_bytes;  // see QuantizedRows
   uint8_t* tiles;
@@ -428,7 +424,8 @@ struct KernelTable {
   int64_t bf16_tile_rows = 0;  // of RowTiles in what bf16_matmul takes
   void (*pack_quantized[kNumPackedKinds])(const PackTask&);
   void (*pack_floats[3])(const PackTask&);  // by FloatKind
-  void (*make_integer_scales)(const IntegerScalesTask&);
+  // Returns how many rows have mostly scales below the largest one / kMostScaleRatio, but not zero.
+  int32_t (*make_integer_scales)(const IntegerScalesTask&);
   void (*quantize_tile)(const QuantizeTileTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);

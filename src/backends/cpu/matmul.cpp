@@ -4,6 +4,7 @@
 #include "backends/cpu/matmul.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -123,14 +124,22 @@ void Matmul::pack_groups(const WeightLayout& layout, const Tensor& source, uint8
     while (uint8_t* page = weights_.next_page(until)) order.push_back({page, 0});
     order.push_back({nullptr, first});
   }
+  std::atomic<int64_t> uneven{0};  // rows
   workers_.for_each(std::ssize(order), 1, [&](int64_t index, int64_t, int32_t) {
     const Work& work = order[static_cast<size_t>(index)];
     if (work.page != nullptr) return bring_in(work.page);
     const int64_t end = std::min(work.first_group + piece, layout.num_groups);
     for (int64_t g = work.first_group; g < end; ++g) {
-      pack_group(kernels_, layout, source, g, out + g * layout.group_bytes);
+      uneven += pack_group(kernels_, layout, source, g, out + g * layout.group_bytes);
     }
   });
+  if (uneven > 0 && !std::exchange(told_of_scales_, true)) {
+    log::warn(
+        "{} of {} rows of a {} weight have mostly blocks whose scales are less than 1/{} of the "
+        "row's largest: products with them may be off by more than 2 %; a file in Q4_K, Q6_K or "
+        "BF16 has no such loss",
+        uneven.load(), source.dim(0), info(source.dtype()).name, kMostScaleRatio);
+  }
 }
 
 void Matmul::reserve(const ops::StepLimits& limits) {
@@ -171,10 +180,7 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
       kernels_.quantize_tile({.x = rows.x + first * rows.columns,
-                              .row_stride = rows.columns,
                               .columns = rows.columns,
-                              .first_block = 0,
-                              .end_block = num_blocks,
                               .format = format,
                               .value_bytes = value_bytes(kernels_, format),
                               .tiles = tiles,
@@ -308,8 +314,10 @@ void Matmul::prepare_rows(const WeightLayout& layout, Rows& rows) {
 
 /// Groups that are dealt are a multiple of this.
 int64_t Matmul::tile_groups(const WeightLayout& layout, int64_t num_rows) const {
+  if (layout.packed) {
+    return num_rows <= kernels_.quant_direct_rows ? kTileGroups : kernels_.quant_tile_groups;
+  }
   if (num_rows <= kFewRows) return kTileGroups;
-  if (layout.packed) return kernels_.quant_tile_groups;
   return rounds_activations(layout) ? kManyRowsBf16Groups : kTileGroups;
 }
 

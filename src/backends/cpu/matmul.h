@@ -107,6 +107,7 @@ class Matmul {
   int64_t largest_tile_bytes_ = 0;
   bool interleaves_ = false;  // some weights take FloatMatmulTask::tiles
   bool told_of_memory_ = false;
+  bool told_of_scales_ = false;
 };
 
 }  // namespace hasten::cpu

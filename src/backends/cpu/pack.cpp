@@ -94,7 +94,7 @@ Part part_of(const WeightLayout& layout) {
 }  // namespace
 
 WeightLayout weight_layout(const Tensor& source) {
-  HASTEN_CHECK(source.defined() && source.shape().rank() == 2);
+  HASTEN_CHECK(source.defined() && source.shape().rank() == 2 && source.dim(1) > 0);
   WeightLayout layout;
   layout.num_groups = ceil_div(source.dim(0), kGroupRows);
   const int64_t columns = source.dim(1);
@@ -122,8 +122,8 @@ WeightLayout weight_layout(const Tensor& source) {
   return layout;
 }
 
-void pack_group(const KernelTable& kernels, const WeightLayout& layout, const Tensor& source,
-                int64_t index, uint8_t* out) {
+int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const Tensor& source,
+                   int64_t index, uint8_t* out) {
   const auto pack = layout.packed ? kernels.pack_quantized[static_cast<int>(*layout.packed)]
                                   : kernels.pack_floats[static_cast<int>(layout.floats)];
   const int64_t first_row = index * kGroupRows;
@@ -159,10 +159,9 @@ void pack_group(const KernelTable& kernels, const WeightLayout& layout, const Te
     const int64_t left = layout.group_bytes - unit.head_bytes - to;
     std::memcpy(parts + to, packed, static_cast<size_t>(std::min(part.group_bytes, left)));
   }
-  if (unit.head_bytes > 0) {
-    kernels.make_integer_scales(
-        {.group = out, .num_units = unit.num_units(source.dim(1)), .unit_bytes = unit.bytes()});
-  }
+  if (unit.head_bytes == 0) return 0;
+  return kernels.make_integer_scales(
+      {.group = out, .num_units = unit.num_units(source.dim(1)), .unit_bytes = unit.bytes()});
 }
 
 }  // namespace hasten::cpu

@@ -22,8 +22,9 @@ struct WeightLayout {
 [[nodiscard]] WeightLayout weight_layout(const Tensor& source);
 
 /// Writes group `index` of `source` to out[layout.group_bytes]; rows behind the last are what
-/// blocks of zero bytes make, elements that are zero. Any thread.
-void pack_group(const KernelTable& kernels, const WeightLayout& layout, const Tensor& source,
-                int64_t index, uint8_t* out);
+/// blocks of zero bytes make, elements that are zero. Returns how many rows lose more of their
+/// scales than of anything else (KernelTable::make_integer_scales). Any thread.
+int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const Tensor& source,
+                   int64_t index, uint8_t* out);
 
 }  // namespace hasten::cpu

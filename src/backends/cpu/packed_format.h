@@ -84,7 +84,11 @@ constexpr bool has_integer_scales(const PackedFormat& format) {
 }
 inline constexpr int kMostIntegerScale = 32767;
 inline constexpr int kIntegerScaleBits = 15;
-/// Bits by which the dot product of a block exceeds an int16: it is below 127 * 32 * zero_point.
+/// A scale so many times below the largest of its row is off by 1.5 % as an integer; more is as
+/// much as all else that products are rounded by, and rows with mostly such scales are told of.
+inline constexpr int kMostScaleRatio = 1000;
+/// Bits by which the dot product of a block exceeds an int16: it is at most
+/// 127 * 32 * zero_point, since no code is farther from the zero point than zero is.
 constexpr int wide_dot_bits(const PackedFormat& format) {
   int bits = 0;
   while (127 * kBlockColumns * format.zero_point >> bits > 32767) ++bits;

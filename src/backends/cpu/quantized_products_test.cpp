@@ -16,9 +16,9 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
+#include "backends/cpu/pack.h"
 #include "quant/codec.h"
 #include "quant/q4_1.h"
-#include "quant/q8_0.h"
 #include "tensor/half.h"
 #include "tensor/tensor.h"
 
@@ -53,10 +53,7 @@ struct TestTile {
                   activation_bytes(kRows, num_blocks, parts, value_bytes, span_blocks)),
               77) {
     kernels.quantize_tile({.x = x,
-                           .row_stride = columns,
                            .columns = columns,
-                           .first_block = 0,
-                           .end_block = num_blocks,
                            .format = format,
                            .value_bytes = value_bytes,
                            .tiles = bytes.data(),
@@ -184,34 +181,6 @@ TEST_P(QuantizedProductsTest, PairsOfBlocksShareAScaleButForShifts) {
   }
 }
 
-// As when gate and up become what `down` takes.
-TEST_P(QuantizedProductsTest, SpansWithIntegerScalesCanBeQuantizedApart) {
-  std::mt19937 random(9);
-  std::normal_distribution<float> normal;
-  constexpr int64_t kColumns = 37 * kBlockColumns;  // two panels, and a span that is not whole
-  std::vector<float> rows(TestTile::kRows * kColumns);
-  for (float& v : rows) v = normal(random);
-  for (const PackedFormat& format : {kPackQ4_0, kPackQ8_0}) {
-    const TestTile whole(kernels(), format, rows.data(), kColumns);
-    TestTile apart = whole;
-    std::ranges::fill(apart.bytes, 0);
-    for (int64_t first = 0; first < whole.num_blocks; first += 6) {
-      const int64_t end = std::min(first + 6, whole.num_blocks);
-      const int64_t end_of_x = std::min(end * kBlockColumns, kColumns);
-      kernels().quantize_tile({.x = rows.data() + first * kBlockColumns,
-                               .row_stride = kColumns,
-                               .columns = end_of_x - first * kBlockColumns,
-                               .first_block = first,
-                               .end_block = end,
-                               .format = format,
-                               .value_bytes = whole.value_bytes,
-                               .tiles = apart.bytes.data(),
-                               .tile = whole.tile()});
-    }
-    EXPECT_EQ(apart.bytes, whole.bytes);
-  }
-}
-
 TEST(RowTiles, AreFewAndEven) {
   for (int64_t num_rows = 1; num_rows < 100; ++num_rows) {
     const auto tiles = RowTiles::of(num_rows, 9, 6);
@@ -315,48 +284,146 @@ TEST_P(QuantizedProductsTest, DotProductsTimesScalesAreRoundedOnce) {
   }
 }
 
-// Likewise of integer scales: dot products are rounded to sixteen bits, the scales of two blocks
-// are parts of the larger one, and what they make together is rounded as a float is.
-TEST_P(QuantizedProductsTest, DotProductsOfPairsAreRoundedToSixteenBits) {
-  std::mt19937 random(12);
-  constexpr size_t kBlocks = 3;  // and one that makes a pair
-  constexpr int64_t kColumns = 32 * kBlocks;
-  std::vector<quant::BlockQ8_0> blocks(kGroupRows * kBlocks);
-  std::vector<float> x(kColumns);
-  for (float& v : x) v = static_cast<float>(random_code(random));
-  for (size_t b = 0; b < kBlocks; ++b) x[32 * b] = 127.0F;
-  for (quant::BlockQ8_0& block : blocks) {
-    block.scale = static_cast<uint16_t>(0x2000U + random() % 0x1c00U);  // 2^-7 to 1
-    if (random() % 4 == 0) block.scale ^= 0x8000U;
-    for (auto& q : block.quants) q = static_cast<int8_t>(random_code(random));
+/// Random blocks of a type with a binary16 scale in front, as a file has them, and their codes.
+struct ScaledBlocks {
+  static constexpr uint16_t kOne = 0x3c00;
+
+  ScaledBlocks(DType type, int64_t blocks_of_a_row, std::mt19937& random)
+      : matrix(type, {kGroupRows, blocks_of_a_row * kBlockColumns}),
+        codes(static_cast<size_t>(matrix.view.num_elements())) {
+    auto* bytes = static_cast<uint8_t*>(matrix.view.data());
+    for (int64_t i = 0; i < matrix.view.num_bytes(); ++i) bytes[i] = static_cast<uint8_t>(random());
+    const int64_t num_blocks = kGroupRows * blocks_of_a_row;
+    for (int64_t b = 0; b < num_blocks; ++b) set_scale(b, kOne);
+    decode();
   }
-  // The largest products that there are, and their scales too.
-  for (size_t b = 0; b < kBlocks; ++b) {
-    blocks[b].scale = 0x3c00;
-    for (size_t c = 0; c < 32; ++c) blocks[b].quants[c] = x[32 * b + c] < 0 ? 127 : -128;
+
+  uint8_t* block(int64_t index) const {
+    return static_cast<uint8_t*>(matrix.view.data()) +
+           index * info(matrix.view.dtype()).block_bytes;
   }
-  const Group group(kernels(), matrix_of(DType::q8_0, blocks));
-  for (const int64_t rows : kNumRows) {
-    const std::vector<float> out = group.times(x, rows);
-    for (size_t i = 0; i < out.size(); ++i) {
-      const quant::BlockQ8_0* row = blocks.data() + i % kGroupRows * kBlocks;
-      double most = 0;
-      for (size_t b = 0; b < kBlocks; ++b) {
-        most = std::max(most, std::fabs(double{f16_to_f32(row[b].scale)}));
-      }
-      double want = 0;
-      double sizes = 0;
-      for (size_t b = 0; b < kBlocks; ++b) {
-        int32_t dot = 0;
-        for (size_t c = 0; c < 32; ++c) {
-          dot += static_cast<int32_t>(x[32 * b + c]) * row[b].quants[c];
-        }
-        const double scale = std::round(f16_to_f32(row[b].scale) / most * 32767) * most / 32767;
-        want += scale * ((dot + 8) >> 4) * 16;
-        sizes += std::fabs(scale * dot);
-      }
-      EXPECT_NEAR(out[i], want, 3e-7 * sizes);
+  void set_scale(int64_t index, uint16_t scale) const { std::memcpy(block(index), &scale, 2); }
+  float scale(int64_t index) const {
+    uint16_t bits;
+    std::memcpy(&bits, block(index), 2);
+    return f16_to_f32(bits);
+  }
+  /// Takes the codes from the blocks, all of scale 1.
+  void decode() {
+    const int64_t columns = matrix.view.dim(1);
+    for (int64_t r = 0; r < kGroupRows; ++r) {
+      quant::decode_row(matrix.view.dtype(), matrix.view.row(r), codes.data() + r * columns,
+                        columns);
     }
+  }
+
+  OwnedTensor matrix;
+  std::vector<float> codes;
+};
+constexpr DType kScaledTypes[] = {DType::q4_0, DType::q5_0, DType::q8_0, DType::iq4_nl};
+
+// Likewise of integer scales: dot products are rounded to sixteen bits, those of a block that is
+// doubled k times to k less, the scales of two blocks are parts of the larger one, and what they
+// make together is rounded as a float is.
+TEST_P(QuantizedProductsTest, DotProductsOfPairsAreRoundedToSixteenBits) {
+  constexpr int kShifts[] = {0, 3, 12, 0, 0};  // the last is one of a pair with nothing
+  constexpr int64_t kBlocks = std::ssize(kShifts);
+  for (const DType dtype : kScaledTypes) {
+    SCOPED_TRACE(info(dtype).name);
+    std::mt19937 random(12);
+    ScaledBlocks blocks(dtype, kBlocks, random);
+    std::vector<float> codes(kBlocks * kBlockColumns);  // of x
+    for (float& v : codes) v = static_cast<float>(random_code(random));
+    for (int64_t b = 0; b < kBlocks; ++b) codes[static_cast<size_t>(32 * b)] = 127;
+    // The largest dot products that there are, or nearly.
+    std::fill_n(codes.begin(), 32, 127.0F);
+    std::memset(blocks.block(0) + 2, dtype == DType::q8_0 ? 0x80 : 0,
+                static_cast<size_t>(info(dtype).block_bytes - 2));
+    blocks.decode();
+    for (int64_t b = 1; b < kGroupRows * kBlocks; ++b) {
+      const uint32_t sign = random() % 4 == 0 ? 0x8000U : 0;
+      blocks.set_scale(b, static_cast<uint16_t>(sign ^ (0x2000U + random() % 0x1c00U)));
+    }
+    std::vector<float> x = codes;
+    for (size_t c = 0; c < x.size(); ++c) x[c] = std::ldexp(x[c], -kShifts[c / 32]);
+    const PackedFormat& format =
+        kPackedFormats[static_cast<int>(*weight_layout(blocks.matrix.view).packed)];
+    const Group group(kernels(), blocks.matrix);
+    for (const int64_t rows : kNumRows) {
+      const std::vector<float> out = group.times(x, rows);
+      for (size_t i = 0; i < out.size(); ++i) {
+        const int64_t first = static_cast<int64_t>(i % kGroupRows) * kBlocks;
+        double most = 0;
+        for (int64_t b = first; b < first + kBlocks; ++b) {
+          most = std::max(most, std::fabs(double{blocks.scale(b)}));
+        }
+        double want = 0;
+        double sizes = 0;
+        for (int64_t b = 0; b < kBlocks; ++b) {
+          int32_t dot = 0;
+          for (int64_t c = 32 * b; c < 32 * (b + 1); ++c) {
+            dot += static_cast<int32_t>(codes[static_cast<size_t>(c)]) *
+                   static_cast<int32_t>(blocks.codes[static_cast<size_t>(32 * first + c)]);
+          }
+          const int shift = kShifts[b] + wide_dot_bits(format);
+          const double scale = std::round(blocks.scale(first + b) / most * 32767) * most / 32767;
+          want += scale * (((1 << shift >> 1) + dot) >> shift) * (1 << wide_dot_bits(format));
+          sizes += std::fabs(scale * dot);
+        }
+        EXPECT_NEAR(out[i], want, 3e-7 * sizes) << "row " << i % kGroupRows;
+      }
+    }
+  }
+}
+
+TEST_P(QuantizedProductsTest, RowsOfScalesThatAreNoneShowIt) {
+  constexpr int64_t kBlocks = 3;
+  for (const DType dtype : kScaledTypes) {
+    SCOPED_TRACE(info(dtype).name);
+    std::mt19937 random(14);
+    const ScaledBlocks blocks(dtype, kBlocks, random);
+    blocks.set_scale(2 * kBlocks, 0x7c00);      // infinity
+    blocks.set_scale(3 * kBlocks + 1, 0xfc00);  // less than anything
+    blocks.set_scale(5 * kBlocks + 2, 0x7e00);  // NaN
+    for (int64_t b = 0; b < kBlocks; ++b) blocks.set_scale(7 * kBlocks + b, 0);
+    std::vector<float> x(kBlocks * kBlockColumns);
+    for (float& v : x) v = static_cast<float>(random_code(random));
+    const Group group(kernels(), blocks.matrix);
+    for (const int64_t rows : kNumRows) {
+      const std::vector<float> out = group.times(x, rows);
+      for (size_t i = 0; i < out.size(); ++i) {
+        const size_t row = i % kGroupRows;
+        EXPECT_EQ(std::isfinite(out[i]), row != 2 && row != 3 && row != 5) << "row " << row;
+        EXPECT_TRUE(row != 7 || out[i] == 0.0F);
+      }
+    }
+  }
+}
+
+TEST_P(QuantizedProductsTest, RowsOfMostlySmallScalesAreCounted) {
+  constexpr int64_t kBlocks = 5;
+  for (const DType dtype : kScaledTypes) {
+    std::mt19937 random(15);
+    const ScaledBlocks blocks(dtype, kBlocks, random);
+    const WeightLayout layout = weight_layout(blocks.matrix.view);
+    std::vector<uint8_t> group(static_cast<size_t>(layout.group_bytes));
+    const auto count = [&] {
+      return pack_group(kernels(), layout, blocks.matrix.view, 0, group.data());
+    };
+    EXPECT_EQ(count(), 0);
+    const auto set_row = [&](int64_t row, const std::array<uint16_t, kBlocks>& scales) {
+      for (int64_t b = 0; b < kBlocks; ++b)
+        blocks.set_scale(row * kBlocks + b, scales[static_cast<size_t>(b)]);
+    };
+    constexpr uint16_t kSmall = 0x1000;  // 2^-11
+    set_row(1, {0, 0, 0, 0, ScaledBlocks::kOne});
+    set_row(2, {kSmall, kSmall, ScaledBlocks::kOne, 0, ScaledBlocks::kOne});
+    EXPECT_EQ(count(), 0);
+    set_row(4, {kSmall, kSmall, kSmall, kSmall, 0x7c00});  // shows by itself
+    EXPECT_EQ(count(), 0);
+    set_row(3, {kSmall, 0, kSmall, 0, ScaledBlocks::kOne});
+    set_row(9, {kSmall, ScaledBlocks::kOne, kSmall, kSmall, kSmall});
+    EXPECT_EQ(count(), 2);
   }
 }
 

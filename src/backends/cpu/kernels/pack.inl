@@ -188,7 +188,7 @@ void pack_quantized(const PackTask& task) {
 }
 
 /// Scales that are not finite, or of rows that have such, give units that are NaN.
-inline void make_integer_scales(const IntegerScalesTask& task) {
+inline int32_t make_integer_scales(const IntegerScalesTask& task) {
   const F32x16 infinity = set1(__builtin_inff());
   const auto scales = [&](int64_t unit) {
     return reinterpret_cast<uint16_t*>(task.group + 4 * kGroupRows + unit * task.unit_bytes);
@@ -209,8 +209,13 @@ inline void make_integer_scales(const IntegerScalesTask& task) {
   const F32x16 inverse =
       select_less(zero(), units, div(set1(kMostIntegerScale), most), zero());  // NaN: zero
   const F32x16 limit = set1(kMostIntegerScale);
+  const F32x16 small = select_less(most, infinity, mul(most, set1(1.0F / kMostScaleRatio)), zero());
+  F32x16 majority = zero();  // of small scales: less the others, but for zeros
   const auto rounded = [&](const uint16_t* at) {
-    const F32x16 scale = select_less(abs(load_f16(at)), infinity, load_f16(at), zero());
+    const F32x16 v = load_f16(at);
+    const F32x16 vote = select_less(abs(v), small, set1(1.0F), set1(-1.0F));
+    majority = add(majority, select_less(zero(), abs(v), vote, zero()));
+    const F32x16 scale = select_less(abs(v), infinity, v, zero());
     return to_int(max(min(mul(scale, inverse), limit), sub(zero(), limit)));
   };
   for (int64_t u = 0; u < task.num_units; ++u) {
@@ -219,6 +224,7 @@ inline void make_integer_scales(const IntegerScalesTask& task) {
     const I32x16 second = rounded(at + kGroupRows);
     store_i32(reinterpret_cast<uint8_t*>(scales(u)), join_halves(first, shift_left(second, 16)));
   }
+  return static_cast<int32_t>(reduce_add(select_less(zero(), majority, set1(1.0F), zero())));
 }
 
 /// [columns][16] of float, or of pairs of bf16; for f16 the halves of each pair come apart.

@@ -14,8 +14,9 @@
 //            and half of 2^n to round;
 //   total += (dot * scale + dot of the second block * its scale) * the scale of the activations,
 //            which has 2^-kIntegerScaleBits;
-// and total *= the unit of the row's scales, in the end.
-// Few rows read the packed weights; many rows share a panel that is unpacked once.
+// and total *= the unit of the row's scales, in the end: until then it is as much larger as the
+// unit is smaller than 1, and overflows sooner than the output. Few rows read the packed weights;
+// many rows share a panel that is unpacked once.
 #pragma once
 
 #include "backends/cpu/kernels/output.inl"
@@ -119,9 +120,10 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
   }
 }
 
-/// As accumulate(), of weights with integer scales and an even count: add(g, r, n, scale) is to add
-/// n * scale to total[g][r]. With kWoven, what is left to do for a pair of blocks stands between
-/// the products of the next one: the ports that multiply would wait for it at its end.
+/// As accumulate(), of weights with integer scales and an even count of at least 2: add(g, r, n,
+/// scale) is to add n * scale to total[g][r]. With kWoven, what is left to do for a pair of blocks
+/// stands between the products of the next one: the ports that multiply would wait for it at its
+/// end.
 template <bool kWoven, int kGroups, int kRows, class Source, class Add, class F>
 HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source_first,
                                            int64_t count, const uint8_t* x, Add&& add,

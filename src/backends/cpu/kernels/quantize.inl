@@ -46,7 +46,7 @@ struct SpanChain {
   float largest_peak = 0;
   uint8_t* last_factor = nullptr;
 
-  /// With the scale of the next span, of which the factor lies at `factor`.
+  /// The next span has that scale, and its factor will lie at `factor`: writes that of the last.
   HASTEN_INLINE void add(float scale, uint8_t* factor) {
     set_factor(last_scale / scale);
     last_scale = scale;
@@ -75,18 +75,21 @@ HASTEN_INLINE inline I32x16 largest_of_spans(I32x16 v) {
 /// How parts are brought to whole numbers.
 struct PartScales {
   F32x16 of_spans;  // NaN if a value of the span is not a number or infinite
-  F32x16 steps;     // what the part's values are multiplied with: finite
+  F32x16 steps;     // what the part's values are multiplied with: at most 1e38, so that values
+                    // below about 1e-36 come out smaller than they are
   I32x16 shifts;    // how often the part is doubled before
 };
 
-/// `peaks`: bits of the parts' largest magnitudes.
+/// `peaks`: bits of the parts' largest magnitudes. The chain learns of the largest of them.
 template <class Kind>
 HASTEN_INLINE inline PartScales scales_of(I32x16 peaks, SpanChain& chain) {
   const F32x16 largest = as_float(largest_of_spans<Kind::kSpanBlocks * Kind::kParts>(peaks));
   F32x16 span_peaks = min(largest, set1(3.40282347e38F));
-  float least = 1e-35F;  // below, 127 / peak overflows
+  // Below, 127 / peak overflows, or the scale times 2^-kIntegerScaleBits is subnormal.
+  float least = Kind::kIntegerScales ? 5e-32F : 1e-35F;
   if constexpr (!Kind::kIntegerScales) {
-    // So that no quotient of scales overflows: what is smaller is as good as zero.
+    // So that no quotient of scales overflows: what is smaller than 2^-kMostSpanShift of the row's
+    // largest value, up to the end of this batch, is as good as zero.
     const float most = reduce_max(span_peaks);
     if (most > chain.largest_peak) chain.largest_peak = most;
     const float smallest = chain.largest_peak * exact_power_of_two(-kMostSpanShift);
@@ -234,27 +237,22 @@ inline void quantize_tile_of(const QuantizeTileTask& task) {
   constexpr int kMostRows = kQuantRows > kQuantDirectRows ? kQuantRows : kQuantDirectRows;
   constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Kind::kParts, Kind::kValueBytes);
   static_assert(kPanelBlocks % Kind::kBatchBlocks == 0);
+  const int64_t num_blocks = task.tile.num_blocks;
   SpanChain chains[kMostRows];
-  for (int64_t panel = task.first_block; panel < task.end_block;) {
-    const int64_t next_panel = (panel / kPanelBlocks + 1) * kPanelBlocks;
-    const int64_t end = next_panel < task.end_block ? next_panel : task.end_block;
-    uint8_t* to = task.tiles + task.tile.at(panel, kRowBlockBytes);
+  for (int64_t panel = 0; panel < num_blocks; panel += kPanelBlocks) {
+    const int64_t end = panel + kPanelBlocks < num_blocks ? panel + kPanelBlocks : num_blocks;
     for (int64_t row = 0; row < task.tile.rows; ++row) {
       for (int64_t first = panel; first < end; first += Kind::kBatchBlocks) {
         const int64_t left = end - first;
-        const int64_t in_panel = first - panel;
-        const int64_t before = first - task.first_block;
-        PartBatch<Kind>{.x = task.x + row * task.row_stride + before * kBlockColumns,
-                        .to = to + task.tile.rows * (in_panel * kRowBlockBytes +
-                                                     in_panel / Kind::kSpanBlocks * 4),
+        PartBatch<Kind>{.x = task.x + row * task.columns + first * kBlockColumns,
+                        .to = task.tiles + task.tile.at(first, kRowBlockBytes),
                         .row = row,
                         .tile_rows = task.tile.rows,
                         .num_blocks = left < Kind::kBatchBlocks ? left : Kind::kBatchBlocks,
-                        .blocks_of_x = task.columns / kBlockColumns - before}
+                        .blocks_of_x = task.columns / kBlockColumns - first}
             .quantize(task.format, chains[row]);
       }
     }
-    panel = end;
   }
   if constexpr (!Kind::kIntegerScales) {
     for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].end();
@@ -274,11 +272,16 @@ inline void quantize_tile_to(const QuantizeTileTask& task) {
   }
 }
 
-/// Of the ways of quantising, those that formats have.
+/// Whether there is a QuantizeKind for the format and, with integer scales, a dot product of two
+/// blocks fits in an int16 each, what it is shifted by in 16 bits, and its products in an int32.
 constexpr bool is_known(const PackedFormat& format) {
-  return format.activation_columns == 16 ? format.span_blocks == 4
-         : has_integer_scales(format)    ? format.span_blocks == 2
-                                         : format.span_blocks == 1 || format.span_blocks == 2;
+  if (format.activation_columns == 16) return format.span_blocks == 4;
+  if (!has_integer_scales(format)) return format.span_blocks == 1 || format.span_blocks == 2;
+  return format.span_blocks == 2 && most_level(format) <= 2 * format.zero_point &&
+         kMostPairShift + wide_dot_bits(format) <= 16 &&
+         ((int64_t{127} * kBlockColumns * format.zero_point >> wide_dot_bits(format)) + 1) * 2 *
+                 kMostIntegerScale <
+             int64_t{1} << 31;
 }
 constexpr bool all_are_known() {
   for (const PackedFormat& format : kPackedFormats) {

@@ -137,6 +137,7 @@ inline I32x16 min_i32(I32x16 a, I32x16 b) {
 /// Lanes change places with those kDistance beside them: 1, 2 or 4.
 template <int kDistance>
 inline I32x16 swap_lanes(I32x16 v) {
+  static_assert(kDistance == 1 || kDistance == 2 || kDistance == 4);
   if constexpr (kDistance == 4) {
     return {_mm256_permute2x128_si256(v.low, v.low, 1),
             _mm256_permute2x128_si256(v.high, v.high, 1)};

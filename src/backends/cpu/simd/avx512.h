@@ -78,6 +78,7 @@ inline I32x16 min_i32(I32x16 a, I32x16 b) { return _mm512_min_epi32(a, b); }
 /// Lanes change places with those kDistance beside them: 1, 2 or 4.
 template <int kDistance>
 inline I32x16 swap_lanes(I32x16 v) {
+  static_assert(kDistance == 1 || kDistance == 2 || kDistance == 4);
   if constexpr (kDistance == 1) return _mm512_shuffle_epi32(v, _MM_PERM_CDAB);
   if constexpr (kDistance == 2) return _mm512_shuffle_epi32(v, _MM_PERM_BADC);
   if constexpr (kDistance == 4) return _mm512_shuffle_i64x2(v, v, 0xb1);
