@@ -156,6 +156,9 @@ struct QuantMatmulTask {
   // Of the same format, that are multiplied next; fetched towards the end of many rows. Null: none.
   const uint8_t* next_groups;
   QuantizedRows x;
+  // Of the tiles of x (RowTiles), those that are multiplied; of few rows, the only one.
+  int64_t first_tile;
+  int64_t end_tile;
   bool one_stream;  // see kOneStreamRows
   ProductRows out;
   uint8_t* scratch;  // kMatmulScratchBytes, 64-byte aligned, of this thread

@@ -32,6 +32,8 @@ constexpr int64_t kGatedL2Share = 4;
 constexpr int64_t kPieceBytes = 256 * 1024;
 // Rows beyond which register tiles have fewer groups.
 constexpr int64_t kFewRows = 16;
+// Register tiles of rows that are worth unpacking weights for, at least.
+constexpr int64_t kLeastRowTiles = 4;
 // Parts of a block that have activation scales of their own.
 constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
@@ -294,12 +296,15 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
          .scratch = scratch});
     return;
   }
+  const auto tiles = RowTiles::of(rows.count, kernels_.quant_direct_rows, kernels_.quant_tile_rows);
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
       {.groups = groups,
        .group_bytes = layout.group_bytes,
        .num_groups = piece.count,
        .next_groups = piece.next,
        .x = {.tiles = quantized_.get(0), .num_rows = rows.count, .columns = rows.columns},
+       .first_tile = rows.part * tiles.count / rows.num_parts,
+       .end_tile = (rows.part + 1) * tiles.count / rows.num_parts,
        .one_stream = one_stream_,
        .out = piece.out,
        .scratch = scratch});
@@ -321,35 +326,60 @@ int64_t Matmul::tile_groups(const WeightLayout& layout, int64_t num_rows) const 
   return rounds_activations(layout) ? kManyRowsBf16Groups : kTileGroups;
 }
 
+/// The register tiles [begin, end) of groups, counted through all weights, on one thread.
+void Matmul::multiply_tiles(std::span<const ops::MatmulParams> group, const Rows& rows,
+                            int64_t tile, int64_t begin, int64_t end, int32_t thread) {
+  int64_t first = 0;  // tile of this weight, among all
+  for (const ops::MatmulParams& params : group) {
+    const CpuWeight& weight = cpu_weight(params);
+    const int64_t num_groups = weight.layout().num_groups;
+    const int64_t num_tiles = ceil_div(num_groups, tile);
+    const int64_t from = (std::max(begin, first) - first) * tile;
+    const int64_t to = std::min((std::min(end, first + num_tiles) - first) * tile, num_groups);
+    if (from < to) {
+      multiply_groups({.weight = weight,
+                       .first = from,
+                       .count = to - from,
+                       .next = nullptr,
+                       .out = from_group(product_rows(params), from)},
+                      rows, thread);
+    }
+    first += num_tiles;
+  }
+}
+
 /// Products of weights that take the activations as they lie there; one dealing of work, since each
 /// costs a wait for the slower thread. The pieces are as long as they can be: a thread has weights
-/// fetched while it multiplies those before them, and only the first of a piece come late.
+/// fetched while it multiplies those before them, and only the first of a piece come late. Of many
+/// rows a register tile takes long, so what does not go evenly into the threads is dealt by rows.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
-  int64_t total = 0;
   int64_t tile = 1;
+  bool quantized = true;
   for (const ops::MatmulParams& params : group) {
     check_shapes(params, rows);
     const WeightLayout& layout = cpu_weight(params).layout();
     tile = std::max(tile, tile_groups(layout, rows.count));
-    total += layout.num_groups;
+    quantized &= layout.packed.has_value();
   }
-  workers_.for_each_guided(total, tile, [&](int64_t begin, int64_t end, int32_t thread) {
-    int64_t first = 0;  // of this weight, among all groups
-    for (const ops::MatmulParams& params : group) {
-      const CpuWeight& weight = cpu_weight(params);
-      const int64_t num_groups = weight.layout().num_groups;
-      const int64_t from = std::max(begin, first);
-      const int64_t to = std::min(end, first + num_groups);
-      if (from < to) {
-        multiply_groups({.weight = weight,
-                         .first = from - first,
-                         .count = to - from,
-                         .next = nullptr,
-                         .out = from_group(product_rows(params), from - first)},
-                        rows, thread);
-      }
-      first += num_groups;
-    }
+  int64_t num_tiles = 0;
+  for (const ops::MatmulParams& params : group) {
+    num_tiles += ceil_div(cpu_weight(params).layout().num_groups, tile);
+  }
+  const int64_t threads = workers_.num_threads();
+  const int64_t left = num_tiles % threads;
+  const int64_t row_tiles =
+      RowTiles::of(rows.count, kernels_.quant_direct_rows, kernels_.quant_tile_rows).count;
+  const int64_t parts = std::min(left > 0 ? threads / left : 1, row_tiles / kLeastRowTiles);
+  const int64_t whole = quantized && parts > 1 ? num_tiles - left : num_tiles;
+  workers_.for_each_guided(whole, 1, [&](int64_t begin, int64_t end, int32_t thread) {
+    multiply_tiles(group, rows, tile, begin, end, thread);
+  });
+  workers_.for_each((num_tiles - whole) * parts, 1, [&](int64_t index, int64_t, int32_t thread) {
+    Rows part = rows;
+    part.part = index % parts;
+    part.num_parts = parts;
+    const int64_t at = whole + index / parts;
+    multiply_tiles(group, part, tile, at, at + 1, thread);
   });
 }
 

@@ -58,6 +58,9 @@ class Matmul {
     const float* tiles = nullptr;  // the same as FloatMatmulTask has them, where it is needed
     int64_t count = 0;
     int64_t columns = 0;
+    // One of several parts of the tiles of rows, for quantised weights alone.
+    int64_t part = 0;
+    int64_t num_parts = 1;
   };
 
   /// Some groups of a weight, for one thread.
@@ -87,6 +90,8 @@ class Matmul {
   int64_t tile_groups(const WeightLayout& layout, int64_t num_rows) const;
   int64_t gated_groups(const WeightLayout& layout, int64_t num_rows) const;
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
+  void multiply_tiles(std::span<const ops::MatmulParams> group, const Rows& rows, int64_t tile,
+                      int64_t begin, int64_t end, int32_t thread);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const Piece& piece, const Rows& rows, int32_t thread);
   void multiply_packed(const Piece& piece, const Rows& rows, const uint8_t* groups, int32_t thread);

@@ -356,8 +356,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     } else {
       const int64_t more = left_groups - kQuantGroups;
       const uint8_t* next = more > 0 ? task.groups + (begin_group + kQuantGroups) * task.group_bytes
-                            : end_tile < tiles.count ? task.groups
-                                                     : task.next_groups;
+                            : end_tile < task.end_tile ? task.groups
+                                                       : task.next_groups;
       // As many groups as there are, or may be: to fetch what is beyond harms nobody.
       const int64_t most = more > 0 && more < kQuantGroups ? more : kQuantGroups;
       for (int64_t g = 0; next != nullptr && g < most; ++g) {
@@ -394,10 +394,11 @@ inline void quant_matmul(const QuantMatmulTask& task) {
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
   constexpr int64_t kMost = kPassRows / kQuantRows;
-  const int64_t passes = (tiles.count + kMost - 1) / kMost;
+  const int64_t count = task.end_tile - task.first_tile;
+  const int64_t passes = (count + kMost - 1) / kMost;
   for (int64_t pass = 0; pass < passes; ++pass) {
-    const int64_t first = pass * tiles.count / passes;
-    const int64_t end = (pass + 1) * tiles.count / passes;
+    const int64_t first = task.first_tile + pass * count / passes;
+    const int64_t end = task.first_tile + (pass + 1) * count / passes;
     for (int64_t begin_group = 0; begin_group < task.num_groups; begin_group += kQuantGroups) {
       quant_matmul_pass<Source>(task, begin_group, tiles, first, end);
     }
