@@ -177,7 +177,7 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   uint8_t* tiles = quantized_.get(
       activation_bytes(rows.count, num_blocks, kBlockColumns / format.activation_columns,
                        value_bytes(kernels_, format), format.span_blocks));
-  const auto split = RowTiles::of(rows.count, kernels_.quant_direct_rows, kernels_.quant_tile_rows);
+  const auto split = quantized_tiles(rows.count);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
@@ -296,7 +296,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
          .scratch = scratch});
     return;
   }
-  const auto tiles = RowTiles::of(rows.count, kernels_.quant_direct_rows, kernels_.quant_tile_rows);
+  const auto tiles = quantized_tiles(rows.count);
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
       {.groups = groups,
        .group_bytes = layout.group_bytes,
@@ -317,7 +317,12 @@ void Matmul::prepare_rows(const WeightLayout& layout, Rows& rows) {
   rows.tiles = interleave(rows);
 }
 
-/// Groups that are dealt are a multiple of this.
+/// The tiles of rows of quantised activations.
+RowTiles Matmul::quantized_tiles(int64_t num_rows) const {
+  return RowTiles::of(num_rows, kernels_.quant_direct_rows, kernels_.quant_tile_rows);
+}
+
+/// Groups of a register tile: those that are dealt are a multiple of this.
 int64_t Matmul::tile_groups(const WeightLayout& layout, int64_t num_rows) const {
   if (layout.packed) {
     return num_rows <= kernels_.quant_direct_rows ? kTileGroups : kernels_.quant_tile_groups;
@@ -367,8 +372,7 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
   }
   const int64_t threads = workers_.num_threads();
   const int64_t left = num_tiles % threads;
-  const int64_t row_tiles =
-      RowTiles::of(rows.count, kernels_.quant_direct_rows, kernels_.quant_tile_rows).count;
+  const int64_t row_tiles = quantized_tiles(rows.count).count;
   const int64_t parts = std::min(left > 0 ? threads / left : 1, row_tiles / kLeastRowTiles);
   const int64_t whole = quantized && parts > 1 ? num_tiles - left : num_tiles;
   workers_.for_each_guided(whole, 1, [&](int64_t begin, int64_t end, int32_t thread) {

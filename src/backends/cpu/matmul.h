@@ -87,6 +87,7 @@ class Matmul {
   void round_to_bf16(const Rows& rows);
   const float* interleave(const Rows& rows);
   void prepare_rows(const WeightLayout& layout, Rows& rows);
+  RowTiles quantized_tiles(int64_t num_rows) const;
   int64_t tile_groups(const WeightLayout& layout, int64_t num_rows) const;
   int64_t gated_groups(const WeightLayout& layout, int64_t num_rows) const;
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
