@@ -124,16 +124,12 @@ class PackedGroup {
     for (int64_t i = 0; i < kUnit.bytes_per_block(); i += 64) prefetch(at + i);
   }
 
-  /// Adds what blocks [first, first + count) consist of to a Prefetcher; both are whole units.
-  template <class P>
-  void prefetch_later(int64_t first, int64_t count, P& prefetcher) const {
-    prefetcher.add(unit_of(first), count * kUnit.bytes_per_block());
-  }
-
- private:
+  /// Where the unit lies that has the block.
   HASTEN_INLINE const uint8_t* unit_of(int64_t block) const {
     return group_ + block / kUnit.blocks * kUnit.bytes();
   }
+
+ private:
   HASTEN_INLINE const uint8_t* codes_of(int64_t block) const {
     return unit_of(block) + kUnit.codes_at + block % kUnit.blocks * kUnit.code_bytes;
   }

@@ -8,35 +8,37 @@
 namespace hasten::cpu {
 namespace {
 
-/// Fetches the weights of the next panel, some lines at a time while this one is multiplied.
+/// Fetches the next panel of each group of a register tile, some lines at a time while this one is
+/// multiplied, of one group after the other: the hardware then sees as many streams as there are
+/// groups, and goes on with each. One group fetched whole before the next leaves a sixth of the
+/// time of 32 rows of q8_0 to waiting for memory, and 8 % of q4_0's (Zen 5).
 class Prefetcher {
  public:
-  void add(const uint8_t* begin, int64_t num_bytes) {
-    ranges_[count_++] = {.at = begin, .end = begin + num_bytes};
-  }
-  /// Expects next() `calls` times.
-  void spread(int64_t calls) {
-    int64_t bytes = 0;
-    for (int i = 0; i < count_; ++i) bytes += ranges_[i].end - ranges_[i].at;
-    lines_per_call_ = (bytes / 64 + calls) / calls;
+  /// A group whose next panel begins there.
+  void add(const uint8_t* begin) { at_[count_++] = begin; }
+  /// `num_bytes` of each group. Expects next() `calls` times.
+  void spread(int64_t num_bytes, int64_t calls) {
+    if (count_ == 0) return;
+    for (int i = count_; i < kQuantGroups; ++i) at_[i] = at_[i - count_];  // few: twice
+    const int64_t lines = (kQuantGroups * num_bytes / 64 + calls - 1) / calls;
+    bytes_per_call_ = 64 * lines;
+    left_calls_ = kQuantGroups * ((num_bytes + bytes_per_call_ - 1) / bytes_per_call_);
   }
   HASTEN_INLINE void next() {
-    for (int64_t i = 0; i < lines_per_call_ && count_ > 0; ++i) {
-      Range& range = ranges_[count_ - 1];
-      prefetch(range.at);
-      range.at += 64;
-      if (range.at >= range.end) --count_;
-    }
+    if (left_calls_ <= 0) return;
+    --left_calls_;
+    const uint8_t* at = at_[0];
+    const uint8_t* const end = at + bytes_per_call_;
+    unroll<0, kQuantGroups - 1>([&](auto i) HASTEN_INLINE { at_[i.value] = at_[i.value + 1]; });
+    at_[kQuantGroups - 1] = end;
+    for (; at < end; at += 64) prefetch(at);
   }
 
  private:
-  struct Range {
-    const uint8_t* at;
-    const uint8_t* end;
-  };
-  Range ranges_[kQuantGroups];
+  const uint8_t* at_[kQuantGroups];  // that of next() first
   int count_ = 0;
-  int64_t lines_per_call_ = 0;
+  int64_t bytes_per_call_ = 0;
+  int64_t left_calls_ = 0;
 };
 
 }  // namespace

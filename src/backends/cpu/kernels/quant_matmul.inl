@@ -351,7 +351,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     Prefetcher prefetcher;
     if (!last) {
       for (int64_t g = 0; g < num_groups; ++g) {
-        sources[g].prefetch_later(first + count, kPanelBlocks, prefetcher);
+        prefetcher.add(sources[g].unit_of(first + count));
       }
     } else {
       const int64_t more = left_groups - kQuantGroups;
@@ -361,10 +361,11 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
       // As many groups as there are, or may be: to fetch what is beyond harms nobody.
       const int64_t most = more > 0 && more < kQuantGroups ? more : kQuantGroups;
       for (int64_t g = 0; next != nullptr && g < most; ++g) {
-        Source(next + g * task.group_bytes).prefetch_later(0, kPanelBlocks, prefetcher);
+        prefetcher.add(next + g * task.group_bytes);
       }
     }
-    prefetcher.spread((end_tile - first_tile) * count);
+    prefetcher.spread(Source::kUnit.head_bytes + kPanelBlocks * Source::kUnit.bytes_per_block(),
+                      (end_tile - first_tile) * count);
     int64_t row = first_row;
     for (int64_t t = first_tile; t < end_tile; ++t) {
       const int64_t end = tiles.first_row(t + 1);
