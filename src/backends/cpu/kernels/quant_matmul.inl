@@ -51,22 +51,26 @@ HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, co
     unroll<0, kQuads / kRun>([&](auto index_of_run) HASTEN_INLINE {
       constexpr int kFirstOfRun = kFirst + kRun * decltype(index_of_run)::value;
       ProductRun run[kGroups][kRows];
-      for (int g = 0; g < kGroups; ++g) {
-        for (int r = 0; r < kRows; ++r) run[g][r] = begin_run(dot[g][r]);
-      }
+      unroll_tile<kGroups, kRows>([&](auto g, auto r) HASTEN_INLINE {
+        run[g.value][r.value] = begin_run(dot[g.value][r.value]);
+      });
       unroll<kFirstOfRun, kFirstOfRun + kRun>([&](auto index) HASTEN_INLINE {
         constexpr int kIndex = decltype(index)::value;
         U8x64 codes[kGroups];
-        for (int g = 0; g < kGroups; ++g) codes[g] = sources[g].template codes<kIndex>(block);
-        for (int r = 0; r < kRows; ++r) {
-          const auto quad = load_scalar<int32_t>(x + r * kBlockColumns + 4 * kIndex);
-          for (int g = 0; g < kGroups; ++g) run[g][r] = add_products(run[g][r], codes[g], quad);
-        }
+        unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
+          codes[g.value] = sources[g.value].template codes<kIndex>(block);
+        });
+        unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+          const auto quad = load_scalar<int32_t>(x + r.value * kBlockColumns + 4 * kIndex);
+          unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
+            run[g.value][r.value] = add_products(run[g.value][r.value], codes[g.value], quad);
+          });
+        });
         behind_quad(index);
       });
-      for (int g = 0; g < kGroups; ++g) {
-        for (int r = 0; r < kRows; ++r) dot[g][r] = end_run(dot[g][r], run[g][r]);
-      }
+      unroll_tile<kGroups, kRows>([&](auto g, auto r) HASTEN_INLINE {
+        dot[g.value][r.value] = end_run(dot[g.value][r.value], run[g.value][r.value]);
+      });
     });
   }
 }
@@ -139,10 +143,10 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
     add(kG, kR, product, set1(load_scalar<float>(pair + 2 * kBlockBytes + 4 * kR)));
   };
   const auto start = [](const uint8_t* at, I32x16(&dot)[kGroups][kRows]) HASTEN_INLINE {
-    for (int r = 0; r < kRows; ++r) {
-      const I32x16 first = set1_i32(load_scalar<int32_t>(at + kShiftsAt + 4 * (kRows + r)));
-      for (int g = 0; g < kGroups; ++g) dot[g][r] = first;
-    }
+    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+      const I32x16 first = set1_i32(load_scalar<int32_t>(at + kShiftsAt + 4 * (kRows + r.value)));
+      unroll<0, kGroups>([&](auto g) HASTEN_INLINE { dot[g.value][r.value] = first; });
+    });
   };
   constexpr int kItems = kGroups * kRows;
   const auto multiply_pair = [&](auto is_first, int64_t i) HASTEN_INLINE {
@@ -160,10 +164,12 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
       }
     });
     before_block(i + 1);
-    for (int r = 0; r < kRows; ++r) {
-      const auto shift = load_scalar<int32_t>(x + kShiftsAt + 4 * r);
-      for (int g = 0; g < kGroups; ++g) low[g][r] = shift_right(low[g][r], shift);
-    }
+    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+      const auto shift = load_scalar<int32_t>(x + kShiftsAt + 4 * r.value);
+      unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
+        low[g.value][r.value] = shift_right(low[g.value][r.value], shift);
+      });
+    });
     const uint8_t* second = x + kBlockBytes;
     start(second, high);
     multiply_part<0>(sources, block + 1, second, high, [](auto) HASTEN_INLINE {});
