@@ -331,59 +331,87 @@ int64_t Matmul::tile_groups(const WeightLayout& layout, int64_t num_rows) const 
   return rounds_activations(layout) ? kManyRowsBf16Groups : kTileGroups;
 }
 
-/// The register tiles [begin, end) of groups, counted through all weights, on one thread.
-void Matmul::multiply_tiles(std::span<const ops::MatmulParams> group, const Rows& rows,
-                            int64_t tile, int64_t begin, int64_t end, int32_t thread) {
-  int64_t first = 0;  // tile of this weight, among all
-  for (const ops::MatmulParams& params : group) {
+/// The register tiles of groups of several weights, counted through all of them.
+struct Matmul::Tiles {
+  std::span<const ops::MatmulParams> products;
+  int64_t groups;  // of a tile
+
+  int64_t count() const {
+    int64_t sum = 0;
+    for (const ops::MatmulParams& params : products) sum += count_of(params);
+    return sum;
+  }
+  int64_t count_of(const ops::MatmulParams& params) const {
+    return ceil_div(cpu_weight(params).layout().num_groups, groups);
+  }
+  /// The packed groups of a tile, if it is there and they are of that format; or null.
+  const uint8_t* packed(int64_t tile, const WeightLayout& layout) const {
+    for (const ops::MatmulParams& params : products) {
+      const int64_t tiles = count_of(params);
+      if (tile < tiles) {
+        const CpuWeight& weight = cpu_weight(params);
+        const bool alike = weight.is_packed() && weight.layout().packed == layout.packed &&
+                           weight.layout().floats == layout.floats;
+        return alike ? weight.group(tile * groups) : nullptr;
+      }
+      tile -= tiles;
+    }
+    return nullptr;
+  }
+};
+
+/// The tiles [begin, end), on one thread, which goes on with tile `next`.
+void Matmul::multiply_tiles(const Tiles& tiles, const Rows& rows, int64_t begin, int64_t end,
+                            int64_t next, int32_t thread) {
+  int64_t first = 0;  // tile of this weight
+  for (const ops::MatmulParams& params : tiles.products) {
     const CpuWeight& weight = cpu_weight(params);
-    const int64_t num_groups = weight.layout().num_groups;
-    const int64_t num_tiles = ceil_div(num_groups, tile);
-    const int64_t from = (std::max(begin, first) - first) * tile;
-    const int64_t to = std::min((std::min(end, first + num_tiles) - first) * tile, num_groups);
+    const int64_t behind = first + tiles.count_of(params);
+    const int64_t from = std::max(begin, first);
+    const int64_t to = std::min(end, behind);
     if (from < to) {
+      const int64_t group = (from - first) * tiles.groups;
+      const int64_t end_group = std::min((to - first) * tiles.groups, weight.layout().num_groups);
       multiply_groups({.weight = weight,
-                       .first = from,
-                       .count = to - from,
-                       .next = nullptr,
-                       .out = from_group(product_rows(params), from)},
+                       .first = group,
+                       .count = end_group - group,
+                       .next = tiles.packed(to < end ? to : next, weight.layout()),
+                       .out = from_group(product_rows(params), group)},
                       rows, thread);
     }
-    first += num_tiles;
+    first = behind;
   }
 }
 
 /// Products of weights that take the activations as they lie there; one dealing of work, since each
-/// costs a wait for the slower thread. The pieces are as long as they can be: a thread has weights
-/// fetched while it multiplies those before them, and only the first of a piece come late. Of many
-/// rows a register tile takes long, so what does not go evenly into the threads is dealt by rows.
+/// costs a wait for the slower thread. A thread has weights fetched while it multiplies those
+/// before them, also of its next piece, and only the first of all come late. Of many rows a
+/// register tile takes long, so what does not go evenly into the threads is dealt by rows.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
-  int64_t tile = 1;
+  Tiles tiles{.products = group, .groups = 1};
   bool quantized = true;
   for (const ops::MatmulParams& params : group) {
     check_shapes(params, rows);
     const WeightLayout& layout = cpu_weight(params).layout();
-    tile = std::max(tile, tile_groups(layout, rows.count));
+    tiles.groups = std::max(tiles.groups, tile_groups(layout, rows.count));
     quantized &= layout.packed.has_value();
   }
-  int64_t num_tiles = 0;
-  for (const ops::MatmulParams& params : group) {
-    num_tiles += ceil_div(cpu_weight(params).layout().num_groups, tile);
-  }
+  const int64_t num_tiles = tiles.count();
   const int64_t threads = workers_.num_threads();
   const int64_t left = num_tiles % threads;
   const int64_t row_tiles = quantized_tiles(rows.count).count;
   const int64_t parts = std::min(left > 0 ? threads / left : 1, row_tiles / kLeastRowTiles);
   const int64_t whole = quantized && parts > 1 ? num_tiles - left : num_tiles;
-  workers_.for_each_guided(whole, 1, [&](int64_t begin, int64_t end, int32_t thread) {
-    multiply_tiles(group, rows, tile, begin, end, thread);
-  });
+  workers_.for_each_in_ranges(whole, 1,
+                              [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {
+                                multiply_tiles(tiles, rows, begin, end, next, thread);
+                              });
   workers_.for_each((num_tiles - whole) * parts, 1, [&](int64_t index, int64_t, int32_t thread) {
     Rows part = rows;
     part.part = index % parts;
     part.num_parts = parts;
     const int64_t at = whole + index / parts;
-    multiply_tiles(group, part, tile, at, at + 1, thread);
+    multiply_tiles(tiles, part, at, at + 1, at + 1, thread);
   });
 }
 
@@ -464,12 +492,13 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
   float* scratch = gated_.get_array<float>(2 * gated_floats_ * workers_.num_threads());
   const bool alike =
       gate.is_packed() && up.is_packed() && gate.layout().packed == up.layout().packed;
-  workers_.for_each_guided(
-      gate.layout().num_groups, tile, [&](int64_t begin, int64_t end, int32_t thread) {
+  workers_.for_each_in_ranges(
+      gate.layout().num_groups, tile,
+      [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {
         for (int64_t first = begin; first < end; first += most) {
           const int64_t count = std::min(most, end - first);
           const int64_t stride = count * kGroupRows;
-          const int64_t behind = first + count;
+          const int64_t behind = first + count < end ? first + count : next;
           ProductRows gate_out = from_group(product_rows(params.gate), first);
           ProductRows up_out = from_group(product_rows(params.up), first);
           gate_out.data = scratch + 2 * thread * gated_floats_;
@@ -481,12 +510,13 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
                            .next = alike ? up.group(first) : nullptr,
                            .out = gate_out},
                           rows, thread);
-          multiply_groups({.weight = up,
-                           .first = first,
-                           .count = count,
-                           .next = alike && behind < end ? gate.group(behind) : nullptr,
-                           .out = up_out},
-                          rows, thread);
+          multiply_groups(
+              {.weight = up,
+               .first = first,
+               .count = count,
+               .next = alike && behind < gate.layout().num_groups ? gate.group(behind) : nullptr,
+               .out = up_out},
+              rows, thread);
           kernels_.gate({.kind = gate_kind(params.activation),
                          .gate = gate_out.data,
                          .up = up_out.data,

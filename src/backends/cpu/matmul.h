@@ -72,6 +72,8 @@ class Matmul {
     ProductRows out;
   };
 
+  struct Tiles;
+
   /// How a kernel takes rows: in tiles of tile_rows at most.
   struct RowTileKind {
     void (*write)(const RowTileTask&);
@@ -91,8 +93,8 @@ class Matmul {
   int64_t tile_groups(const WeightLayout& layout, int64_t num_rows) const;
   int64_t gated_groups(const WeightLayout& layout, int64_t num_rows) const;
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
-  void multiply_tiles(std::span<const ops::MatmulParams> group, const Rows& rows, int64_t tile,
-                      int64_t begin, int64_t end, int32_t thread);
+  void multiply_tiles(const Tiles& tiles, const Rows& rows, int64_t begin, int64_t end,
+                      int64_t next, int32_t thread);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const Piece& piece, const Rows& rows, int32_t thread);
   void multiply_packed(const Piece& piece, const Rows& rows, const uint8_t* groups, int32_t thread);

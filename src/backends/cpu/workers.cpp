@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "backends/cpu/topology.h"
@@ -62,6 +63,7 @@ Workers::Workers(int32_t threads) {
     fail(ErrorCode::invalid_argument,
          "{} worker threads are more than {}; ask for fewer with --threads", count, kMostThreads);
   }
+  ranges_ = std::vector<OwnRange>(static_cast<size_t>(count));
   // With more threads than cores, a spinning one keeps a working one from its core.
   spin_us_ = count <= usable ? kSpinUs : 0;
   const bool pin = count == static_cast<int32_t>(topology.cores.size()) && count == usable;
@@ -94,6 +96,54 @@ void Workers::execute(const Job& job, int32_t thread) {
     job.call(job.context, thread, num_threads());
   } catch (...) {
     if (!failed_.exchange(true, std::memory_order_relaxed)) exception_ = std::current_exception();
+  }
+}
+
+/// [0, count) to all threads; while nobody is inside.
+void Workers::deal(int64_t count) {
+  const auto threads = std::ssize(ranges_);
+  for (int64_t i = 0; i < threads; ++i) {
+    const Range own{static_cast<uint32_t>(i * count / threads),
+                    static_cast<uint32_t>((i + 1) * count / threads)};
+    ranges_[static_cast<size_t>(i)].left.store(own, std::memory_order_relaxed);
+  }
+}
+
+/// Half of what the thread has left, at least one, and what is left behind it. False: nobody has
+/// anything left.
+bool Workers::take_piece(int32_t thread, Range& piece, Range& rest) {
+  std::atomic<Range>& own = ranges_[static_cast<size_t>(thread)].left;
+  Range left = own.load(std::memory_order_relaxed);
+  for (;;) {
+    if (left.is_empty()) {
+      if (!take_from_another(thread)) return false;
+      left = own.load(std::memory_order_relaxed);
+      continue;
+    }
+    piece = {left.begin, left.begin + std::max(1U, (left.end - left.begin) / 2)};
+    rest = {piece.end, left.end};
+    if (own.compare_exchange_weak(left, rest, std::memory_order_relaxed)) return true;
+  }
+}
+
+/// Makes the second half of the longest range that anybody has left the thread's own.
+bool Workers::take_from_another(int32_t thread) {
+  for (;;) {
+    std::atomic<Range>* longest = nullptr;
+    Range left;
+    for (OwnRange& range : ranges_) {
+      const Range other = range.left.load(std::memory_order_relaxed);
+      if (other.is_empty() || other.end - other.begin <= left.end - left.begin) continue;
+      longest = &range.left;
+      left = other;
+    }
+    if (longest == nullptr) return false;
+    const uint32_t middle = left.begin + (left.end - left.begin) / 2;
+    if (longest->compare_exchange_strong(left, {left.begin, middle}, std::memory_order_relaxed)) {
+      ranges_[static_cast<size_t>(thread)].left.store({middle, left.end},
+                                                      std::memory_order_relaxed);
+      return true;
+    }
   }
 }
 

@@ -63,21 +63,24 @@ class Workers {
     run_job(job_of(take_pieces), Join::who_comes);
   }
 
-  /// As for_each, for work that is faster in long pieces: each takes a part of what is left, and
-  /// none less than `least` but the last, so that threads end together; on the caller alone when
-  /// there is one piece (Polychronopoulos and Kuck, Guided self-scheduling, 1987).
+  /// As for_each, for work that is faster in long pieces, one where the last one ended: calls
+  /// fn(begin, end, next, thread_index). A thread begins with a range of its own, of which a piece
+  /// is half of what is left, and goes on with half of the longest range that another one has left.
+  /// Pieces are at least `least` but for the last one. Where `next` is not `count`, the thread goes
+  /// on there, unless another one does. On the caller alone when there is one piece. (Blumofe and
+  /// Leiserson, Scheduling multithreaded computations by work stealing, 1999; Polychronopoulos and
+  /// Kuck, Guided self-scheduling, 1987.)
   template <class F>
-  void for_each_guided(int64_t count, int64_t least, F&& fn) {
+  void for_each_in_ranges(int64_t count, int64_t least, F&& fn) {
     if (count <= 0) return;
-    if (count <= least || threads_.empty()) return fn(int64_t{0}, count, int32_t{0});
-    std::atomic<int64_t> next{0};
-    const auto take_pieces = [&](int32_t thread, int32_t num_threads) {
-      for (int64_t begin = next.load(std::memory_order_relaxed); begin < count;) {
-        const int64_t part = (count - begin) / (2 * num_threads) / least * least;
-        const int64_t end = std::min(count, begin + std::max(least, part));
-        if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
-        fn(begin, end, thread);
-        begin = next.load(std::memory_order_relaxed);
+    if (count <= least || threads_.empty()) return fn(int64_t{0}, count, count, int32_t{0});
+    deal((count + least - 1) / least);
+    const auto take_pieces = [&](int32_t thread, int32_t) {
+      Range piece;
+      Range rest;
+      while (take_piece(thread, piece, rest)) {
+        fn(piece.begin * least, std::min(piece.end * least, count),
+           rest.is_empty() ? count : rest.begin * least, thread);
       }
     };
     run_job(job_of(take_pieces), Join::who_comes);
@@ -99,6 +102,17 @@ class Workers {
     uint16_t inside;  // threads that work on it, but for the caller
   };
 
+  /// What a thread has left of its own, in one word and on a line of its own.
+  struct alignas(8) Range {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    bool is_empty() const { return begin >= end; }
+  };
+  struct alignas(64) OwnRange {
+    std::atomic<Range> left{Range{}};
+    static_assert(std::atomic<Range>::is_always_lock_free);
+  };
+
   template <class F>
   static Job job_of(F& fn) {
     return {.call = [](void* context, int32_t thread,
@@ -107,6 +121,9 @@ class Workers {
   }
 
   void stop();
+  void deal(int64_t count);
+  bool take_piece(int32_t thread, Range& piece, Range& rest);
+  bool take_from_another(int32_t thread);
   void run_job(Job job, Join join);
   void work(int32_t thread, int32_t processor);
   void execute(const Job& job, int32_t thread);
@@ -115,6 +132,7 @@ class Workers {
   void close();
 
   std::vector<std::thread> threads_;
+  std::vector<OwnRange> ranges_;  // of each thread
   int64_t spin_us_ = 0;
   int64_t l2_bytes_ = 0;
   Job job_;                       // changes only while nobody is inside

@@ -15,8 +15,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -55,20 +57,61 @@ TEST(Workers, DealsEveryPieceOnce) {
   }
 }
 
-TEST(Workers, GuidedPiecesCoverAllAndShrink) {
+TEST(Workers, RangesCoverAllInPiecesThatShrink) {
   Workers workers(3);
   for (const int64_t count : {0, 1, 7, 100, 1000}) {
     for (const int64_t least : {1, 4, 64, 5000}) {
-      std::vector<int> seen(static_cast<size_t>(count));
-      workers.for_each_guided(count, least, [&](int64_t begin, int64_t end, int32_t thread) {
+      std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+      const auto piece = [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {
         ASSERT_TRUE(end - begin >= least || end == count);
-        ASSERT_LE(end - begin, std::max(least, (count - begin) / 6));
+        ASSERT_LE(end - begin, std::max(least, (count / least / 3 + 2) / 2 * least));
+        ASSERT_TRUE(next == end || next == count);
         ASSERT_LT(thread, 3);
         for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
-      });
-      EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), count);
+      };
+      for (int round = 1; round <= 20; ++round) {
+        workers.for_each_in_ranges(count, least, piece);
+        EXPECT_EQ(std::count(seen.begin(), seen.end(), round), count);
+      }
     }
   }
+}
+
+TEST(Workers, AThreadGoesOnBehindItsPieceAndThenTakesWhatAnotherHasLeft) {
+  Workers workers(2);
+  const auto wait_for = [](auto&& done) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!done() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_TRUE(done());
+  };
+  // The first thread stays in its first piece, and the other one begins after it.
+  std::vector<int64_t> begins;  // of the other one's pieces
+  std::vector<int> seen(1000);
+  std::atomic<bool> started{false};
+  std::atomic<int64_t> left{1000};
+  int64_t expected = 500;
+  workers.for_each_in_ranges(1000, 1, [&](int64_t begin, int64_t end, int64_t next, int32_t) {
+    left -= end - begin;
+    if (begin == 0) {
+      EXPECT_EQ(end, 250);
+      EXPECT_EQ(next, 250);
+      started = true;
+      wait_for([&] { return left == 0; });
+      return;
+    }
+    wait_for([&] { return started.load(); });
+    if (expected < 1000) {
+      EXPECT_EQ(begin, expected);
+    }
+    expected = next;
+    begins.push_back(begin);
+    for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+  });
+  ASSERT_GT(begins.size(), 3U);
+  EXPECT_EQ(begins[1], 750);
+  EXPECT_THAT(begins, ::testing::Contains(375));  // the second half of what the first has left
+  EXPECT_THAT(std::span(seen).first(250), ::testing::Each(0));
+  EXPECT_THAT(std::span(seen).subspan(250), ::testing::Each(1));
 }
 
 TEST(Workers, APieceThatFailsEndsTheOthersWhereTheyAre) {
@@ -81,10 +124,13 @@ TEST(Workers, APieceThatFailsEndsTheOthersWhereTheyAre) {
       --inside;
       if (fails) throw std::runtime_error("piece failed");
     };
+    const auto in_ranges = [&](int64_t begin, int64_t end, int64_t, int32_t thread) {
+      piece(begin, end, thread);
+    };
     if (round % 2 == 0) {
       EXPECT_THROW(workers.for_each(1000, 1, piece), std::runtime_error);
     } else {
-      EXPECT_THROW(workers.for_each_guided(1000, 1, piece), std::runtime_error);
+      EXPECT_THROW(workers.for_each_in_ranges(1000, 1, in_ranges), std::runtime_error);
     }
     EXPECT_EQ(inside.load(), 0);  // nobody is left behind in what the caller has given up
     std::atomic<int> calls{0};
@@ -189,7 +235,7 @@ TEST(Workers, PiecesDoNotWaitForAThreadThatDoesNotRun) {
         EXPECT_NE(thread, 1);
         for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
       });
-      workers.for_each_guided(1000, 3, [&](int64_t begin, int64_t end, int32_t thread) {
+      workers.for_each_in_ranges(1000, 3, [&](int64_t begin, int64_t end, int64_t, int32_t thread) {
         EXPECT_NE(thread, 1);
         for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
       });
