@@ -56,6 +56,10 @@ const CpuWeight& cpu_weight(const ops::MatmulParams& params) {
   return *weight;
 }
 
+bool have_same_format(const WeightLayout& a, const WeightLayout& b) {
+  return a.packed == b.packed && a.floats == b.floats;
+}
+
 ProductRows product_rows(const ops::MatmulParams& params) {
   const int64_t features = params.weight.out_features();
   return {.data = params.out.f32(),
@@ -350,9 +354,8 @@ struct Matmul::Tiles {
       const int64_t tiles = count_of(params);
       if (tile < tiles) {
         const CpuWeight& weight = cpu_weight(params);
-        const bool alike = weight.is_packed() && weight.layout().packed == layout.packed &&
-                           weight.layout().floats == layout.floats;
-        return alike ? weight.group(tile * groups) : nullptr;
+        const bool known = weight.is_packed() && have_same_format(weight.layout(), layout);
+        return known ? weight.group(tile * groups) : nullptr;
       }
       tile -= tiles;
     }
@@ -360,7 +363,7 @@ struct Matmul::Tiles {
   }
 };
 
-/// The tiles [begin, end), on one thread, which goes on with tile `next`.
+/// The tiles [begin, end), on one thread, which goes on with tile `next` if there is one.
 void Matmul::multiply_tiles(const Tiles& tiles, const Rows& rows, int64_t begin, int64_t end,
                             int64_t next, int32_t thread) {
   int64_t first = 0;  // tile of this weight
@@ -384,9 +387,10 @@ void Matmul::multiply_tiles(const Tiles& tiles, const Rows& rows, int64_t begin,
 }
 
 /// Products of weights that take the activations as they lie there; one dealing of work, since each
-/// costs a wait for the slower thread. A thread has weights fetched while it multiplies those
-/// before them, also of its next piece, and only the first of all come late. Of many rows a
-/// register tile takes long, so what does not go evenly into the threads is dealt by rows.
+/// costs a wait for the slower thread. With many rows a thread has weights fetched while it
+/// multiplies those before them, also of its next piece, and only the first of each of its ranges
+/// come late; behind a range of its own it mostly meets the first tile that is dealt by rows: a
+/// register tile takes long then, and so what does not go evenly into the threads is dealt.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   Tiles tiles{.products = group, .groups = 1};
   bool quantized = true;
@@ -411,7 +415,7 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
     part.part = index % parts;
     part.num_parts = parts;
     const int64_t at = whole + index / parts;
-    multiply_tiles(tiles, part, at, at + 1, at + 1, thread);
+    multiply_tiles(tiles, part, at, at + 1, num_tiles, thread);
   });
 }
 
@@ -491,7 +495,7 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params) {
   const int64_t tile = tile_groups(gate.layout(), rows.count);  // and that of up, which is alike
   float* scratch = gated_.get_array<float>(2 * gated_floats_ * workers_.num_threads());
   const bool alike =
-      gate.is_packed() && up.is_packed() && gate.layout().packed == up.layout().packed;
+      gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
   workers_.for_each_in_ranges(
       gate.layout().num_groups, tile,
       [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {

@@ -99,12 +99,16 @@ void Workers::execute(const Job& job, int32_t thread) {
   }
 }
 
-/// [0, count) to all threads; while nobody is inside.
+/// [0, count) to all threads, of which the caller, which is awake, has the most; while nobody is
+/// inside.
 void Workers::deal(int64_t count) {
+  HASTEN_CHECK(count <= std::numeric_limits<uint32_t>::max());
   const auto threads = std::ssize(ranges_);
+  const auto first_of = [&](int64_t thread) {
+    return static_cast<uint32_t>((thread * count + threads - 1) / threads);
+  };
   for (int64_t i = 0; i < threads; ++i) {
-    const Range own{static_cast<uint32_t>(i * count / threads),
-                    static_cast<uint32_t>((i + 1) * count / threads)};
+    const Range own{first_of(i), first_of(i + 1)};
     ranges_[static_cast<size_t>(i)].left.store(own, std::memory_order_relaxed);
   }
 }
@@ -126,12 +130,15 @@ bool Workers::take_piece(int32_t thread, Range& piece, Range& rest) {
   }
 }
 
-/// Makes the second half of the longest range that anybody has left the thread's own.
+/// Makes the second half of the longest range that anybody has left the thread's own. Of equal ones
+/// each thread takes another.
 bool Workers::take_from_another(int32_t thread) {
+  const size_t own = static_cast<size_t>(thread);
   for (;;) {
     std::atomic<Range>* longest = nullptr;
     Range left;
-    for (OwnRange& range : ranges_) {
+    for (size_t i = 1; i < ranges_.size(); ++i) {
+      OwnRange& range = ranges_[(own + i) % ranges_.size()];
       const Range other = range.left.load(std::memory_order_relaxed);
       if (other.is_empty() || other.end - other.begin <= left.end - left.begin) continue;
       longest = &range.left;
@@ -140,8 +147,7 @@ bool Workers::take_from_another(int32_t thread) {
     if (longest == nullptr) return false;
     const uint32_t middle = left.begin + (left.end - left.begin) / 2;
     if (longest->compare_exchange_strong(left, {left.begin, middle}, std::memory_order_relaxed)) {
-      ranges_[static_cast<size_t>(thread)].left.store({middle, left.end},
-                                                      std::memory_order_relaxed);
+      ranges_[own].left.store({middle, left.end}, std::memory_order_relaxed);
       return true;
     }
   }

@@ -15,7 +15,7 @@ namespace hasten::cpu {
 
 /// A pool in which the caller of run() is thread 0. Between two runs the others spin for a few
 /// microseconds, because the next operation usually follows at once, and then sleep: idle costs
-/// nothing. run() and for_each() are called by one thread at a time, never from inside each other.
+/// nothing. run() and its like are called by one thread at a time, never from inside each other.
 ///
 /// Work that is dealt in pieces waits for those threads alone that have taken one. A thread that
 /// the system runs late, because somebody else has its core, finds the work done: beside a busy
@@ -102,12 +102,13 @@ class Workers {
     uint16_t inside;  // threads that work on it, but for the caller
   };
 
-  /// What a thread has left of its own, in one word and on a line of its own.
+  /// What a thread has left of its own, in multiples of `least`, in one word.
   struct alignas(8) Range {
     uint32_t begin = 0;
     uint32_t end = 0;
     bool is_empty() const { return begin >= end; }
   };
+  /// Each thread's on a line of its own.
   struct alignas(64) OwnRange {
     std::atomic<Range> left{Range{}};
     static_assert(std::atomic<Range>::is_always_lock_free);

@@ -59,7 +59,7 @@ TEST(Workers, DealsEveryPieceOnce) {
 
 TEST(Workers, RangesCoverAllInPiecesThatShrink) {
   Workers workers(3);
-  for (const int64_t count : {0, 1, 7, 100, 1000}) {
+  for (const int64_t count : {0, 1, 2, 7, 100, 1000}) {
     for (const int64_t least : {1, 4, 64, 5000}) {
       std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
       const auto piece = [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {

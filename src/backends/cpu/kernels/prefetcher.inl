@@ -8,24 +8,28 @@
 namespace hasten::cpu {
 namespace {
 
-/// Fetches the next panel of each group of a register tile, some lines at a time while this one is
-/// multiplied, of one group after the other: the hardware then sees as many streams as there are
-/// groups, and goes on with each. One group fetched whole before the next costs a tenth of the
-/// time of 32 rows of q8_0, and a twentieth of q4_0's (Zen 5).
+/// Fetches the next panel of each group of a register tile while this one is multiplied, some lines
+/// of each in turn: the hardware then sees as many streams as there are groups, and goes on with
+/// each. One group fetched whole before the next costs a tenth of the time of 32 rows of q8_0, and
+/// a twentieth of q4_0's (Zen 5).
 class Prefetcher {
  public:
   /// A group whose next panel begins there.
   void add(const uint8_t* begin) { at_[count_++] = begin; }
-  /// `num_bytes` of each group. Expects next() `calls` times, and fetches in the last of them: what
-  /// came early would share the first-level cache with the panel for longer.
+  /// `num_bytes` of each group. Expects next() `calls` times, and fetches in the last of them that
+  /// leave kCallsBehind for the lines to arrive: what came early would share the first-level cache
+  /// with the panel for longer.
   void spread(int64_t num_bytes, int64_t calls) {
     if (count_ == 0) return;
+    // Of few groups one is fetched again; not from at_[count_] on, which GCC 12 takes for at_[-1].
     for (int i = 1; i < kQuantGroups; ++i) {
-      if (i >= count_) at_[i] = at_[0];  // few groups: one again
+      if (i >= count_) at_[i] = at_[0];
     }
-    const int64_t lines = (kQuantGroups * num_bytes / 64 + calls - 1) / calls;
-    bytes_per_call_ = 64 * lines;
-    left_calls_ = kQuantGroups * ((num_bytes + bytes_per_call_ - 1) / bytes_per_call_);
+    const int64_t lines = (num_bytes + 63) / 64;
+    const int64_t turns = calls < kQuantGroups ? 1 : calls / kQuantGroups;  // of each group
+    const int64_t lines_per_call = (lines + turns - 1) / turns;
+    bytes_per_call_ = 64 * lines_per_call;
+    left_calls_ = kQuantGroups * ((lines + lines_per_call - 1) / lines_per_call);
     calls_before_ = calls - left_calls_ - kCallsBehind;
   }
   HASTEN_INLINE void next() {
@@ -44,7 +48,7 @@ class Prefetcher {
  private:
   static constexpr int64_t kCallsBehind = 16;  // while which the last lines arrive
 
-  const uint8_t* at_[kQuantGroups];  // that of next() first
+  const uint8_t* at_[kQuantGroups];  // turned, so that the next one's is first
   int count_ = 0;
   int64_t bytes_per_call_ = 0;
   int64_t calls_before_ = 0;
