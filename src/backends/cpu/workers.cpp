@@ -133,7 +133,7 @@ bool Workers::take_piece(int32_t thread, Range& piece, Range& rest) {
 /// Makes the second half of the longest range that anybody has left the thread's own. Of equal ones
 /// each thread takes another.
 bool Workers::take_from_another(int32_t thread) {
-  const size_t own = static_cast<size_t>(thread);
+  const auto own = static_cast<size_t>(thread);
   for (;;) {
     std::atomic<Range>* longest = nullptr;
     Range left;
