@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -1132,8 +1133,7 @@ class Serve(unittest.TestCase):
                     self.assertIn("It says:   ", banner)
                     self.assertNotIn("/v1/chat/completions", banner)
                     self.assertNotIn("Chat:", banner)
-                    log.seek(0)
-                    warning = next(line for line in log if "the chat template" in line)
+                    warning = self.logged(log, "the chat template")
                     self.assertRegex(warning, r"the chat template of hasten-tiny \(tokenizer.chat_template\) " + said)
                     self.assertEqual(self.post(banner, "/v1/completions", {"prompt": "Once", "max_tokens": 1})[0], 200)
                     messages = [{"role": "user", "content": "Hi"}]
@@ -1141,13 +1141,24 @@ class Serve(unittest.TestCase):
                     self.assertEqual(status, 400)
                     self.assertRegex(answer["error"]["message"], "^the chat template of hasten-tiny .* line 1")
 
+    def logged(self, log, text):
+        """The line with the text, which may come a little after the banner. Reads without seeking, since the server
+        writes where the file stands."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            for line in os.pread(log.fileno(), 1 << 20, 0).decode().splitlines():
+                if text in line:
+                    return line
+            time.sleep(0.01)
+        self.fail(f"nothing was logged with: {text}")
+
     def test_says_that_its_template_leaves_out_users(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd, tempfile.TemporaryFile("w+") as log:
             odd.write(MODEL.read_bytes().replace(b"message.content", b"'message.conte'"))
             odd.flush()
             with self.serving(odd.name, log=log):
-                log.seek(0)
-                self.assertRegex(log.read(), "the chat template of hasten-tiny .* makes the same prompt whatever users say: .*inspect")
+                warning = self.logged(log, "the chat template")
+                self.assertRegex(warning, "the chat template of hasten-tiny .* makes the same prompt whatever users say: .*inspect")
 
     def test_name_of_the_model_is_text(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as odd:
