@@ -388,9 +388,9 @@ void Matmul::multiply_tiles(const Tiles& tiles, const Rows& rows, int64_t begin,
 
 /// Products of weights that take the activations as they lie there; one dealing of work, since each
 /// costs a wait for the slower thread. With many rows a thread has weights fetched while it
-/// multiplies those before them, also of its next piece, and only the first of each of its ranges
-/// come late; behind a range of its own it mostly meets the first tile that is dealt by rows: a
-/// register tile takes long then, and so what does not go evenly into the threads is dealt.
+/// multiplies those before them, in its next piece too: only the first of a range come late. A
+/// register tile of many rows takes long, so tiles that do not go evenly into the threads are dealt
+/// by rows; the first of those is what a thread expects behind its range.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   Tiles tiles{.products = group, .groups = 1};
   bool quantized = true;
