@@ -367,14 +367,9 @@ void Attention::find_tile(const Shape& shape, const KeySpan& wanted, CachedTile&
   tile.begin = static_cast<int32_t>(begin - tile_begin);
   tile.end = static_cast<int32_t>(end - tile_begin);
   const int32_t* table = batch.block_tables.data() + piece.sequence * batch.block_table_stride;
-  const int64_t first_run = begin / kGroupRows * kGroupRows;
-  for (int64_t run = 0; run < kTileKeys / kGroupRows; ++run) {
-    // Runs that nobody sees stand where one lies that somebody does.
-    const int64_t at = tile_begin + run * kGroupRows;
-    const int64_t position = at < first_run || at >= end ? first_run : at;
-    const int64_t block = table[position / block_size];
+  const auto place = [&](int64_t run, int64_t index, int64_t first) {
+    const int64_t block = table[index];
     HASTEN_CHECK(block >= 0 && block < shape.cache.spec().num_blocks);
-    const int64_t first = position % block_size;
     const uint8_t* keys = shape.cache.keys(shape.params.layer, block, piece.kv_head);
     const uint8_t* values = shape.cache.values(shape.params.layer, block, piece.kv_head);
     tile.keys[run] = keys + kv_key_row_bytes(key_kind, first);
@@ -384,7 +379,35 @@ void Attention::find_tile(const Shape& shape, const KeySpan& wanted, CachedTile&
           keys + kv_code_bytes(key_kind, block_size * head_dim) + first * kKvScaleBytes;
     if (has_scales(value_kind))
       tile.value_scales[run] = values + block_size * value_bytes + first * value_scale_bytes;
+  };
+  const int64_t first_run = begin / kGroupRows * kGroupRows;
+  const int64_t first_index = first_run / block_size;
+  const int64_t first_offset = first_run - first_index * block_size;
+  int64_t index = first_index;
+  int64_t offset = first_offset;
+  for (int64_t run = 0; run < kTileKeys / kGroupRows; ++run) {
+    const int64_t at = tile_begin + run * kGroupRows;
+    // Runs that nobody sees stand where one lies that somebody does.
+    if (at < first_run || at >= end) {
+      place(run, first_index, first_offset);
+      continue;
+    }
+    place(run, index, offset);
+    offset += kGroupRows;
+    if (offset < block_size) continue;
+    offset = 0;
+    ++index;
   }
+}
+
+/// Whether the queries of all pieces see all keys of the tile at `tile`, whose keys end at `end`.
+bool Attention::sees_whole_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile,
+                                int64_t end) {
+  if (end < tile + kTileKeys) return false;
+  const Piece& piece = pieces.front();
+  const int64_t first = shape.position(piece, piece.first_token);
+  const int64_t last = first + piece.num_tokens - 1;
+  return first + 1 >= tile + kTileKeys && shape.first_visible(last) <= tile;
 }
 
 /// Writes which keys of the tile at `tile`, whose keys end at `end`, each row sees: all of them if
@@ -402,8 +425,6 @@ void Attention::see_tile(const Shape& shape, std::span<const Piece> pieces, int6
   const int64_t rows = std::ssize(pieces) * shape.num_rows(piece);
   if (pieces.size() > 1) return see(0, rows, end - 1);
   const int64_t first = shape.position(piece, piece.first_token);
-  const int64_t last = first + piece.num_tokens - 1;
-  if (first + 1 >= tile + kTileKeys && shape.first_visible(last) <= tile) return see(0, rows, last);
   for (int64_t t = 0; t < piece.num_tokens; ++t) see(t * shape.group, shape.group, first + t);
 }
 
@@ -423,10 +444,13 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
   CachedTile tiles[2];
   if (cached) find_tile(shape, keys, tiles[0]);
   int current = 0;
+  bool all_seen = false;  // as memory says since the tile before
   for (int64_t begin = keys.begin; begin < keys.end;) {
     const int64_t tile = begin / kTileKeys * kTileKeys;
     const int64_t end = std::min(tile + kTileKeys, keys.end);
-    see_tile(shape, pieces, tile, end, memory);
+    const bool whole = sees_whole_tile(shape, pieces, tile, end);
+    if (!whole || !all_seen) see_tile(shape, pieces, tile, end, memory);
+    all_seen = whole;
     const TileQueries queries{.q = memory.q,
                               .score_scale = shape.params.scale / shape.q_scale,
                               .rows = rows,

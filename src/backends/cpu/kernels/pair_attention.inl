@@ -51,22 +51,46 @@ HASTEN_INLINE inline TileWeights pair_softmax_row(const TileQueries& queries, in
   return weights;
 }
 
-/// Part of a tile that is fetched while another is worked on: its runs of 16 keys [begin, end).
+/// What is fetched while a tile is worked on: of the next one, its runs of 16 keys [begin, end).
+///
+/// A core has room for a few dozen lines on their way and drops what it is asked to fetch beyond
+/// that (Zen 5: a tenth of 64 lines in a row), so all that a step of few queries reads is asked for
+/// twice: keys while the tile before is scored and again while it is weighed, values while that is
+/// weighed and again while their own tile is scored. More queries have the time to fetch a run in
+/// each of their parts.
 struct PairsAhead {
   const CachedTile* tile;
+  const CachedTile* next;
   int begin;
   int end;
+  bool again;
 
-  HASTEN_INLINE void fetch_keys(int64_t at) const {
-    for (int run = begin; run < end; ++run) prefetch(tile->keys[run] + at);
+  /// While the tile is scored: `key_at` bytes into the keys of each run, `value_at` into the
+  /// values.
+  HASTEN_INLINE void fetch_scoring(int64_t key_at, int64_t value_at) const {
+    for (int run = begin; run < end; ++run) prefetch(next->keys[run] + key_at);
+    if (!again) return;
+    for (int run = begin; run < end; ++run) prefetch(tile->values[run] + value_at);
   }
-  HASTEN_INLINE void fetch_values(int64_t at) const {
-    for (int run = begin; run < end; ++run) prefetch(tile->values[run] + at);
+  /// Likewise, while it is weighed.
+  HASTEN_INLINE void fetch_weighing(int64_t key_at, int64_t value_at) const {
+    for (int run = begin; run < end; ++run) prefetch(next->values[run] + value_at);
+    if (!again) return;
+    for (int run = begin; run < end; ++run) prefetch(next->keys[run] + key_at);
+  }
+  /// Between both, when nothing else is read, for one of `rows`: some of the last values, which are
+  /// asked for the second time only when their own tile is scored.
+  HASTEN_INLINE void fetch_between(int64_t row, int64_t value_bytes) const {
+    if (!again) return;
+    constexpr int kLines = 2;
+    const int64_t at = value_bytes - (row + 1) * kLines * 64;
+    for (int line = 0; at >= 0 && line < kLines; ++line)
+      for (int run = begin; run < end; ++run) prefetch(next->values[run] + at + 64 * line);
   }
   HASTEN_INLINE void fetch_scales(int64_t at) const {
     for (int run = begin; run < end; ++run) {
-      prefetch(tile->key_scales[run] + at);
-      prefetch(tile->value_scales[run] + at);
+      prefetch(next->key_scales[run] + at);
+      prefetch(next->value_scales[run] + at);
     }
   }
 };
@@ -108,7 +132,11 @@ inline void attend_in_parts(const AttendCachedTask& task, Attend&& attend) {
   for (int64_t part = 0; part < num_parts; ++part) {
     const int64_t count = (rows - row + num_parts - part - 1) / (num_parts - part);
     const int run = part * runs_each < kRuns ? static_cast<int>(part) * runs_each : 0;
-    const PairsAhead ahead{task.next, run, part * runs_each < kRuns ? run + runs_each : run};
+    const PairsAhead ahead{.tile = task.tile,
+                           .next = task.next,
+                           .begin = run,
+                           .end = part * runs_each < kRuns ? run + runs_each : run,
+                           .again = runs_each == kRuns};
     with_constant<kFloatRows>(count, [&](auto part_rows) { attend(part_rows, ahead, row); });
     row += count;
   }

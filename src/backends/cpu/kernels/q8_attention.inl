@@ -38,7 +38,9 @@ inline void round_query_q8(const float* q, int64_t count, float* to) {
   to[count / 2] = most / kLargestI16;
 }
 
-/// A row of pairs may be half a line: of two that share one, the first fetches it.
+/// Of the pairs of 16 tokens, or of 16 elements: half a line. Of two that share one, the first
+/// fetches it.
+constexpr int64_t kPairsBytes = 32;
 HASTEN_INLINE inline bool begins_line(int64_t at) { return at % 64 == 0; }
 
 /// Adds what elements 32 j and following of the head bring to the scores of kRows queries with all
@@ -53,7 +55,7 @@ inline void score_part_q8(const AttendCachedTask& task, const PairsAhead& ahead,
                                    HASTEN_INLINE { sum[r.value][v.value] = I32Sums{}; });
   for (int64_t pair = 16 * j; pair < 16 * j + 16; ++pair) {
     const int64_t at = pair * task.key_stride;
-    if (begins_line(at)) ahead.fetch_keys(at);
+    if (begins_line(at)) ahead.fetch_scoring(at, pair * kPairsBytes);
     I32x16 keys[kVectors];
     unroll<0, kVectors>(
         [&](auto v) HASTEN_INLINE { keys[v.value] = widen_i8(task.tile->keys[v.value] + at); });
@@ -135,8 +137,9 @@ inline void weigh_q8(const AttendCachedTask& task, const PairsAhead& ahead, int6
   unroll_tile<kRows, kVectors>([&](auto r, auto v)
                                    HASTEN_INLINE { sum[r.value][v.value] = I32Sums{}; });
   for (int32_t t = seen.begin / 2 * 2; t < seen.end; t += 2) {
-    const int64_t line = 32 * (kTileKeys / 2 * first_element / (16 * kFloatGroups) + t / 2);
-    if (begins_line(line)) ahead.fetch_values(line);
+    const int64_t pair = (kTileKeys * first_element / (16 * kFloatGroups) + t) / 2;
+    if (begins_line(pair * kPairsBytes))
+      ahead.fetch_weighing(pair * task.key_stride, pair * kPairsBytes);
     const uint8_t* values = task.tile->values[t / 16] + t % 16 / 2 * pair_bytes + 2 * first_element;
     I32x16 elements[kVectors];
     unroll<0, kVectors>([&](auto v)
