@@ -54,11 +54,20 @@ Limit limit_of(const Work& work, const cpu::Ceilings& ceilings) {
 }  // namespace
 
 void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
-                const std::function<void()>& call) {
+                const std::function<void()>& call, const std::function<void()>& clean_up) {
   const Limit before = limit_of(work, machine.meter.measure(kWindowUs));
   const int64_t begin_us = monotonic_us();
-  for ([[maybe_unused]] auto _ : state) call();
-  const double seconds = static_cast<double>(monotonic_us() - begin_us) * 1e-6 /
+  int64_t untimed_us = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    call();
+    if (!clean_up) continue;
+    state.PauseTiming();
+    const int64_t pause_us = monotonic_us();
+    clean_up();
+    untimed_us += monotonic_us() - pause_us;
+    state.ResumeTiming();
+  }
+  const double seconds = static_cast<double>(monotonic_us() - begin_us - untimed_us) * 1e-6 /
                          static_cast<double>(state.iterations());
   const Limit after = limit_of(work, machine.meter.measure(kWindowUs));
   const double memory = 0.5 * (before.memory + after.memory);

@@ -38,6 +38,8 @@ constexpr int64_t kLeastRowTiles = 4;
 constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
+// So much of the rest may be taken before it is measured again.
+constexpr int64_t kSureShare = 8;
 
 /// Rows of so many bytes that stay in half the second-level cache while all groups of a piece pass,
 /// or kLeastPassRows.
@@ -101,7 +103,13 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
 
 /// Memory for a packed weight; null: there is too little.
 Arena::Piece Matmul::allocate(int64_t num_bytes) {
-  if (num_bytes <= measure_memory().available_bytes - kMemoryMargin) {
+  // To measure takes as long as to pack a small weight: what is surely there is not measured again.
+  if (num_bytes > sure_bytes_) {
+    const int64_t available = measure_memory().available_bytes - kMemoryMargin;
+    sure_bytes_ = num_bytes > available ? 0 : std::max(num_bytes, available / kSureShare);
+  }
+  if (num_bytes <= sure_bytes_) {
+    sure_bytes_ -= num_bytes;
     if (Arena::Piece piece = weights_.allocate(num_bytes)) return piece;
   }
   if (!std::exchange(told_of_memory_, true)) {
@@ -113,32 +121,21 @@ Arena::Piece Matmul::allocate(int64_t num_bytes) {
   return nullptr;
 }
 
-/// Packs all of a weight on all threads. Each new page is brought in by one thread shortly before
-/// it is written, so that it is still in the cache then; the others pack what lies before it.
+/// Packs all of a weight on all threads. Each new page is cleared by the thread that comes to it
+/// first, which goes on with what lies there while part of it is still in its cache.
 void Matmul::pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out) {
-  struct Work {
-    uint8_t* page;  // to bring in; null: to pack groups
-    int64_t first_group;
-  };
   const int64_t piece =
       std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, layout.group_bytes));
-  const int64_t ahead = workers_.num_threads() * kHugePage;
-  std::vector<Work> order;
-  for (int64_t first = 0; first < layout.num_groups; first += piece) {
-    const int64_t end = std::min(first + piece, layout.num_groups) * layout.group_bytes + ahead;
-    const uint8_t* until = out + std::min(end, layout.num_bytes());
-    while (uint8_t* page = weights_.next_page(until)) order.push_back({page, 0});
-    order.push_back({nullptr, first});
-  }
+  NewPages pages = weights_.new_pages();
   std::atomic<int64_t> uneven{0};  // rows
-  workers_.for_each(std::ssize(order), 1, [&](int64_t index, int64_t, int32_t) {
-    const Work& work = order[static_cast<size_t>(index)];
-    if (work.page != nullptr) return bring_in(work.page);
-    const int64_t end = std::min(work.first_group + piece, layout.num_groups);
-    for (int64_t g = work.first_group; g < end; ++g) {
-      uneven += pack_group(kernels_, layout, source, g, out + g * layout.group_bytes);
-    }
-  });
+  workers_.for_each_in_ranges(layout.num_groups, piece,
+                              [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t) {
+                                for (int64_t g = begin; g < end; ++g) {
+                                  uint8_t* group = out + g * layout.group_bytes;
+                                  pages.bring_in(group, group + layout.group_bytes);
+                                  uneven += pack_group(kernels_, layout, source, g, group);
+                                }
+                              });
   if (uneven > 0 && !std::exchange(told_of_scales_, true)) {
     log::warn(
         "{} of {} rows of a {} weight have mostly blocks whose scales are less than 1/{} of the "

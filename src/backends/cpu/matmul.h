@@ -115,6 +115,7 @@ class Matmul {
   int64_t largest_tile_bytes_ = 0;
   bool interleaves_ = false;  // some weights take FloatMatmulTask::tiles
   bool told_of_memory_ = false;
+  int64_t sure_bytes_ = 0;  // of memory that was free when it was measured, less what was taken
   bool told_of_scales_ = false;
 };
 

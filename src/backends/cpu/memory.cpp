@@ -83,20 +83,25 @@ Arena::Piece Arena::allocate(int64_t num_bytes) {
   return {std::move(chunk), data};
 }
 
-uint8_t* Arena::next_page(const uint8_t* end) {
+NewPages Arena::new_pages() {
   const std::shared_ptr<Memory> chunk = chunk_.lock();
-  if (chunk == nullptr) return nullptr;
-  uint8_t* page = chunk->data() + touched_;
-  if (page >= end) return nullptr;
-  touched_ += kHugePage;
-  return page;
+  if (chunk == nullptr || used_ <= touched_) return {};
+  const int64_t first = std::exchange(touched_, round_up(used_, kHugePage));
+  return {chunk->data() + first, (touched_ - first) / kHugePage};
 }
 
-void bring_in([[maybe_unused]] uint8_t* page) {
+void NewPages::bring_in(const uint8_t* begin, const uint8_t* end) {
+  if (taken_.empty() || end <= first_) return;
+  const int64_t first = std::max<int64_t>(0, begin - first_) / kHugePage;
+  const int64_t last = std::min((end - 1 - first_) / kHugePage, count() - 1);
+  for (int64_t page = first; page <= last; ++page) {
+    std::atomic<bool>& taken = taken_[static_cast<size_t>(page)];
+    if (taken.load(std::memory_order_relaxed) || taken.exchange(true)) continue;
 #if defined(MADV_POPULATE_WRITE)
-  // A hint as well: without it pages come in when they are written.
-  madvise(page, static_cast<size_t>(kHugePage), MADV_POPULATE_WRITE);
+    // A hint as well: without it pages come in when they are written.
+    madvise(first_ + page * kHugePage, static_cast<size_t>(kHugePage), MADV_POPULATE_WRITE);
 #endif
+  }
 }
 
 uint8_t* Scratch::get(int64_t num_bytes) {

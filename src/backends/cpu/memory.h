@@ -2,8 +2,10 @@
 // Large memory that is written before it is read: not zeroed, on 2-MiB pages where that helps.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace hasten::cpu {
 
@@ -30,6 +32,25 @@ class Memory {
 /// The pages that some memory lies on: the first time that one is written, the system clears it.
 inline constexpr int64_t kHugePage = int64_t{2} << 20;
 
+/// Pages that nobody has written to yet, to be written by several threads: each is brought in,
+/// which has the system clear it, by the one that comes first. Of two that write to a new page at
+/// the same time both would clear one, and one of these is thrown away.
+class NewPages {
+ public:
+  NewPages() = default;
+  NewPages(uint8_t* first, int64_t count) : first_(first), taken_(static_cast<size_t>(count)) {}
+
+  uint8_t* first() const { return first_; }
+  int64_t count() const { return std::ssize(taken_); }
+  /// Brings in those that [begin, end) lies on, but for those that another thread has taken: it is
+  /// about to have brought them in.
+  void bring_in(const uint8_t* begin, const uint8_t* end);
+
+ private:
+  uint8_t* first_ = nullptr;
+  std::vector<std::atomic<bool>> taken_;
+};
+
 /// Memory for what lives long and is written once, as weights do: many pieces to a chunk, so that
 /// small ones lie on huge pages, too. A chunk is given back with its last piece. Not thread-safe.
 class Arena {
@@ -38,19 +59,15 @@ class Arena {
 
   /// Aligned to a cache line. Null when the system refuses.
   Piece allocate(int64_t num_bytes);
-  /// The next page of the latest piece's chunk that begins below `end` and has not been given out
-  /// here, null without one: whoever will write to the piece calls bring_in with each first.
-  uint8_t* next_page(const uint8_t* end);
+  /// The pages of the latest piece that have not been given out here: whoever writes to the piece
+  /// brings them in.
+  NewPages new_pages();
 
  private:
   std::weak_ptr<Memory> chunk_;  // of the latest piece
   int64_t used_ = 0;             // bytes of it
   int64_t touched_ = 0;          // likewise, up to the end of a page
 };
-
-/// Has the system clear a page before it is written, in one thread: of two that write to a new page
-/// at the same time both clear one, and one of these is thrown away.
-void bring_in(uint8_t* page);
 
 /// Memory for what an operation needs only while it runs.
 class Scratch {

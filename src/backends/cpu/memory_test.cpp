@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arena: pieces lie apart, live as long as they are wanted, and have their pages told once.
+// Arena: pieces lie apart, live as long as they are wanted, and have their pages
+// brought in once.
 #include "backends/cpu/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -59,27 +62,58 @@ TEST(Arena, AChunkWithoutPiecesIsGivenBack) {
   next.get()[999] = 1;
 }
 
-TEST(Arena, EachPageIsToldOnce) {
+TEST(Arena, EachPageIsNewOnce) {
   Arena arena;
+  EXPECT_EQ(arena.new_pages().count(), 0);
   std::vector<Arena::Piece> pieces;
-  const uint8_t* last = nullptr;  // page
+  const uint8_t* end = nullptr;  // of the pages before
   int64_t num_pages = 0;
   for (const int64_t size : {3 * kMegabyte, int64_t{1000}, 5 * kMegabyte, 100 * kMegabyte}) {
     pieces.push_back(arena.allocate(size));
-    const uint8_t* end = pieces.back().get() + size;
-    while (uint8_t* page = arena.next_page(end)) {
-      EXPECT_LT(page, end);
-      EXPECT_NE(page, last);
-      bring_in(page);
-      last = page;
-      ++num_pages;
+    uint8_t* piece = pieces.back().get();
+    const NewPages pages = arena.new_pages();
+    EXPECT_EQ(arena.new_pages().count(), 0);
+    num_pages += pages.count();
+    if (pages.count() > 0) {
+      EXPECT_LT(pages.first(), piece + size);
+      if (pages.first() > piece) {
+        EXPECT_EQ(pages.first(), end);
+      }
+      end = pages.first() + pages.count() * kHugePage;
     }
-    EXPECT_GT(last + kHugePage, pieces.back().get());
-    EXPECT_GE(last + kHugePage, end);
-    pieces.back().get()[size - 1] = 1;
+    EXPECT_GE(end, piece + size);
+    EXPECT_LT(end - kHugePage, piece + size);
   }
   // Nine megabytes share a chunk, the rest is another.
   EXPECT_EQ(num_pages, 5 + 50);
+}
+
+TEST(NewPages, EachIsBroughtInByWhoComesFirst) {
+  Arena arena;
+  const Arena::Piece piece = arena.allocate(40 * kMegabyte);
+  NewPages pages = arena.new_pages();
+  ASSERT_EQ(pages.count(), 20);
+  const auto is_there = [&](int64_t page) {
+    unsigned char in_core = 0;
+    EXPECT_EQ(mincore(pages.first() + page * kHugePage, 4096, &in_core), 0);
+    return (in_core & 1) != 0;
+  };
+#if !defined(MADV_POPULATE_WRITE)
+  GTEST_SKIP() << "this system cannot bring pages in";
+#endif
+  if (is_there(0)) GTEST_SKIP() << "this system does not tell which pages are there";
+  pages.bring_in(piece.get() - 5, piece.get() - 4);  // before all
+  pages.bring_in(piece.get() + 3 * kHugePage - 1, piece.get() + 4 * kHugePage + 1);
+  for (int64_t page = 0; page < 20; ++page)
+    EXPECT_EQ(is_there(page), page >= 2 && page <= 4) << page;
+  pages.bring_in(piece.get() + 19 * kHugePage, piece.get() + 25 * kHugePage);  // behind all
+  EXPECT_TRUE(is_there(19));
+  // Of some threads that want the same, some other one may be at it still; all is there in the end.
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] { pages.bring_in(piece.get(), piece.get() + 40 * kMegabyte); });
+  for (std::thread& thread : threads) thread.join();
+  for (int64_t page = 0; page < 20; ++page) EXPECT_TRUE(is_there(page)) << page;
 }
 
 }  // namespace
