@@ -49,4 +49,9 @@ void LogitAdjuster::adjust(std::span<float> logits, const Sampling& sampling,
   for (const int32_t id : banned) at(logits, id) = -std::numeric_limits<float>::infinity();
 }
 
+bool LogitAdjuster::may_raise(const Sampling& sampling) {
+  return !sampling.logit_bias.empty() || sampling.repetition_penalty < 1.0F ||
+         sampling.presence_penalty < 0.0F || sampling.frequency_penalty < 0.0F;
+}
+
 }  // namespace hasten::engine

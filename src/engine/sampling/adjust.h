@@ -21,6 +21,8 @@ class LogitAdjuster {
   /// tokens. Results stay below +inf. All ids are in the vocabulary.
   void adjust(std::span<float> logits, const Sampling& sampling, std::span<const int32_t> prompt,
               std::span<const int32_t> generated, std::span<const int32_t> banned);
+  /// Whether a logit may become larger.
+  static bool may_raise(const Sampling& sampling);
 
  private:
   std::vector<int32_t> counts_;  // by token id; all zero between calls

@@ -16,14 +16,13 @@ namespace {
 /// What OpenAI's API reports for a token that cannot come; JSON has no infinity.
 constexpr double kLeastLogprob = -9999.0;
 
-/// Throws for NaN and +inf; -inf is a model's way to rule a token out.
-void check_logits(std::span<const float> logits) {
-  int32_t num_bad = 0;
-  for (const float logit : logits)
-    num_bad += static_cast<int32_t>(!(logit <= std::numeric_limits<float>::max()));
-  if (num_bad > 0)
-    fail(ErrorCode::internal, "the model computed logits that are not finite: {} of {}", num_bad,
-         logits.size());
+/// The likeliest token, the lowest id of equals. Throws for NaN and +inf.
+size_t checked_likeliest(std::span<const float> logits) {
+  const RowScan scan = scan_row(logits);
+  if (scan.num_not_finite > 0)
+    fail(ErrorCode::internal, "the model computed logits that are not finite: {} of {}",
+         scan.num_not_finite, logits.size());
+  return scan.likeliest;
 }
 
 }  // namespace
@@ -37,11 +36,12 @@ Sampler::Sampler(int64_t vocab_size)
 }
 
 Sample Sampler::sample(const SampleInput& input) {
-  check_logits(input.logits);
+  size_t likeliest = checked_likeliest(input.logits);
+  const float most = input.logits[likeliest];
   if (input.num_top_logprobs >= 0) std::ranges::copy(input.logits, raw_.begin());
   adjuster_.adjust(input.logits, input.sampling, input.prompt, input.generated, input.banned);
-
-  const size_t likeliest = index_of_largest(input.logits);  // the lowest id of equals
+  if (input.logits[likeliest] != most || LogitAdjuster::may_raise(input.sampling))
+    likeliest = scan_row(input.logits).likeliest;
   if (input.logits[likeliest] == -std::numeric_limits<float>::infinity())
     fail(ErrorCode::invalid_argument, "no token is left to choose: all {} are ruled out",
          input.logits.size());
@@ -65,7 +65,7 @@ Sample Sampler::sample(const SampleInput& input) {
 }
 
 TokenLogprob Sampler::score(std::span<const float> logits, int32_t token, int32_t num_top) {
-  check_logits(logits);
+  checked_likeliest(logits);
   const double log_sum = log_sum_exp(logits, scratch_);
   const auto probability = [&](int32_t id) {
     const double logprob = std::max(logits[static_cast<size_t>(id)] - log_sum, kLeastLogprob);

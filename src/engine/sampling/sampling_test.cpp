@@ -180,9 +180,32 @@ TEST(Softmax, FindsTheFirstOfTheLargestAndTheSum) {
     for (float& value : values) value = static_cast<float>(random() % 50) - 70.0F;  // many equals
     const auto expected = std::ranges::max_element(values);
     EXPECT_EQ(largest(values), *expected);
-    EXPECT_EQ(index_of_largest(values), static_cast<size_t>(expected - values.begin()));
+    EXPECT_EQ(scan_row(values).likeliest, static_cast<size_t>(expected - values.begin()));
+    EXPECT_EQ(scan_row(values).num_not_finite, 0);
     EXPECT_EQ(sum(values), std::accumulate(values.begin(), values.end(), 0.0));  // integers: exact
   }
+}
+
+TEST(Softmax, ScansRowsOfManyBlocks) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(31);
+  for (const size_t size : {1000U, 1024U, 1025U, 5000U, 50'000U}) {
+    for (int round = 0; round < 20; ++round) {
+      std::vector<float> logits(size);
+      for (float& logit : logits)
+        logit = round == 0 ? -kInfinity : static_cast<float>(random() % 3000);
+      const auto expected = std::ranges::max_element(logits);
+      EXPECT_EQ(scan_row(logits).likeliest, static_cast<size_t>(expected - logits.begin()));
+      EXPECT_EQ(scan_row(logits).num_not_finite, 0);
+      logits[random() % size] = std::numeric_limits<float>::quiet_NaN();
+      logits[size - 1] = kInfinity;
+      const auto bad = std::ranges::count_if(
+          logits, [](float logit) { return std::isnan(logit) || logit == kInfinity; });
+      EXPECT_EQ(scan_row(logits).num_not_finite, bad);
+    }
+  }
+  EXPECT_EQ(scan_row({}).num_not_finite, 0);
+  EXPECT_EQ(scan_row(std::vector<float>(7, std::nanf(""))).num_not_finite, 7);
 }
 
 TEST(Candidates, DrawsWhereTheCumulativeDistributionPassesIt) {
@@ -305,6 +328,45 @@ TEST(Sampler, GreedyTakesTheLikeliestAndTheLowestIdOfEquals) {
   EXPECT_EQ(sample(sampler, {1, 7, 3, 7, 2}, greedy).token, 1);
   greedy.logit_bias = {{3, 0.5F}, {1, -100.0F}};
   EXPECT_EQ(sample(sampler, {1, 7, 3, 7, 2}, greedy).token, 3);
+}
+
+TEST(Sampler, GreedyTakesTheLikeliestOfWhateverIsAdjusted) {
+  std::mt19937 random(37);
+  constexpr int32_t kVocabulary = 3000;
+  Sampler sampler(kVocabulary);
+  LogitAdjuster adjuster(kVocabulary);
+  const auto some_ids = [&](size_t count) {
+    std::vector<int32_t> ids(count);
+    for (int32_t& id : ids) id = static_cast<int32_t>(random() % kVocabulary);
+    return ids;
+  };
+  const auto one_of = [&](std::initializer_list<float> values) {
+    return values.begin()[random() % values.size()];
+  };
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> logits(kVocabulary);
+    for (float& logit : logits) logit = static_cast<float>(random() % 400) / 16.0F - 10.0F;
+    Sampling sampling;
+    sampling.temperature = 0.0F;
+    sampling.repetition_penalty = one_of({1.0F, 1.0F, 0.5F, 1.5F});
+    sampling.presence_penalty = one_of({0.0F, 0.0F, -1.0F, 1.0F});
+    sampling.frequency_penalty = one_of({0.0F, 0.0F, -1.0F, 1.0F});
+    if (round % 4 == 0) sampling.logit_bias = {{static_cast<int32_t>(random() % 3000), 50.0F}};
+    const auto prompt = some_ids(50);
+    const auto generated = some_ids(50);
+    auto banned = some_ids(round % 3 * 10);
+    if (round % 3 == 2)  // the likeliest one too
+      banned.push_back(static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()));
+    std::vector<float> adjusted = logits;
+    adjuster.adjust(adjusted, sampling, prompt, generated, banned);
+    const auto expected = std::ranges::max_element(adjusted) - adjusted.begin();
+    const Sample sample = sampler.sample({.logits = logits,
+                                          .sampling = sampling,
+                                          .prompt = prompt,
+                                          .generated = generated,
+                                          .banned = banned});
+    ASSERT_EQ(sample.token, expected) << round;
+  }
 }
 
 TEST(Sampler, ATinyTemperatureIsGreedyAndAHugeOneEven) {
