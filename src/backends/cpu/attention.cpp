@@ -401,6 +401,7 @@ void Attention::find_tile(const Shape& shape, const KeySpan& wanted, CachedTile&
 }
 
 /// Whether the queries of all pieces see all keys of the tile at `tile`, whose keys end at `end`.
+/// Several pieces share a span only where all of them see all keys that the first one does.
 bool Attention::sees_whole_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile,
                                 int64_t end) {
   if (end < tile + kTileKeys) return false;

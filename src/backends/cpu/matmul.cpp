@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -38,8 +37,6 @@ constexpr int64_t kLeastRowTiles = 4;
 constexpr int64_t kMostParts = 2;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
-// So much of the rest may be taken before it is measured again.
-constexpr int64_t kSureShare = 8;
 
 /// Rows of so many bytes that stay in half the second-level cache while all groups of a piece pass,
 /// or kLeastPassRows.
@@ -103,13 +100,15 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
 
 /// Memory for a packed weight; null: there is too little.
 Arena::Piece Matmul::allocate(int64_t num_bytes) {
-  // To measure takes as long as to pack a small weight: what is surely there is not measured again.
-  if (num_bytes > sure_bytes_) {
+  // To measure takes as long as to pack a small weight. It is done again when the margin would be
+  // gone if somebody else had taken all the rest meanwhile.
+  if (num_bytes > unmeasured_bytes_) {
     const int64_t available = measure_memory().available_bytes - kMemoryMargin;
-    sure_bytes_ = num_bytes > available ? 0 : std::max(num_bytes, available / kSureShare);
+    unmeasured_bytes_ =
+        num_bytes > available ? 0 : std::max(num_bytes, std::min(available, kMemoryMargin));
   }
-  if (num_bytes <= sure_bytes_) {
-    sure_bytes_ -= num_bytes;
+  if (num_bytes <= unmeasured_bytes_) {
+    unmeasured_bytes_ -= num_bytes;
     if (Arena::Piece piece = weights_.allocate(num_bytes)) return piece;
   }
   if (!std::exchange(told_of_memory_, true)) {

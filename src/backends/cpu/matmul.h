@@ -115,7 +115,7 @@ class Matmul {
   int64_t largest_tile_bytes_ = 0;
   bool interleaves_ = false;  // some weights take FloatMatmulTask::tiles
   bool told_of_memory_ = false;
-  int64_t sure_bytes_ = 0;  // of memory that was free when it was measured, less what was taken
+  int64_t unmeasured_bytes_ = 0;  // that may be taken before free memory is measured again
   bool told_of_scales_ = false;
 };
 

@@ -78,6 +78,7 @@ Arena::Piece Arena::allocate(int64_t num_bytes) {
     touched_ = 0;
   }
   uint8_t* data = chunk->data() + used_;
+  piece_end_ = used_ + num_bytes;
   used_ += size;
   show(data, num_bytes);
   return {std::move(chunk), data};
@@ -85,23 +86,33 @@ Arena::Piece Arena::allocate(int64_t num_bytes) {
 
 NewPages Arena::new_pages() {
   const std::shared_ptr<Memory> chunk = chunk_.lock();
-  if (chunk == nullptr || used_ <= touched_) return {};
-  const int64_t first = std::exchange(touched_, round_up(used_, kHugePage));
+  if (chunk == nullptr || piece_end_ <= touched_) return {};
+  const int64_t first = std::exchange(touched_, round_up(piece_end_, kHugePage));
   return {chunk->data() + first, (touched_ - first) / kHugePage};
 }
 
-void NewPages::bring_in(const uint8_t* begin, const uint8_t* end) {
-  if (taken_.empty() || end <= first_) return;
+int64_t NewPages::bring_in(const uint8_t* begin, const uint8_t* end) {
+  if (states_.empty() || end <= first_) return 0;
   const int64_t first = std::max<int64_t>(0, begin - first_) / kHugePage;
   const int64_t last = std::min((end - 1 - first_) / kHugePage, count() - 1);
+  int64_t num_brought = 0;
   for (int64_t page = first; page <= last; ++page) {
-    std::atomic<bool>& taken = taken_[static_cast<size_t>(page)];
-    if (taken.load(std::memory_order_relaxed) || taken.exchange(true)) continue;
+    std::atomic<State>& state = states_[static_cast<size_t>(page)];
+    State seen = state.load(std::memory_order_acquire);
+    if (seen == State::there) continue;
+    if (seen != State::fresh || !state.compare_exchange_strong(seen, State::coming)) {
+      state.wait(State::coming);
+      continue;
+    }
 #if defined(MADV_POPULATE_WRITE)
     // A hint as well: without it pages come in when they are written.
     madvise(first_ + page * kHugePage, static_cast<size_t>(kHugePage), MADV_POPULATE_WRITE);
 #endif
+    state.store(State::there);
+    state.notify_all();
+    ++num_brought;
   }
+  return num_brought;
 }
 
 uint8_t* Scratch::get(int64_t num_bytes) {

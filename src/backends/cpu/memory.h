@@ -33,22 +33,26 @@ class Memory {
 inline constexpr int64_t kHugePage = int64_t{2} << 20;
 
 /// Pages that nobody has written to yet, to be written by several threads: each is brought in,
-/// which has the system clear it, by the one that comes first. Of two that write to a new page at
-/// the same time both would clear one, and one of these is thrown away.
+/// which has the system clear it, by the one that comes first, while others that want it wait. Of
+/// two that write to a new page at the same time both would clear one, and one of these is thrown
+/// away.
 class NewPages {
  public:
   NewPages() = default;
-  NewPages(uint8_t* first, int64_t count) : first_(first), taken_(static_cast<size_t>(count)) {}
+  NewPages(uint8_t* first, int64_t count) : first_(first), states_(static_cast<size_t>(count)) {}
+  NewPages(const NewPages&) = delete;
+  NewPages& operator=(const NewPages&) = delete;
 
   uint8_t* first() const { return first_; }
-  int64_t count() const { return std::ssize(taken_); }
-  /// Brings in those that [begin, end) lies on, but for those that another thread has taken: it is
-  /// about to have brought them in.
-  void bring_in(const uint8_t* begin, const uint8_t* end);
+  int64_t count() const { return std::ssize(states_); }
+  /// Returns when all that [begin, end) lies on are there; how many of them it brought in itself.
+  int64_t bring_in(const uint8_t* begin, const uint8_t* end);
 
  private:
+  enum class State : uint8_t { fresh, coming, there };
+
   uint8_t* first_ = nullptr;
-  std::vector<std::atomic<bool>> taken_;
+  std::vector<std::atomic<State>> states_;
 };
 
 /// Memory for what lives long and is written once, as weights do: many pieces to a chunk, so that
@@ -66,6 +70,7 @@ class Arena {
  private:
   std::weak_ptr<Memory> chunk_;  // of the latest piece
   int64_t used_ = 0;             // bytes of it
+  int64_t piece_end_ = 0;        // likewise, up to the end of the latest piece
   int64_t touched_ = 0;          // likewise, up to the end of a page
 };
 

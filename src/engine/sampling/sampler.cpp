@@ -16,13 +16,13 @@ namespace {
 /// What OpenAI's API reports for a token that cannot come; JSON has no infinity.
 constexpr double kLeastLogprob = -9999.0;
 
-/// The likeliest token, the lowest id of equals. Throws for NaN and +inf.
-size_t checked_likeliest(std::span<const float> logits) {
+/// Looks through logits as the model computed them. Throws for NaN and +inf.
+RowScan check_logits(std::span<const float> logits) {
   const RowScan scan = scan_row(logits);
   if (scan.num_not_finite > 0)
     fail(ErrorCode::internal, "the model computed logits that are not finite: {} of {}",
          scan.num_not_finite, logits.size());
-  return scan.likeliest;
+  return scan;
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ Sampler::Sampler(int64_t vocab_size)
 }
 
 Sample Sampler::sample(const SampleInput& input) {
-  size_t likeliest = checked_likeliest(input.logits);
+  size_t likeliest = check_logits(input.logits).likeliest;
   const float most = input.logits[likeliest];
   if (input.num_top_logprobs >= 0) std::ranges::copy(input.logits, raw_.begin());
   adjuster_.adjust(input.logits, input.sampling, input.prompt, input.generated, input.banned);
@@ -65,7 +65,7 @@ Sample Sampler::sample(const SampleInput& input) {
 }
 
 TokenLogprob Sampler::score(std::span<const float> logits, int32_t token, int32_t num_top) {
-  checked_likeliest(logits);
+  check_logits(logits);
   const double log_sum = log_sum_exp(logits, scratch_);
   const auto probability = [&](int32_t id) {
     const double logprob = std::max(logits[static_cast<size_t>(id)] - log_sum, kLeastLogprob);

@@ -14,7 +14,7 @@ namespace hasten::engine {
 namespace {
 
 constexpr size_t kLanes = 64;      // independent chains: more than a vector unit has in flight
-constexpr size_t kScanLanes = 16;  // of two values each, which are to stay in registers
+constexpr size_t kScanLanes = 16;  // of a maximum and a count each, to stay in registers
 
 }  // namespace
 

@@ -9,9 +9,6 @@
 namespace hasten::cpu {
 namespace {
 
-/// Of the pairs of 16 tokens, or of 16 elements.
-constexpr int64_t kLineBytes = 64;
-
 /// The keys of up to 16 tokens.
 inline void store_bf16_keys(const KvStorePairsTask& task, int64_t token, int64_t count) {
   for (int64_t i = 0; i < task.head_dim; i += 32) {
@@ -86,7 +83,8 @@ inline void score_bf16(const AttendCachedTask& task, const PairsAhead& ahead, in
                                    HASTEN_INLINE { sum[r.value][v.value] = zero(); });
   for (int64_t pair = 0; pair < head_dim / 2; ++pair) {
     const int64_t at = pair * task.key_stride;
-    ahead.fetch_scoring(at, pair * kLineBytes);
+    ahead.fetch_keys(at);
+    ahead.fetch_own_values_again(pair * kLineBytes);
     I32x16 keys[kVectors];
     unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
       keys[v.value] = load_pairs(reinterpret_cast<const float*>(task.tile->keys[v.value] + at));
@@ -117,7 +115,10 @@ inline void weigh_bf16(const AttendCachedTask& task, const PairsAhead& ahead, in
   });
   const auto add_pair = [&](int32_t t, auto&& mask) HASTEN_INLINE {
     const int64_t line = (kTileKeys * first_element / (16 * kFloatGroups) + t) / 2;
-    ahead.fetch_weighing(line * task.key_stride, line * kLineBytes);
+    if (line < queries.head_dim / 2) {
+      ahead.fetch_values(line * kLineBytes);
+      ahead.fetch_keys_again(line * task.key_stride);
+    }
     const uint8_t* values = task.tile->values[t / 16] + t % 16 / 2 * pair_bytes + 4 * first_element;
     I32x16 elements[kVectors];
     unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
@@ -152,7 +153,7 @@ inline void attend_bf16_rows(const AttendCachedTask& task, const PairsAhead& ahe
   score_bf16<kRows>(task, ahead, row);
   for (int64_t r = 0; r < kRows; ++r) {
     float* scores = queries.scores + r * kTileKeys;
-    ahead.fetch_between(r, queries.head_dim / 2 * kLineBytes);
+    ahead.fetch_last_values(r, queries.head_dim / 2 * kLineBytes);
     if (!sees_nothing(queries, row + r)) {
       bf16_softmax_row(queries, row + r, scores);
       continue;

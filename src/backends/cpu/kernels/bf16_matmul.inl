@@ -57,7 +57,8 @@ HASTEN_INLINE inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t b
 /// Of a single tile.
 template <int kGroups, int kRows>
 inline void bf16_matmul_direct(const Bf16MatmulTask& task, int64_t begin_group, int64_t stride) {
-  constexpr int64_t kAhead = kGroups == 1 ? 8192 : 1024;  // bytes, of each stream; measured
+  // Bytes, of each stream; measured.
+  constexpr int64_t kAhead = kGroups > 1 ? 1024 : kRows > kOneStreamRows ? 2048 : 8192;
   const uint8_t* ahead = task.groups + begin_group * task.group_bytes + kAhead;
   bf16_matmul_tile<kGroups, kRows>(task, begin_group, stride, 0, [&](int64_t i) HASTEN_INLINE {
     for (int g = 0; g < kGroups; ++g) {

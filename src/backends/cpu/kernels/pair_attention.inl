@@ -51,47 +51,52 @@ HASTEN_INLINE inline TileWeights pair_softmax_row(const TileQueries& queries, in
   return weights;
 }
 
-/// What is fetched while a tile is worked on: of the next one, its runs of 16 keys [begin, end).
+/// Of pairs of bf16, those of 16 tokens or of 16 elements.
+constexpr int64_t kLineBytes = 64;
+
+/// What is fetched while queries meet a tile: runs of 16 keys [begin, end) of the next one.
 ///
 /// A core has room for a few dozen lines on their way and drops what it is asked to fetch beyond
-/// that (Zen 5: a tenth of 64 lines in a row), so all that a step of few queries reads is asked for
+/// that (Zen 5: a tenth of 64 lines in a row). So what few queries read of whole tiles is asked for
 /// twice: keys while the tile before is scored and again while it is weighed, values while that is
-/// weighed and again while their own tile is scored. More queries have the time to fetch a run in
-/// each of their parts.
+/// weighed and again while their own tile is scored. With more queries there are parts enough, each
+/// of which fetches a run.
 struct PairsAhead {
-  const CachedTile* tile;
-  const CachedTile* next;
+  const CachedTile* tile;  // this one
+  const CachedTile* next;  // null only where begin == end
   int begin;
   int end;
-  bool again;
+  bool again;  // whether it is all asked for twice
 
-  /// While the tile is scored: `key_at` bytes into the keys of each run, `value_at` into the
-  /// values.
-  HASTEN_INLINE void fetch_scoring(int64_t key_at, int64_t value_at) const {
-    for (int run = begin; run < end; ++run) prefetch(next->keys[run] + key_at);
-    if (!again) return;
-    for (int run = begin; run < end; ++run) prefetch(tile->values[run] + value_at);
+  /// The next tile's, `at` bytes into those of each run.
+  HASTEN_INLINE void fetch_keys(int64_t at) const {
+    for (int run = begin; run < end; ++run) prefetch(next->keys[run] + at);
   }
-  /// Likewise, while it is weighed.
-  HASTEN_INLINE void fetch_weighing(int64_t key_at, int64_t value_at) const {
-    for (int run = begin; run < end; ++run) prefetch(next->values[run] + value_at);
-    if (!again) return;
-    for (int run = begin; run < end; ++run) prefetch(next->keys[run] + key_at);
-  }
-  /// Between both, when nothing else is read, for one of `rows`: some of the last values, which are
-  /// asked for the second time only when their own tile is scored.
-  HASTEN_INLINE void fetch_between(int64_t row, int64_t value_bytes) const {
-    if (!again) return;
-    constexpr int kLines = 2;
-    const int64_t at = value_bytes - (row + 1) * kLines * 64;
-    for (int line = 0; at >= 0 && line < kLines; ++line)
-      for (int run = begin; run < end; ++run) prefetch(next->values[run] + at + 64 * line);
+  HASTEN_INLINE void fetch_values(int64_t at) const {
+    for (int run = begin; run < end; ++run) prefetch(next->values[run] + at);
   }
   HASTEN_INLINE void fetch_scales(int64_t at) const {
     for (int run = begin; run < end; ++run) {
       prefetch(next->key_scales[run] + at);
       prefetch(next->value_scales[run] + at);
     }
+  }
+  HASTEN_INLINE void fetch_keys_again(int64_t at) const {
+    if (again) fetch_keys(at);
+  }
+  /// This tile's, which are weighed next.
+  HASTEN_INLINE void fetch_own_values_again(int64_t at) const {
+    if (!again) return;
+    for (int run = begin; run < end; ++run) prefetch(tile->values[run] + at);
+  }
+  /// Some of the next tile's last values, of `value_bytes` of a run, while the weights of query
+  /// `row` are computed, when nothing else is read.
+  HASTEN_INLINE void fetch_last_values(int64_t row, int64_t value_bytes) const {
+    if (!again) return;
+    constexpr int64_t kBytes = 2 * kLineBytes;  // of each run; twice as much is no better
+    const int64_t first = value_bytes - (row + 1) * kBytes;
+    if (first < 0) return;
+    for (int64_t at = first; at < first + kBytes; at += kLineBytes) fetch_values(at);
   }
 };
 

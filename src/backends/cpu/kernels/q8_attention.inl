@@ -55,7 +55,8 @@ inline void score_part_q8(const AttendCachedTask& task, const PairsAhead& ahead,
                                    HASTEN_INLINE { sum[r.value][v.value] = I32Sums{}; });
   for (int64_t pair = 16 * j; pair < 16 * j + 16; ++pair) {
     const int64_t at = pair * task.key_stride;
-    if (begins_line(at)) ahead.fetch_scoring(at, pair * kPairsBytes);
+    if (begins_line(at)) ahead.fetch_keys(at);
+    if (begins_line(pair * kPairsBytes)) ahead.fetch_own_values_again(pair * kPairsBytes);
     I32x16 keys[kVectors];
     unroll<0, kVectors>(
         [&](auto v) HASTEN_INLINE { keys[v.value] = widen_i8(task.tile->keys[v.value] + at); });
@@ -138,8 +139,10 @@ inline void weigh_q8(const AttendCachedTask& task, const PairsAhead& ahead, int6
                                    HASTEN_INLINE { sum[r.value][v.value] = I32Sums{}; });
   for (int32_t t = seen.begin / 2 * 2; t < seen.end; t += 2) {
     const int64_t pair = (kTileKeys * first_element / (16 * kFloatGroups) + t) / 2;
-    if (begins_line(pair * kPairsBytes))
-      ahead.fetch_weighing(pair * task.key_stride, pair * kPairsBytes);
+    if (pair < queries.head_dim / 2) {
+      if (begins_line(pair * kPairsBytes)) ahead.fetch_values(pair * kPairsBytes);
+      if (begins_line(pair * task.key_stride)) ahead.fetch_keys_again(pair * task.key_stride);
+    }
     const uint8_t* values = task.tile->values[t / 16] + t % 16 / 2 * pair_bytes + 2 * first_element;
     I32x16 elements[kVectors];
     unroll<0, kVectors>([&](auto v)

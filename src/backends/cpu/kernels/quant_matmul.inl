@@ -199,10 +199,12 @@ template <class Source, int kGroups, int kRows>
 inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
   // Bytes, of each stream; measured. Codes that are split are whole bytes and nothing is unpacked:
   // there, fetching far ahead only disturbs what the hardware fetches by itself (Zen 3). A core
-  // drops what it is asked to fetch while too much is on its way: one stream is asked for twice
-  // (Zen 5, q4_0: 80 and 92 % of what reading alone reaches; only once, at 8 KiB, 84 of 88).
-  constexpr int64_t kAhead = kGroups == 1 ? 8192 : Source::kSplit ? 512 : 2048;
-  constexpr int64_t kAgain = kGroups == 1 ? 4096 : 0;
+  // drops what it is asked to fetch while too much is on its way: one stream that waits for nothing
+  // else is asked for twice (Zen 5, q4_0, of what reading alone reaches on one thread: once at 4
+  // KiB 79 %, at 8 KiB 84 to 88, at both 92).
+  constexpr bool kTwice = kGroups == 1 && kRows <= kOneStreamRows;
+  constexpr int64_t kAgain = kGroups == 1 ? 4096 : Source::kSplit ? 512 : 2048;
+  constexpr int64_t kAhead = kTwice ? 8192 : kAgain;
   Source sources[kGroups];
   F32x16 total[kGroups][kRows];
   for (int g = 0; g < kGroups; ++g) {
@@ -211,7 +213,7 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   }
   const auto before_block = [&](int64_t block) HASTEN_INLINE {
     for (int g = 0; g < kGroups; ++g) sources[g].prefetch_ahead(block, kAhead);
-    if constexpr (kAgain > 0) sources[0].prefetch_ahead(block, kAgain);
+    if constexpr (kTwice) sources[0].prefetch_ahead(block, kAgain);
   };
   const int64_t blocks = Source::num_blocks(task.x.columns);
   if constexpr (Source::kIntegerScales) {
