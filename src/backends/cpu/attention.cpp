@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deals (sequence, queries, KV head), and of those that are much of a step spans of keys, to
-// threads.
+// Attends to pieces of queries, span after span and tile after tile, on all threads.
 #include "backends/cpu/attention.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
+#include <utility>
 
+#include "backends/cpu/attention_shape.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "ops/kv_row.h"
@@ -15,11 +15,6 @@
 namespace hasten::cpu {
 namespace {
 
-// Query rows (tokens times heads of a group) that share one pass over the keys: with their outputs
-// they fit in L2 beside a tile.
-constexpr int64_t kMaxQueryRows = 64;
-// A thread's share of a step is cut into so many parts at least, so that threads end together.
-constexpr int64_t kPartsPerThread = 4;
 // From so many rows of partial results on, threads share the merging, too, at the cost of one more
 // wait for each other.
 constexpr int64_t kMinSharedRows = 512;
@@ -28,11 +23,6 @@ constexpr int64_t kMinSharedRows = 512;
 constexpr int64_t kCachedRows = 12;
 // Partial results of spans; where they need more, one thread does all spans of a piece.
 constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
-
-/// A softmax state has its parts in order: output, sums, max. Vectors begin where lines do.
-int64_t state_floats(int64_t rows, int64_t padded_dim) {
-  return rows * (padded_dim + kSumLanes) + round_up(rows, 16);
-}
 
 SoftmaxState state_at(float* memory, int64_t rows, int64_t padded_dim) {
   float* sums = memory + rows * padded_dim;
@@ -46,64 +36,6 @@ void clear(const SoftmaxState& state, int64_t rows, int64_t padded_dim) {
 }
 
 }  // namespace
-
-/// What a call is about, with its derived sizes.
-struct Attention::Shape {
-  Shape(const ops::AttentionParams& p, const KernelTable& kernels)
-      : params(p),
-        cache(dynamic_cast<const CpuKvCache&>(p.cache)),
-        num_heads(p.q.dim(1)),
-        head_dim(p.q.dim(2)),
-        padded_dim(round_up(head_dim, kGroupRows)),
-        group(num_heads / cache.spec().num_kv_heads),
-        tokens_per_piece(std::max<int64_t>(1, kMaxQueryRows / group)),
-        max_rows(tokens_per_piece * group),
-        pairs(cache.key_kind() == KvKind::bf16_pairs   ? &kernels.bf16_pairs
-              : cache.key_kind() == KvKind::q8_0_pairs ? &kernels.q8_0_pairs
-                                                       : nullptr),
-        q_scale(pairs != nullptr ? 1.0F : p.scale) {}
-
-  int64_t num_rows(const Piece& piece) const { return piece.num_tokens * group; }
-  /// Position of a token of the step in its sequence.
-  int64_t position(const Piece& piece, int64_t token) const {
-    const auto s = static_cast<size_t>(piece.sequence);
-    return params.batch.context_len[s] - params.batch.query_start[s + 1] + token;
-  }
-  /// The keys that any query of the piece sees: [first, end).
-  int64_t first_key(const Piece& piece) const {
-    return first_visible(position(piece, piece.first_token));
-  }
-  int64_t end_key(const Piece& piece) const {
-    return position(piece, piece.first_token + piece.num_tokens - 1) + 1;
-  }
-  /// Those of them that lie in a span.
-  KeySpan keys(const Piece& piece, int64_t span) const {
-    return {.piece = &piece,
-            .begin = std::max(span * kSpanKeys, first_key(piece)),
-            .end = std::min((span + 1) * kSpanKeys, end_key(piece))};
-  }
-  std::span<const int32_t> block_table(int64_t sequence) const {
-    const ops::PagedBatch& batch = params.batch;
-    return batch.block_tables.subspan(
-        static_cast<size_t>(sequence * batch.block_table_stride),
-        static_cast<size_t>(
-            ceil_div(batch.context_len[static_cast<size_t>(sequence)], cache.spec().block_size)));
-  }
-  int64_t first_visible(int64_t position) const {
-    return params.window > 0 ? std::max<int64_t>(0, position - params.window + 1) : 0;
-  }
-
-  const ops::AttentionParams& params;
-  const CpuKvCache& cache;
-  int64_t num_heads;
-  int64_t head_dim;
-  int64_t padded_dim;
-  int64_t group;  // query heads per KV head
-  int64_t tokens_per_piece;
-  int64_t max_rows;
-  const PairKernels* pairs;  // null: the cache has none
-  float q_scale;  // of queries; of pairs scores are scaled instead, whose rounding is of q itself
-};
 
 /// Scratch of one thread.
 struct Attention::ThreadMemory {
@@ -171,128 +103,6 @@ void Attention::reserve(const ops::StepLimits& limits) {
   partials_.reserve(partial_capacity_bytes_);
   spans_.reserve(static_cast<size_t>(num_partials));
   cut_pieces_.reserve(static_cast<size_t>(num_parts));
-}
-
-/// Lists the sequences of the step. Those of one token come first, so that such as begin with the
-/// same blocks are neighbours.
-void Attention::list_sequences(const Shape& shape) {
-  const ops::PagedBatch& batch = shape.params.batch;
-  sequences_.resize(static_cast<size_t>(batch.num_sequences()));
-  std::iota(sequences_.begin(), sequences_.end(), 0);
-  const auto may_share = [&](int64_t s) {
-    const auto at = static_cast<size_t>(s);
-    return shape.params.window == 0 && batch.query_start[at + 1] - batch.query_start[at] == 1 &&
-           batch.context_len[at] > kSpanKeys;
-  };
-  const auto others = std::partition(sequences_.begin(), sequences_.end(), may_share);
-  num_decoding_ = static_cast<size_t>(others - sequences_.begin());
-  std::ranges::sort(std::span(sequences_).first(num_decoding_), [&](int64_t a, int64_t b) {
-    return std::ranges::lexicographical_compare(shape.block_table(a), shape.block_table(b));
-  });
-}
-
-/// How many sequences from the listed one on share whole spans; there are more than one only if the
-/// work then still is enough for all threads.
-int64_t Attention::num_sharing(const Shape& shape, size_t first, int64_t& num_spans) const {
-  const int64_t num_pieces = std::ssize(sequences_) * shape.cache.spec().num_kv_heads;
-  const int64_t most =
-      std::min(kMaxQueryRows / shape.group, num_pieces / (4 * int64_t{workers_.num_threads()}));
-  const auto table = shape.block_table(sequences_[first]);
-  int64_t count = 1;
-  num_spans = 0;
-  for (size_t i = first + 1; i < num_decoding_ && count < most; ++i, ++count) {
-    const auto other = shape.block_table(sequences_[i]);
-    const int64_t equal = std::ranges::mismatch(table, other).in1 - table.begin();
-    const int64_t tokens =
-        std::min(equal * shape.cache.spec().block_size,
-                 int64_t{shape.params.batch.context_len[static_cast<size_t>(sequences_[i])]});
-    const int64_t spans = tokens / kSpanKeys;
-    // One that shares little is better off with others, or the rest loses what it has in common.
-    if (spans == 0 || 2 * spans < num_spans) break;
-    num_spans = num_spans == 0 ? spans : std::min(num_spans, spans);
-  }
-  if (count == 1) num_spans = 0;
-  return count;
-}
-
-void Attention::list_pieces(const Shape& shape) {
-  pieces_.clear();
-  work_.clear();
-  list_sequences(shape);
-  for (size_t i = 0; i < sequences_.size();) {
-    int64_t shared_end = 0;
-    const int64_t count = i < num_decoding_ ? num_sharing(shape, i, shared_end) : 1;
-    const auto sharing = std::span(sequences_).subspan(i, static_cast<size_t>(count));
-    i += sharing.size();
-    if (count == 1) {
-      list_pieces(shape, sharing.front());
-      continue;
-    }
-    for (int64_t h = 0; h < shape.cache.spec().num_kv_heads; ++h) {
-      work_.push_back(
-          {.first_piece = std::ssize(pieces_), .num_pieces = count, .shared_end = shared_end});
-      for (const int64_t s : sharing)
-        pieces_.push_back({.sequence = s,
-                           .first_token = shape.params.batch.query_start[static_cast<size_t>(s)],
-                           .num_tokens = 1,
-                           .kv_head = h});
-    }
-  }
-}
-
-/// Lists the pieces of a sequence that shares with nobody.
-void Attention::list_pieces(const Shape& shape, int64_t sequence) {
-  const auto& starts = shape.params.batch.query_start;
-  const int64_t begin = starts[static_cast<size_t>(sequence)];
-  // One head after the other: its keys stay in the caches. The last queries see the most keys: long
-  // pieces first, so that threads end together.
-  for (int64_t h = 0; h < shape.cache.spec().num_kv_heads; ++h) {
-    for (int64_t end = starts[static_cast<size_t>(sequence) + 1]; end > begin;) {
-      const int64_t count = std::min(end - begin, shape.tokens_per_piece);
-      end -= count;
-      work_.push_back({.first_piece = std::ssize(pieces_)});
-      pieces_.push_back(
-          {.sequence = sequence, .first_token = end, .num_tokens = count, .kv_head = h});
-    }
-  }
-}
-
-/// Has the spans of pieces that one thread would be at for long, while others have nothing left to
-/// do, dealt to all of them.
-void Attention::cut_large_pieces(const Shape& shape) {
-  spans_.clear();
-  cut_pieces_.clear();
-  if (workers_.num_threads() == 1) return;
-  const auto cost = [&](const Work& work) {
-    const Piece& piece = pieces_[static_cast<size_t>(work.first_piece)];
-    return work.num_pieces * shape.num_rows(piece) *
-           (shape.end_key(piece) - shape.first_key(piece));
-  };
-  int64_t total = 0;
-  for (const Work& work : work_) total += cost(work);
-  int64_t num_floats = 0;
-  std::erase_if(work_, [&](const Work& work) {
-    return work.num_pieces == 1 && cost(work) * kPartsPerThread * workers_.num_threads() > total &&
-           list_spans(shape, work.first_piece, num_floats);
-  });
-}
-
-/// Lists the spans of a piece. False, and nothing is listed, when there is only one, or no room for
-/// what they bring; `num_floats` of that is taken.
-bool Attention::list_spans(const Shape& shape, int64_t piece_index, int64_t& num_floats) {
-  const Piece& piece = pieces_[static_cast<size_t>(piece_index)];
-  const int64_t begin = shape.first_key(piece) / kSpanKeys;
-  const int64_t end = ceil_div(shape.end_key(piece), kSpanKeys);
-  const int64_t floats = state_floats(shape.num_rows(piece), shape.padded_dim);
-  if (end - begin == 1 || (num_floats + (end - begin) * floats) * 4 > partial_capacity_bytes_)
-    return false;
-  cut_pieces_.push_back(
-      {.first_span = spans_.size(), .num_spans = static_cast<size_t>(end - begin)});
-  for (int64_t span = begin; span < end; ++span) {
-    spans_.push_back({.piece = piece_index, .span = span, .partial = num_floats});
-    num_floats += floats;
-  }
-  return true;
 }
 
 /// Copies the piece's queries: scaled and rotated if the keys are, or as pairs, rounded.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arena: pieces lie apart, live as long as they are wanted, and have their pages
-// brought in once.
+// Arena: pieces lie apart, live as long as they are wanted, and have their pages brought in once.
 #include "backends/cpu/memory.h"
 
 #include <gtest/gtest.h>
