@@ -15,12 +15,17 @@
 
 namespace hasten::cpu {
 
-extern const KernelTable kGenericKernels;
+// The files in isa/. What is compiled for an instruction set is to be called where it is supported.
+KernelTable make_generic_kernels();
 #if defined(__x86_64__)
-extern const KernelTable kAvx2Kernels;
+KernelTable make_avx2_kernels();
+void add_avx2_products(KernelTable& kernels);
+void add_avx2_integer_scale_products(KernelTable& kernels);
 #endif
 #if defined(HASTEN_AVX512)
-extern const KernelTable kAvx512Kernels;
+KernelTable make_avx512_kernels();
+void add_avx512_products(KernelTable& kernels);
+void add_avx512_integer_scale_products(KernelTable& kernels);
 void add_avx512_bf16(KernelTable& kernels);
 int64_t peak_avx512_bf16(int64_t rounds);
 #endif
@@ -69,26 +74,34 @@ bool has_avx512() {
 }
 #endif
 
-#if defined(HASTEN_AVX512)
-bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
-
-const KernelTable& avx512_bf16_kernels() {
-  static const KernelTable kernels = [] {
-    KernelTable table = kAvx512Kernels;
-    add_avx512_bf16(table);
-    return table;
-  }();
+#if defined(__x86_64__)
+KernelTable avx2_kernels() {
+  KernelTable kernels = make_avx2_kernels();
+  add_avx2_products(kernels);
+  add_avx2_integer_scale_products(kernels);
   return kernels;
 }
 #endif
 
-template <const KernelTable& kTable>
-const KernelTable& table() {
-  return kTable;
+#if defined(HASTEN_AVX512)
+KernelTable avx512_kernels() {
+  KernelTable kernels = make_avx512_kernels();
+  add_avx512_products(kernels);
+  add_avx512_integer_scale_products(kernels);
+  return kernels;
 }
 
+bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
+
+KernelTable avx512_bf16_kernels() {
+  KernelTable kernels = avx512_kernels();
+  add_avx512_bf16(kernels);
+  return kernels;
+}
+#endif
+
 struct Candidate {
-  const KernelTable& (*kernels)();  // to be called where they are supported
+  KernelTable (*make_kernels)();  // to be called where they are supported
   bool (*supported)();
 };
 
@@ -96,12 +109,12 @@ struct Candidate {
 constexpr Candidate kCandidates[] = {
 #if defined(HASTEN_AVX512)
     {avx512_bf16_kernels, has_avx512_bf16},
-    {table<kAvx512Kernels>, has_avx512},
+    {avx512_kernels, has_avx512},
 #endif
 #if defined(__x86_64__)
-    {table<kAvx2Kernels>, has_avx2},
+    {avx2_kernels, has_avx2},
 #endif
-    {table<kGenericKernels>, any_machine},
+    {make_generic_kernels, any_machine},
 };
 
 std::string join_names() {
@@ -115,11 +128,16 @@ std::string join_names() {
 }  // namespace
 
 std::span<const KernelTable* const> supported_kernels() {
+  static const std::vector<KernelTable> tables = [] {
+    std::vector<KernelTable> list;
+    for (const Candidate& candidate : kCandidates) {
+      if (candidate.supported()) list.push_back(candidate.make_kernels());
+    }
+    return list;
+  }();
   static const std::vector<const KernelTable*> supported = [] {
     std::vector<const KernelTable*> list;
-    for (const Candidate& candidate : kCandidates) {
-      if (candidate.supported()) list.push_back(&candidate.kernels());
-    }
+    for (const KernelTable& table : tables) list.push_back(&table);
     return list;
   }();
   return supported;

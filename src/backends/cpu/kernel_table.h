@@ -413,7 +413,7 @@ struct PairKernels {
 
 struct KernelTable {
   const char* name;
-  void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&);
+  void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&) = {};
   int64_t quant_direct_rows;  // of RowTiles in what quant_matmul takes
   int64_t quant_tile_rows;
   int64_t quant_tile_groups;                        // that many rows are multiplied with at a time

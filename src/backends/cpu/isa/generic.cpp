@@ -2,11 +2,16 @@
 // The kernels for any machine.
 #include "backends/cpu/simd/generic.h"
 
+#include "backends/cpu/kernels/quant_products.inl"
 #include "backends/cpu/kernels/table.inl"
 
 namespace hasten::cpu {
 
-extern const KernelTable kGenericKernels;
-const KernelTable kGenericKernels = make_kernel_table("generic");
+KernelTable make_generic_kernels() {
+  KernelTable kernels = make_kernel_table("generic");
+  add_products<false>(kernels);
+  add_products<true>(kernels);
+  return kernels;
+}
 
 }  // namespace hasten::cpu

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All kernels, compiled once per instruction set by the file that includes this one behind its
-// simd header. Everything has internal linkage; only the table leaves the file.
+// All kernels but the products of quantised weights (quant_products.inl), compiled once per
+// instruction set by the file that includes this one behind its simd header. Everything has
+// internal linkage; only the table leaves the file.
 #pragma once
 
 #include "backends/cpu/kernel_table.h"
@@ -9,20 +10,17 @@
 #include "backends/cpu/kernels/float_matmul.inl"
 #include "backends/cpu/kernels/kv_copy.inl"
 #include "backends/cpu/kernels/pack.inl"
+#include "backends/cpu/kernels/packed_weights.inl"
 #include "backends/cpu/kernels/peak.inl"
-#include "backends/cpu/kernels/quant_matmul.inl"
 #include "backends/cpu/kernels/quantize.inl"
 
 namespace hasten::cpu {
 namespace {
 
+/// Without `quant_matmul`.
 constexpr KernelTable make_kernel_table(const char* name) {
   return {
       .name = name,
-      .quant_matmul = {quant_matmul<kPackQ4_0>, quant_matmul<kPackQ4_1>, quant_matmul<kPackQ5_0>,
-                       quant_matmul<kPackQ5_1>, quant_matmul<kPackQ8_0>, quant_matmul<kPackQ2K>,
-                       quant_matmul<kPackQ3K>, quant_matmul<kPackQ4K>, quant_matmul<kPackQ5K>,
-                       quant_matmul<kPackQ6K>, quant_matmul<kPackIq4Nl>, quant_matmul<kPackIq4Xs>},
       .quant_direct_rows = kQuantDirectRows,
       .quant_tile_rows = kQuantRows,
       .quant_tile_groups = kQuantGroups,
