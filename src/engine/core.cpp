@@ -329,10 +329,13 @@ void Core::execute(const StepPlan& plan) {
   }
   try {
     std::span<float> logits = runner_->run(plan);
+    auto scans = runner_->scan(logits, vocab_size_);
     for (size_t i = 0; i < num_sequences; ++i) {
-      const size_t size = static_cast<size_t>(plan.sequences[i].num_logits) * row;
-      read_logits(plan.sequences[i], logits.first(size), result_.sequences[i]);
-      logits = logits.subspan(size);
+      const auto num_logits = static_cast<size_t>(plan.sequences[i].num_logits);
+      read_logits(plan.sequences[i], logits.first(num_logits * row), scans.first(num_logits),
+                  result_.sequences[i]);
+      logits = logits.subspan(num_logits * row);
+      scans = scans.subspan(num_logits);
     }
   } catch (const std::exception& error) {
     log::warn("a step of {} sequences failed, each is run alone: {}", num_sequences, error.what());
@@ -340,7 +343,8 @@ void Core::execute(const StepPlan& plan) {
       SequenceResult& result = result_.sequences[i];
       try {
         result = {};
-        read_logits(plan.sequences[i], runner_->run_alone(plan, i), result);
+        const std::span<float> logits = runner_->run_alone(plan, i);
+        read_logits(plan.sequences[i], logits, runner_->scan(logits, vocab_size_), result);
       } catch (const std::exception& guilty) {
         result.error = guilty.what();
       }
@@ -351,7 +355,7 @@ void Core::execute(const StepPlan& plan) {
 /// Turns the rows of one sequence into log probabilities of its prompt and its next token. What is
 /// wrong with them becomes result.error.
 void Core::read_logits(const PlannedSequence& planned, std::span<float> logits,
-                       SequenceResult& result) {
+                       std::span<const ops::RowScan> scans, SequenceResult& result) {
   const Sequence& sequence = *planned.sequence;
   const Job& job = *jobs_.at(sequence.request_id);
   const auto stride = static_cast<size_t>(model().info().vocab_size);
@@ -362,12 +366,14 @@ void Core::read_logits(const PlannedSequence& planned, std::span<float> logits,
     const int64_t num_scored = planned.num_logits - (planned.samples ? 1 : 0);
     const int64_t first = planned.end() - planned.num_logits;
     for (int64_t i = 0; i < num_scored; ++i)
-      result.prompt_logprobs.push_back(
-          sampler_->score(row(i), sequence.token(first + i + 1), job.request.prompt_logprobs));
+      result.prompt_logprobs.push_back(sampler_->score(row(i), scans[static_cast<size_t>(i)],
+                                                       sequence.token(first + i + 1),
+                                                       job.request.prompt_logprobs));
     if (!planned.samples) return;
     const bool may_end = std::ssize(sequence.generated) >= job.request.min_tokens;
     Sample sample = sampler_->sample(
         {.logits = row(num_scored),
+         .scan = scans[static_cast<size_t>(num_scored)],
          .sampling = job.request.sampling,
          .seed = job.request.sampling.seed.value(),
          .choice = sequence.choice,

@@ -71,7 +71,8 @@ class Core {
   void end_for_deadline(Job& job, int64_t now);
   void move_blocks(const StepPlan& plan);
   void execute(const StepPlan& plan);
-  void read_logits(const PlannedSequence& planned, std::span<float> logits, SequenceResult& result);
+  void read_logits(const PlannedSequence& planned, std::span<float> logits,
+                   std::span<const ops::RowScan> scans, SequenceResult& result);
   void commit(const StepPlan& plan, int64_t step_us);
   void append(Job& job, Answer& answer, SequenceResult& result, int64_t now);
   void publish(Job& job, Answer& answer, int64_t now);

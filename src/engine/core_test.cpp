@@ -79,7 +79,7 @@ std::vector<float> prompt_oracle(const Request& request, const FakeModelOptions&
   std::vector<float> row(static_cast<size_t>(options.vocab_size));
   for (size_t i = 1; i < request.prompt.size(); ++i) {
     testing::FakeModel::logits(std::span(request.prompt).first(i), options, row);
-    result.push_back(sampler.score(row, request.prompt[i], 0).chosen.logprob);
+    result.push_back(sampler.score(row, ops::scan_row(row), request.prompt[i], 0).chosen.logprob);
   }
   return result;
 }

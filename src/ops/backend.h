@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "ops/row_scan.h"
 #include "tensor/tensor.h"
 
 namespace hasten::ops {
@@ -187,6 +188,19 @@ struct SoftCapParams {
   float cap = 0.0F;
 };
 
+/// Looks through rows of logits that lie on the host.
+struct ScanRowsParams {
+  std::span<const float> values;  // [num_rows, stride]
+  int64_t stride = 0;
+  int64_t columns = 0;     // of a row that are looked at, from the first one on
+  std::span<RowScan> out;  // [num_rows]
+
+  int64_t num_rows() const { return static_cast<int64_t>(out.size()); }
+  std::span<const float> row(int64_t index) const {
+    return values.subspan(static_cast<size_t>(index * stride), static_cast<size_t>(columns));
+  }
+};
+
 /// The largest step that a backend must be ready for, so that it can allocate before serving.
 struct StepLimits {
   int64_t max_tokens = 0;
@@ -257,6 +271,9 @@ class Backend {
   /// The first half of a gated feed-forward block.
   virtual void gated_matmul(const GatedMatmulParams& params);
   virtual void add_rms_norm(const AddRmsNormParams& params);
+
+  /// On the calling thread, unless a backend has more of them.
+  virtual void scan_rows(const ScanRowsParams& params);
 };
 
 }  // namespace hasten::ops

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations for backends that have none of their own: fused ones, composed of the plain ones, and
-// the refusal to move blocks.
+// Operations for backends that have none of their own: fused ones, composed of the plain ones,
+// logits on one thread, and the refusal to move blocks.
 #include <array>
 
 #include "base/error.h"
@@ -24,6 +24,13 @@ void Backend::gated_matmul(const GatedMatmulParams& params) {
 void Backend::add_rms_norm(const AddRmsNormParams& params) {
   add(params.x, params.delta);
   rms_norm({.x = params.x, .weight = params.weight, .epsilon = params.epsilon, .out = params.out});
+}
+
+void Backend::scan_rows(const ScanRowsParams& params) {
+  HASTEN_CHECK(params.columns <= params.stride &&
+               std::ssize(params.values) == params.num_rows() * params.stride);
+  for (int64_t i = 0; i < params.num_rows(); ++i)
+    params.out[static_cast<size_t>(i)] = scan_row(params.row(i));
 }
 
 void Backend::export_block(const KvCache& /*cache*/, int32_t /*block*/,

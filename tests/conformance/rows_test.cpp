@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -216,6 +217,36 @@ TEST_P(RowsTest, SoftCap) {
       backend.soft_cap({.x = out.view(), .cap = 30.0F});
       return out.take();
     });
+  }
+}
+
+TEST_P(RowsTest, ScansOfLogits) {
+  for (const int64_t columns : {1, 15, 64, 1000, 1024, 1089, 16'384, 40'001}) {
+    const int64_t stride = columns + random_.pick<int64_t>({0, 1, 64});
+    const int64_t rows = random_.between(1, 5);
+    std::vector<float> values(static_cast<size_t>(rows * stride), 1e9F);  // beyond the columns
+    for (int64_t i = 0; i < rows * stride; ++i) {
+      if (i % stride >= columns) continue;
+      const auto value = static_cast<float>(random_.between(-500, -1));  // many equals
+      const bool odd = random_.between(0, 2000) == 0;
+      values[static_cast<size_t>(i)] =
+          odd ? random_.pick<float>({NAN, INFINITY, -INFINITY}) : value;
+    }
+    // A row of which nothing can come.
+    std::fill_n(values.begin(), columns, -INFINITY);
+    const auto scan = [&](ops::Backend& backend) {
+      std::vector<ops::RowScan> scans(static_cast<size_t>(rows), {.likeliest = -1});
+      backend.scan_rows({.values = values, .stride = stride, .columns = columns, .out = scans});
+      return scans;
+    };
+    const auto expected = scan(*reference_);
+    const auto found = scan(*make(static_cast<int32_t>(random_.between(1, 3))));
+    for (size_t r = 0; r < expected.size(); ++r) {
+      SCOPED_TRACE(fmt::format("row {} of {} columns", r, columns));
+      EXPECT_EQ(found[r].likeliest, expected[r].likeliest);
+      EXPECT_EQ(found[r].most, expected[r].most);
+      EXPECT_EQ(found[r].num_not_finite, expected[r].num_not_finite);
+    }
   }
 }
 

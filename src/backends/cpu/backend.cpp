@@ -21,6 +21,8 @@ namespace {
 
 // Elements below which an operation is faster than waking a thread.
 constexpr int64_t kPieceElements = 16 * 1024;
+// Of a row of logits that a thread looks through at a time.
+constexpr int64_t kScanElements = 16 * 1024;
 // Sines and cosines in double precision cost about 50 elements of anything else.
 constexpr int64_t kPieceAngles = 512;
 
@@ -121,6 +123,7 @@ class CpuBackend final : public ops::Backend {
   void rope(const ops::RopeParams& params) override;
   void kv_write(const ops::KvWriteParams& params) override;
   void attention(const ops::AttentionParams& params) override { attention_.run(params); }
+  void scan_rows(const ops::ScanRowsParams& params) override;
 
  private:
   static void copy(const Tensor& from, const Tensor& to) {
@@ -137,6 +140,7 @@ class CpuBackend final : public ops::Backend {
   Workers workers_;
   Matmul matmul_;
   Attention attention_;
+  std::vector<ops::RowScan> scans_;  // of parts of rows
 };
 
 void CpuBackend::embed(const ops::EmbedParams& params) {
@@ -208,6 +212,27 @@ void CpuBackend::soft_cap(const ops::SoftCapParams& params) {
                     [&](int64_t begin, int64_t end, int32_t) {
                       kernels_.soft_cap(params.x.f32() + begin, end - begin, params.cap);
                     });
+}
+
+/// In parts of rows, so that one row keeps all threads busy, too.
+void CpuBackend::scan_rows(const ops::ScanRowsParams& params) {
+  HASTEN_CHECK(params.columns <= params.stride &&
+               std::ssize(params.values) == params.num_rows() * params.stride);
+  const int64_t parts = std::max<int64_t>(1, ceil_div(params.columns, kScanElements));
+  scans_.resize(static_cast<size_t>(params.num_rows() * parts));
+  workers_.for_each(std::ssize(scans_), 1, [&](int64_t index, int64_t, int32_t) {
+    const auto row = params.row(index / parts);
+    const int64_t first = index % parts * kScanElements;
+    const int64_t count = std::min(kScanElements, params.columns - first);
+    const RowScanResult scan = kernels_.scan_row(row.data() + first, count);
+    scans_[static_cast<size_t>(index)] = {
+        .likeliest = scan.likeliest, .most = scan.most, .num_not_finite = scan.num_not_finite};
+  });
+  for (int64_t i = 0; i < params.num_rows(); ++i) {
+    ops::RowScan& scan = params.out[static_cast<size_t>(i)] = {};
+    for (int64_t p = 0; p < parts; ++p)
+      scan.join(scans_[static_cast<size_t>(i * parts + p)], p * kScanElements);
+  }
 }
 
 // Position times frequency (24 bits) is exact in double for positions below 2^29. In float, the

@@ -264,6 +264,13 @@ struct GateTask {
   int64_t out_stride;
 };
 
+/// As ops::RowScan.
+struct RowScanResult {
+  int64_t likeliest;
+  float most;
+  int64_t num_not_finite;
+};
+
 /// Rotates the heads of one token.
 struct RopeTokenTask {
   float* x;          // [num_heads, head_dim]
@@ -435,6 +442,7 @@ struct KernelTable {
   void (*gate)(const GateTask&);
   void (*soft_cap)(float* x, int64_t count, float cap);
   void (*exp)(const float* x, float* out, int64_t count);
+  RowScanResult (*scan_row)(const float* x, int64_t count);
   void (*rope_token)(const RopeTokenTask&);
   void (*kv_store)(const KvStoreTask&);
   AttentionKernels attention;

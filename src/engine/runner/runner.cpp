@@ -45,6 +45,7 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
   query_start_.reserve(max_sequences + 1);
   context_len_.reserve(max_sequences);
   logits_.resize(static_cast<size_t>(limits.max_logits * model_->info().vocab_size));
+  scans_.reserve(static_cast<size_t>(limits.max_logits));
 }
 
 void Runner::move_blocks(const StepPlan& plan) {
@@ -92,6 +93,13 @@ std::span<float> Runner::run(const StepPlan& plan, size_t begin, size_t end) {
                    .logit_rows = logit_rows_},
                   logits);
   return logits;
+}
+
+std::span<const ops::RowScan> Runner::scan(std::span<const float> logits, int64_t columns) {
+  const int64_t stride = model_->info().vocab_size;
+  scans_.resize(logits.size() / static_cast<size_t>(stride));
+  backend_.scan_rows({.values = logits, .stride = stride, .columns = columns, .out = scans_});
+  return scans_;
 }
 
 void Runner::clear() {

@@ -43,6 +43,10 @@ class Runner {
   /// writes to the cache depends on the plan alone, so a plan may be run again.
   std::span<float> run_alone(const StepPlan& plan, size_t index);
 
+  /// Looks through the first `columns` logits of each row of a run, [num_logits, vocab_size]. Valid
+  /// until the next call.
+  std::span<const ops::RowScan> scan(std::span<const float> logits, int64_t columns);
+
   const models::Model& model() const { return *model_; }
 
  private:
@@ -70,6 +74,7 @@ class Runner {
   std::vector<int32_t> query_start_;      // [num_sequences + 1]
   std::vector<int32_t> context_len_;      // [num_sequences]
   std::vector<float> logits_;             // [max_logits, vocab_size]
+  std::vector<ops::RowScan> scans_;       // [num_logits]
 };
 
 }  // namespace hasten::engine

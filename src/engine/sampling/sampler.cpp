@@ -16,13 +16,11 @@ namespace {
 /// What OpenAI's API reports for a token that cannot come; JSON has no infinity.
 constexpr double kLeastLogprob = -9999.0;
 
-/// Looks through logits as the model computed them. Throws for NaN and +inf.
-RowScan check_logits(std::span<const float> logits) {
-  const RowScan scan = scan_row(logits);
+/// Of logits as the model computed them. Throws for NaN and +inf.
+void check(const ops::RowScan& scan, std::span<const float> logits) {
   if (scan.num_not_finite > 0)
     fail(ErrorCode::internal, "the model computed logits that are not finite: {} of {}",
          scan.num_not_finite, logits.size());
-  return scan;
 }
 
 }  // namespace
@@ -36,12 +34,14 @@ Sampler::Sampler(int64_t vocab_size)
 }
 
 Sample Sampler::sample(const SampleInput& input) {
-  size_t likeliest = check_logits(input.logits).likeliest;
+  const ops::RowScan scan = input.scan ? *input.scan : ops::scan_row(input.logits);
+  check(scan, input.logits);
+  auto likeliest = static_cast<size_t>(scan.likeliest);
   const float most = input.logits[likeliest];
   if (input.num_top_logprobs >= 0) std::ranges::copy(input.logits, raw_.begin());
   adjuster_.adjust(input.logits, input.sampling, input.prompt, input.generated, input.banned);
   if (input.logits[likeliest] != most || LogitAdjuster::may_raise(input.sampling))
-    likeliest = scan_row(input.logits).likeliest;
+    likeliest = static_cast<size_t>(ops::scan_row(input.logits).likeliest);
   if (input.logits[likeliest] == -std::numeric_limits<float>::infinity())
     fail(ErrorCode::invalid_argument, "no token is left to choose: all {} are ruled out",
          input.logits.size());
@@ -59,13 +59,14 @@ Sample Sampler::sample(const SampleInput& input) {
         uniform(input.seed, input.choice, static_cast<int64_t>(input.generated.size())));
   }
   if (input.num_top_logprobs >= 0)
-    result.logprob =
-        score(std::span(raw_).first(input.logits.size()), result.token, input.num_top_logprobs);
+    result.logprob = score(std::span(raw_).first(input.logits.size()), scan, result.token,
+                           input.num_top_logprobs);
   return result;
 }
 
-TokenLogprob Sampler::score(std::span<const float> logits, int32_t token, int32_t num_top) {
-  check_logits(logits);
+TokenLogprob Sampler::score(std::span<const float> logits, const ops::RowScan& scan, int32_t token,
+                            int32_t num_top) {
+  check(scan, logits);
   const double log_sum = log_sum_exp(logits, scratch_);
   const auto probability = [&](int32_t id) {
     const double logprob = std::max(logits[static_cast<size_t>(id)] - log_sum, kLeastLogprob);

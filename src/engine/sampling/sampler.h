@@ -3,17 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/sampling/adjust.h"
 #include "engine/sampling/candidates.h"
 #include "hasten/request.h"
+#include "ops/row_scan.h"
 
 namespace hasten::engine {
 
 struct SampleInput {
   std::span<float> logits;                  // [vocab_size]; adjusted in place
+  std::optional<ops::RowScan> scan = {};    // of logits, where they were looked through already
   const Sampling& sampling;                 // within its ranges
   uint64_t seed = 0;                        // of the request
   int32_t choice = 0;                       // which of the request's answers
@@ -39,8 +42,9 @@ class Sampler {
   Sample sample(const SampleInput& input);
 
   /// The log probability of a token of the prompt and of `num_top` alternatives, from the logits
-  /// [vocab_size] of the token before it. Throws like `sample`.
-  TokenLogprob score(std::span<const float> logits, int32_t token, int32_t num_top);
+  /// [vocab_size] of the token before it, and what a scan of them told. Throws like `sample`.
+  TokenLogprob score(std::span<const float> logits, const ops::RowScan& scan, int32_t token,
+                     int32_t num_top);
 
  private:
   LogitAdjuster adjuster_;

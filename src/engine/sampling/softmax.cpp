@@ -13,8 +13,7 @@
 namespace hasten::engine {
 namespace {
 
-constexpr size_t kLanes = 64;      // independent chains: more than a vector unit has in flight
-constexpr size_t kScanLanes = 16;  // of a maximum and a count each, to stay in registers
+constexpr size_t kLanes = 64;  // independent chains: more than a vector unit has in flight
 
 }  // namespace
 
@@ -30,37 +29,6 @@ float largest(std::span<const float> values) {
   float result = *std::ranges::max_element(lanes);
   for (const float value : values.subspan(whole)) result = std::max(result, value);
   return result;
-}
-
-RowScan scan_row(std::span<const float> logits) {
-  constexpr size_t kBlock = 1024;  // of which the best one is looked through
-  RowScan scan;
-  size_t best_block = 0;
-  float most = -std::numeric_limits<float>::infinity();
-  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
-    const auto block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
-    std::array<float, kScanLanes> lanes;
-    lanes.fill(-std::numeric_limits<float>::infinity());
-    std::array<int32_t, kScanLanes> bad{};
-    const auto look = [&](float value, size_t lane) {
-      lanes[lane] = value > lanes[lane] ? value : lanes[lane];
-      bad[lane] += static_cast<int32_t>(!(value <= std::numeric_limits<float>::max()));
-    };
-    const size_t whole = block.size() / kScanLanes * kScanLanes;
-    for (size_t i = 0; i < whole; i += kScanLanes) {
-      for (size_t j = 0; j < kScanLanes; ++j) look(block[i + j], j);
-    }
-    for (size_t i = whole; i < block.size(); ++i) look(block[i], i - whole);
-    for (const int32_t count : bad) scan.num_not_finite += count;
-    const float most_here = *std::ranges::max_element(lanes);
-    if (!(most_here > most)) continue;
-    most = most_here;
-    best_block = begin;
-  }
-  const auto rest = logits.subspan(best_block);
-  scan.likeliest = best_block + static_cast<size_t>(std::ranges::find(rest, most) - rest.begin());
-  if (scan.likeliest == logits.size()) scan.likeliest = 0;  // nothing but NaN
-  return scan;
 }
 
 double sum(std::span<const float> values) {

@@ -12,13 +12,6 @@ namespace hasten::engine {
 /// The largest of `values`, none of which is NaN; -inf for none.
 float largest(std::span<const float> values);
 
-/// What one pass over a row of logits, which may be some megabytes from memory, tells.
-struct RowScan {
-  size_t likeliest = 0;        // where the first of the largest is; 0 for none
-  int64_t num_not_finite = 0;  // NaN or +inf; -inf is a model's way to rule a token out
-};
-RowScan scan_row(std::span<const float> logits);
-
 /// The sum, in an order that is fixed but not from left to right: additions need not wait for each
 /// other.
 double sum(std::span<const float> values);

@@ -77,6 +77,48 @@ inline void soft_cap_row(float* x, int64_t count, float cap) {
       [&](int64_t i, int64_t n) { store_first(x + i, capped(load_first(x + i, n)), n); });
 }
 
+/// A block after the other, of which the one with the largest value is looked through in the end.
+inline RowScanResult scan_row(const float* x, int64_t count) {
+  constexpr int kVectors = 4;  // at a time: each maximum waits for the one before
+  constexpr int64_t kStep = 16 * kVectors;
+  constexpr int64_t kBlock = 1024;
+  const float infinity = __builtin_inff();
+  RowScanResult scan{.likeliest = 0, .most = -infinity, .num_not_finite = 0};
+  int64_t best_block = 0;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t end = count - begin < kBlock ? count : begin + kBlock;
+    F32x16 most[kVectors];
+    F32x16 bad[kVectors];  // counts, exact
+    for (int v = 0; v < kVectors; ++v) {
+      most[v] = set1(-infinity);
+      bad[v] = zero();
+    }
+    int64_t i = begin;
+    for (; i + kStep <= end; i += kStep) {
+      unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
+        const F32x16 values = load(x + i + 16 * v.value);
+        most[v.value] = max(values, most[v.value]);  // the second one where the first is NaN
+        bad[v.value] = add(bad[v.value], select_less(values, set1(infinity), zero(), set1(1)));
+      });
+    }
+    float most_here = reduce_max(max(max(most[0], most[1]), max(most[2], most[3])));
+    scan.num_not_finite +=
+        static_cast<int64_t>(reduce_add(add(add(bad[0], bad[1]), add(bad[2], bad[3]))));
+    for (; i < end; ++i) {
+      if (x[i] > most_here) most_here = x[i];
+      if (!(x[i] < infinity)) ++scan.num_not_finite;
+    }
+    if (most_here > scan.most) {
+      scan.most = most_here;
+      best_block = begin;
+    }
+  }
+  if (scan.most == -infinity) return scan;
+  scan.likeliest = best_block;
+  while (x[scan.likeliest] != scan.most) ++scan.likeliest;
+  return scan;
+}
+
 /// silu(x) = x sigmoid(x); gelu's tanh form is x sigmoid(2 z), z = sqrt(2 / pi) (x + 0.044715 x^3).
 template <GateKind kKind>
 inline void gate_rows(const GateTask& task) {

@@ -42,6 +42,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .gate = gate,
       .soft_cap = soft_cap_row,
       .exp = exp_row,
+      .scan_row = scan_row,
       .rope_token = rope_token,
       .kv_store = kv_store,
       .attention = {.kv_load = kv_load, .attend_tile = attend_tile, .attend_cached = attend_cached},
