@@ -32,8 +32,11 @@ void bench_sample(benchmark::State& state, const Sampling& sampling, int32_t num
   uint64_t seed = 0;
   for (auto _ : state) {
     row = logits;  // sampling changes them
-    benchmark::DoNotOptimize(sampler.sample(
-        {.logits = row, .sampling = sampling, .seed = ++seed, .num_top_logprobs = num_top}));
+    benchmark::DoNotOptimize(sampler.sample({.logits = row,
+                                             .scan = hasten::ops::scan_row(row),
+                                             .sampling = sampling,
+                                             .seed = ++seed,
+                                             .num_top_logprobs = num_top}));
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * logits.size() * sizeof(float)));
 }

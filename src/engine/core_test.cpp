@@ -224,6 +224,20 @@ TEST(Core, NotANumberEndsItsOwnRequestOnly) {
   EXPECT_EQ(world.core->stats().finished_error, 1);
 }
 
+TEST(Core, LogitsOfNoTokenAreNotLookedAt) {
+  FakeModelOptions model;
+  model.vocab_size = 160;  // of which the tokenizer knows 64
+  model.nan_token = 60;    // the model's logit 80 is NaN then
+  World world(model, {});
+  const Request plain = simple({2, 3, 4}, 12);
+  const Request with_nan = simple({2, 60, 4}, 12);
+  const Received& first = world.add(plain);
+  const Received& second = world.add(with_nan);
+  world.run();
+  EXPECT_EQ(first.answers.at(0), oracle(plain, 0, model));
+  EXPECT_EQ(second.answers.at(0), oracle(with_nan, 0, model));
+}
+
 TEST(Core, AThrowingModelEndsTheGuiltyRequestOnly) {
   FakeModelOptions model;
   model.throwing_token = 60;

@@ -114,17 +114,20 @@ struct World {
 inline Whole oracle(const Request& request, int32_t choice,
                     const testing::FakeModelOptions& options, int64_t context = 128) {
   const auto tokenizer = testing::make_fake_tokenizer();
-  Sampler sampler(options.vocab_size);
+  const auto known = static_cast<size_t>(tokenizer->vocab_size());
+  Sampler sampler(tokenizer->vocab_size());
   text::Detokenizer detokenizer(*tokenizer, {.show_special = request.show_special});
   Whole whole;
   std::vector<int32_t> tokens = request.prompt;
-  std::vector<float> row(static_cast<size_t>(options.vocab_size));
+  std::vector<float> all(static_cast<size_t>(options.vocab_size));
+  const std::span<float> row = std::span(all).first(known);
   std::vector<int32_t> ends = request.stop_tokens;
   if (!request.ignore_eos) ends.push_back(testing::kFakeEos);
   while (whole.finish == Finish::none) {
-    testing::FakeModel::logits(tokens, options, row);
+    testing::FakeModel::logits(tokens, options, all);
     const bool may_end = std::ssize(whole.tokens) >= request.min_tokens;
     const Sample sample = sampler.sample({.logits = row,
+                                          .scan = ops::scan_row(row),
                                           .sampling = request.sampling,
                                           .seed = *request.sampling.seed,
                                           .choice = choice,

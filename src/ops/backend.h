@@ -195,6 +195,7 @@ struct ScanRowsParams {
   int64_t columns = 0;     // of a row that are looked at, from the first one on
   std::span<RowScan> out;  // [num_rows]
 
+  void check() const;
   int64_t num_rows() const { return static_cast<int64_t>(out.size()); }
   std::span<const float> row(int64_t index) const {
     return values.subspan(static_cast<size_t>(index * stride), static_cast<size_t>(columns));
@@ -264,7 +265,8 @@ class Backend {
   virtual void kv_write(const KvWriteParams& params) = 0;
   virtual void attention(const AttentionParams& params) = 0;
 
-  // Fused operations: composed of the ones above in fused.cpp unless a backend has its own.
+  // Operations that fused.cpp has for backends without their own: fused ones, of the ones above,
+  // and one over memory of the host.
 
   /// Several matmuls of the same x and rows (Q, K and V).
   virtual void matmul_group(std::span<const MatmulParams> group);
@@ -272,7 +274,7 @@ class Backend {
   virtual void gated_matmul(const GatedMatmulParams& params);
   virtual void add_rms_norm(const AddRmsNormParams& params);
 
-  /// On the calling thread, unless a backend has more of them.
+  /// Here on the calling thread; a backend that has threads shares them.
   virtual void scan_rows(const ScanRowsParams& params);
 };
 

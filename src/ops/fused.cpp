@@ -26,9 +26,12 @@ void Backend::add_rms_norm(const AddRmsNormParams& params) {
   rms_norm({.x = params.x, .weight = params.weight, .epsilon = params.epsilon, .out = params.out});
 }
 
+void ScanRowsParams::check() const {
+  HASTEN_CHECK(columns <= stride && std::ssize(values) == num_rows() * stride);
+}
+
 void Backend::scan_rows(const ScanRowsParams& params) {
-  HASTEN_CHECK(params.columns <= params.stride &&
-               std::ssize(params.values) == params.num_rows() * params.stride);
+  params.check();
   for (int64_t i = 0; i < params.num_rows(); ++i)
     params.out[static_cast<size_t>(i)] = scan_row(params.row(i));
 }

@@ -221,7 +221,7 @@ TEST_P(RowsTest, SoftCap) {
 }
 
 TEST_P(RowsTest, ScansOfLogits) {
-  for (const int64_t columns : {1, 15, 64, 1000, 1024, 1089, 16'384, 40'001}) {
+  for (const int64_t columns : {1, 15, 64, 1000, 1024, 1089, 16'384, 32'768, 70'001}) {
     const int64_t stride = columns + random_.pick<int64_t>({0, 1, 64});
     const int64_t rows = random_.between(1, 5);
     std::vector<float> values(static_cast<size_t>(rows * stride), 1e9F);  // beyond the columns
@@ -232,8 +232,16 @@ TEST_P(RowsTest, ScansOfLogits) {
       values[static_cast<size_t>(i)] =
           odd ? random_.pick<float>({NAN, INFINITY, -INFINITY}) : value;
     }
-    // A row of which nothing can come.
-    std::fill_n(values.begin(), columns, -INFINITY);
+    for (int64_t r = 0; r < rows; ++r) {
+      float* row = values.data() + r * stride;
+      // The largest is anywhere, and sometimes there again.
+      for (int i = 0; i < 2; ++i) {
+        row[random_.between(0, columns - 1)] = 1.0F;
+        if (random_.between(0, 1) == 0) break;
+      }
+      if (r == 1) std::fill_n(row, columns, -INFINITY);
+      if (r == 2) std::fill_n(row, columns, NAN);
+    }
     const auto scan = [&](ops::Backend& backend) {
       std::vector<ops::RowScan> scans(static_cast<size_t>(rows), {.likeliest = -1});
       backend.scan_rows({.values = values, .stride = stride, .columns = columns, .out = scans});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -21,8 +22,10 @@ namespace {
 
 // Elements below which an operation is faster than waking a thread.
 constexpr int64_t kPieceElements = 16 * 1024;
-// Of a row of logits that a thread looks through at a time.
+// Of a row of logits that are looked through at a time, at least, and such parts of all rows of a
+// call, unless there are more rows.
 constexpr int64_t kScanElements = 16 * 1024;
+constexpr int64_t kMostScans = 256;
 // Sines and cosines in double precision cost about 50 elements of anything else.
 constexpr int64_t kPieceAngles = 512;
 
@@ -140,7 +143,6 @@ class CpuBackend final : public ops::Backend {
   Workers workers_;
   Matmul matmul_;
   Attention attention_;
-  std::vector<ops::RowScan> scans_;  // of parts of rows
 };
 
 void CpuBackend::embed(const ops::EmbedParams& params) {
@@ -216,22 +218,32 @@ void CpuBackend::soft_cap(const ops::SoftCapParams& params) {
 
 /// In parts of rows, so that one row keeps all threads busy, too.
 void CpuBackend::scan_rows(const ops::ScanRowsParams& params) {
-  HASTEN_CHECK(params.columns <= params.stride &&
-               std::ssize(params.values) == params.num_rows() * params.stride);
-  const int64_t parts = std::max<int64_t>(1, ceil_div(params.columns, kScanElements));
-  scans_.resize(static_cast<size_t>(params.num_rows() * parts));
-  workers_.for_each(std::ssize(scans_), 1, [&](int64_t index, int64_t, int32_t) {
-    const auto row = params.row(index / parts);
-    const int64_t first = index % parts * kScanElements;
-    const int64_t count = std::min(kScanElements, params.columns - first);
-    const RowScanResult scan = kernels_.scan_row(row.data() + first, count);
-    scans_[static_cast<size_t>(index)] = {
-        .likeliest = scan.likeliest, .most = scan.most, .num_not_finite = scan.num_not_finite};
+  params.check();
+  const int64_t rows = params.num_rows();
+  const int64_t parts = std::clamp<int64_t>(
+      std::min(params.columns / kScanElements, kMostScans / std::max<int64_t>(1, rows)), 1,
+      kMostScans);
+  const auto first_of = [&](int64_t part) { return part * params.columns / parts; };
+  const auto scan = [&](int64_t row, int64_t part) -> ops::RowScan {
+    const float* x = params.row(row).data() + first_of(part);
+    const RowScanResult result = kernels_.scan_row(x, first_of(part + 1) - first_of(part));
+    return {.likeliest = result.likeliest,
+            .most = result.most,
+            .num_not_finite = result.num_not_finite};
+  };
+  if (parts == 1) {
+    return workers_.for_each(rows, 1, [&](int64_t row, int64_t, int32_t) {
+      params.out[static_cast<size_t>(row)] = scan(row, 0);
+    });
+  }
+  std::array<ops::RowScan, kMostScans> scans;
+  workers_.for_each(rows * parts, 1, [&](int64_t index, int64_t, int32_t) {
+    scans[static_cast<size_t>(index)] = scan(index / parts, index % parts);
   });
-  for (int64_t i = 0; i < params.num_rows(); ++i) {
-    ops::RowScan& scan = params.out[static_cast<size_t>(i)] = {};
+  for (int64_t row = 0; row < rows; ++row) {
+    ops::RowScan& whole = params.out[static_cast<size_t>(row)] = {};
     for (int64_t p = 0; p < parts; ++p)
-      scan.join(scans_[static_cast<size_t>(i * parts + p)], p * kScanElements);
+      whole.join(scans[static_cast<size_t>(row * parts + p)], first_of(p));
   }
 }
 

@@ -2,7 +2,9 @@
 // Detection of instruction sets with CPUID, and the one place that reads HASTEN_CPU_ISA.
 #include "backends/cpu/isa.h"
 
+#include <array>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -128,16 +130,23 @@ std::string join_names() {
 }  // namespace
 
 std::span<const KernelTable* const> supported_kernels() {
-  static const std::vector<KernelTable> tables = [] {
-    std::vector<KernelTable> list;
+  // Trivially destructible: a thread may still run while the process ends.
+  static const std::array<KernelTable, std::size(kCandidates)> tables = [] {
+    std::array<KernelTable, std::size(kCandidates)> list{};
+    auto next = list.begin();
     for (const Candidate& candidate : kCandidates) {
-      if (candidate.supported()) list.push_back(candidate.make_kernels());
+      if (!candidate.supported()) continue;
+      for (const auto& product : (*next = candidate.make_kernels()).quant_matmul)
+        HASTEN_CHECK(product != nullptr);  // each format is in quant_products.inl
+      ++next;
     }
     return list;
   }();
   static const std::vector<const KernelTable*> supported = [] {
     std::vector<const KernelTable*> list;
-    for (const KernelTable& table : tables) list.push_back(&table);
+    list.reserve(tables.size());
+    for (const KernelTable& table : tables)
+      if (table.name != nullptr) list.push_back(&table);
     return list;
   }();
   return supported;

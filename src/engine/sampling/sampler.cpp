@@ -34,9 +34,8 @@ Sampler::Sampler(int64_t vocab_size)
 }
 
 Sample Sampler::sample(const SampleInput& input) {
-  const ops::RowScan scan = input.scan ? *input.scan : ops::scan_row(input.logits);
-  check(scan, input.logits);
-  auto likeliest = static_cast<size_t>(scan.likeliest);
+  check(input.scan, input.logits);
+  auto likeliest = static_cast<size_t>(input.scan.likeliest);
   const float most = input.logits[likeliest];
   if (input.num_top_logprobs >= 0) std::ranges::copy(input.logits, raw_.begin());
   adjuster_.adjust(input.logits, input.sampling, input.prompt, input.generated, input.banned);
@@ -59,7 +58,7 @@ Sample Sampler::sample(const SampleInput& input) {
         uniform(input.seed, input.choice, static_cast<int64_t>(input.generated.size())));
   }
   if (input.num_top_logprobs >= 0)
-    result.logprob = score(std::span(raw_).first(input.logits.size()), scan, result.token,
+    result.logprob = score(std::span(raw_).first(input.logits.size()), input.scan, result.token,
                            input.num_top_logprobs);
   return result;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,7 +15,7 @@ namespace hasten::engine {
 
 struct SampleInput {
   std::span<float> logits;                  // [vocab_size]; adjusted in place
-  std::optional<ops::RowScan> scan = {};    // of logits, where they were looked through already
+  ops::RowScan scan;                        // of logits, before they are adjusted
   const Sampling& sampling;                 // within its ranges
   uint64_t seed = 0;                        // of the request
   int32_t choice = 0;                       // which of the request's answers

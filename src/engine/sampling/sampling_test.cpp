@@ -113,6 +113,7 @@ void expect_near(const Distribution& actual, const Distribution& expected) {
 Sample sample(Sampler& sampler, std::vector<float> logits, const Sampling& sampling,
               std::vector<int32_t> generated = {}, uint64_t seed = 0, int32_t num_top = -1) {
   return sampler.sample({.logits = logits,
+                         .scan = ops::scan_row(logits),
                          .sampling = sampling,
                          .seed = seed,
                          .generated = generated,
@@ -283,6 +284,7 @@ TEST(Sampler, SeedChoiceAndPositionDecideTheDraw) {
     const std::vector<int32_t> generated(position, 1);
     return sampler
         .sample({.logits = row,
+                 .scan = ops::scan_row(row),
                  .sampling = sampling,
                  .seed = seed,
                  .choice = choice,
@@ -337,6 +339,7 @@ TEST(Sampler, GreedyTakesTheLikeliestOfWhateverIsAdjusted) {
     adjuster.adjust(adjusted, sampling, prompt, generated, banned);
     const auto expected = std::ranges::max_element(adjusted) - adjusted.begin();
     const Sample sample = sampler.sample({.logits = logits,
+                                          .scan = ops::scan_row(logits),
                                           .sampling = sampling,
                                           .prompt = prompt,
                                           .generated = generated,
@@ -412,7 +415,11 @@ TEST(Sampler, SaysWhenEverythingIsBanned) {
   std::vector<float> logits = {0.0F, -kInf};
   const std::vector<int32_t> banned = {0};
   const Sampling sampling;
-  EXPECT_THROW(sampler.sample({.logits = logits, .sampling = sampling, .banned = banned}), Error);
+  EXPECT_THROW(sampler.sample({.logits = logits,
+                               .scan = ops::scan_row(logits),
+                               .sampling = sampling,
+                               .banned = banned}),
+               Error);
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ inline RowScanResult scan_row(const float* x, int64_t count) {
       unroll<0, kVectors>([&](auto v) HASTEN_INLINE {
         const F32x16 values = load(x + i + 16 * v.value);
         most[v.value] = max(values, most[v.value]);  // the second one where the first is NaN
-        bad[v.value] = add(bad[v.value], select_less(values, set1(infinity), zero(), set1(1)));
+        bad[v.value] = add(bad[v.value], select_less(values, set1(infinity), zero(), set1(1.0F)));
       });
     }
     float most_here = reduce_max(max(max(most[0], most[1]), max(most[2], most[3])));
