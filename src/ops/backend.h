@@ -195,7 +195,7 @@ struct ScanRowsParams {
   int64_t columns = 0;     // of a row that are looked at, from the first one on
   std::span<RowScan> out;  // [num_rows]
 
-  void check() const;
+  void check() const;  // that the sizes agree
   int64_t num_rows() const { return static_cast<int64_t>(out.size()); }
   std::span<const float> row(int64_t index) const {
     return values.subspan(static_cast<size_t>(index * stride), static_cast<size_t>(columns));

@@ -22,9 +22,9 @@ namespace {
 
 // Elements below which an operation is faster than waking a thread.
 constexpr int64_t kPieceElements = 16 * 1024;
-// Of a row of logits that are looked through at a time, at least, and such parts of all rows of a
-// call, unless there are more rows.
+// Logits that a thread looks through at a time, at least.
 constexpr int64_t kScanElements = 16 * 1024;
+// Such parts of all rows together, where a row is more than one.
 constexpr int64_t kMostScans = 256;
 // Sines and cosines in double precision cost about 50 elements of anything else.
 constexpr int64_t kPieceAngles = 512;
@@ -220,9 +220,8 @@ void CpuBackend::soft_cap(const ops::SoftCapParams& params) {
 void CpuBackend::scan_rows(const ops::ScanRowsParams& params) {
   params.check();
   const int64_t rows = params.num_rows();
-  const int64_t parts = std::clamp<int64_t>(
-      std::min(params.columns / kScanElements, kMostScans / std::max<int64_t>(1, rows)), 1,
-      kMostScans);
+  const int64_t most_parts = kMostScans / std::max<int64_t>(1, rows);
+  const int64_t parts = std::max<int64_t>(1, std::min(params.columns / kScanElements, most_parts));
   const auto first_of = [&](int64_t part) { return part * params.columns / parts; };
   const auto scan = [&](int64_t row, int64_t part) -> ops::RowScan {
     const float* x = params.row(row).data() + first_of(part);

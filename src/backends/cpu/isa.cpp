@@ -21,13 +21,9 @@ namespace hasten::cpu {
 KernelTable make_generic_kernels();
 #if defined(__x86_64__)
 KernelTable make_avx2_kernels();
-void add_avx2_products(KernelTable& kernels);
-void add_avx2_integer_scale_products(KernelTable& kernels);
 #endif
 #if defined(HASTEN_AVX512)
 KernelTable make_avx512_kernels();
-void add_avx512_products(KernelTable& kernels);
-void add_avx512_integer_scale_products(KernelTable& kernels);
 void add_avx512_bf16(KernelTable& kernels);
 int64_t peak_avx512_bf16(int64_t rounds);
 #endif
@@ -76,27 +72,11 @@ bool has_avx512() {
 }
 #endif
 
-#if defined(__x86_64__)
-KernelTable avx2_kernels() {
-  KernelTable kernels = make_avx2_kernels();
-  add_avx2_products(kernels);
-  add_avx2_integer_scale_products(kernels);
-  return kernels;
-}
-#endif
-
 #if defined(HASTEN_AVX512)
-KernelTable avx512_kernels() {
-  KernelTable kernels = make_avx512_kernels();
-  add_avx512_products(kernels);
-  add_avx512_integer_scale_products(kernels);
-  return kernels;
-}
-
 bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
 
-KernelTable avx512_bf16_kernels() {
-  KernelTable kernels = avx512_kernels();
+KernelTable make_avx512_bf16_kernels() {
+  KernelTable kernels = make_avx512_kernels();
   add_avx512_bf16(kernels);
   return kernels;
 }
@@ -110,11 +90,11 @@ struct Candidate {
 /// Best first.
 constexpr Candidate kCandidates[] = {
 #if defined(HASTEN_AVX512)
-    {avx512_bf16_kernels, has_avx512_bf16},
-    {avx512_kernels, has_avx512},
+    {make_avx512_bf16_kernels, has_avx512_bf16},
+    {make_avx512_kernels, has_avx512},
 #endif
 #if defined(__x86_64__)
-    {avx2_kernels, has_avx2},
+    {make_avx2_kernels, has_avx2},
 #endif
     {make_generic_kernels, any_machine},
 };
@@ -136,8 +116,9 @@ std::span<const KernelTable* const> supported_kernels() {
     auto next = list.begin();
     for (const Candidate& candidate : kCandidates) {
       if (!candidate.supported()) continue;
-      for (const auto& product : (*next = candidate.make_kernels()).quant_matmul)
-        HASTEN_CHECK(product != nullptr);  // each format is in quant_products.inl
+      *next = candidate.make_kernels();
+      // Each format is in quant_products.inl.
+      for (const auto& product : next->quant_matmul) HASTEN_CHECK(product != nullptr);
       ++next;
     }
     return list;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for AVX2 with FMA and F16C but products of quantised weights; compiled with flags of
-// this file only.
+// The kernels for AVX2 with FMA and F16C; compiled with flags of this file and of those with its
+// products alone.
 #if defined(__x86_64__)
 #include "backends/cpu/simd/avx2.h"
 
@@ -8,7 +8,16 @@
 
 namespace hasten::cpu {
 
-KernelTable make_avx2_kernels() { return make_kernel_table("avx2"); }
+// avx2_products.cpp, avx2_integer_scale_products.cpp
+void add_avx2_products(KernelTable& kernels);
+void add_avx2_integer_scale_products(KernelTable& kernels);
+
+KernelTable make_avx2_kernels() {
+  KernelTable kernels = make_kernel_table("avx2");
+  add_avx2_products(kernels);
+  add_avx2_integer_scale_products(kernels);
+  return kernels;
+}
 
 }  // namespace hasten::cpu
 #endif

@@ -22,7 +22,7 @@ HASTEN_INLINE inline void unroll_each(std::integer_sequence<int, kOffsets...> /*
 }
 
 /// f(Constant<begin>), ..., f(Constant<end - 1>). Not one call inside the other: each would be
-/// inlined into the next with all that is in it, which took a sixth of the time to compile.
+/// inlined into the next with all that is in it, a sixth of the time to compile.
 template <int kBegin, int kEnd, class F>
 HASTEN_INLINE inline void unroll(F&& f) {
   if constexpr (kBegin < kEnd) {
