@@ -69,7 +69,8 @@ inline constexpr int32_t kMostPairShift = 12;
 /// instead
 ///   of the first block shifts [h], int32, and starts [h], int32: with n = k + wide_dot_bits(), the
 ///     dot product is shifted right by n, and it starts at half of 2^n less zero_point * sum;
-///   of the second one likewise, but the shift is 16 - n to the left;
+///   of the second one likewise, but the shift is 16 - n to the left, and the start one less where
+///     n is not 0, so that ties do not all go up;
 ///   scales [h], floats, of the spans, times 2^(wide_dot_bits() - kIntegerScaleBits).
 struct QuantizedRows {
   const uint8_t* tiles;

@@ -211,12 +211,17 @@ struct PartBatch {
                                                          1, -1, 1, -1, 1, -1, 1, -1};
       alignas(64) static constexpr int32_t kAddends[] = {0, 16, 0, 16, 0, 16, 0, 16,
                                                          0, 16, 0, 16, 0, 16, 0, 16};
+      // Ties are rounded up in a first block and down in a second one: all of them up would add
+      // half of a dot product's unit for each block to all outputs.
+      alignas(64) static constexpr int32_t kIsSecond[] = {0, 1, 0, 1, 0, 1, 0, 1,
+                                                          0, 1, 0, 1, 0, 1, 0, 1};
       const int dot_bits = wide_dot_bits(format);
       const I32x16 right = add_i32(scales.shifts, set1_i32(dot_bits));
       const I32x16 half = to_int(power_of_two(sub_i32(right, set1_i32(1))));  // 0 of 1/2
+      const I32x16 start = sub_i32(half, min_i32(half, load_i32(kIsSecond)));
       store(of_spans, mul(scales.of_spans, set1(exact_power_of_two(dot_bits - kIntegerScaleBits))));
       write_numbers(add_i32(mul_i32(right, load_i32(kFactors)), load_i32(kAddends)),
-                    sub_i32(half, excess), [&](int64_t b, uint8_t* scale) HASTEN_INLINE {
+                    sub_i32(start, excess), [&](int64_t b, uint8_t* scale) HASTEN_INLINE {
                       __builtin_memcpy(scale, of_spans + b, 4);
                     });
     } else {
