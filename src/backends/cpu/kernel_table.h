@@ -71,7 +71,8 @@ inline constexpr int32_t kMostPairShift = 12;
 ///     dot product is shifted right by n, and it starts at half of 2^n less zero_point * sum;
 ///   of the second one likewise, but the shift is 16 - n to the left, and the start one less where
 ///     n is not 0, so that ties do not all go up;
-///   scales [h], floats, of the spans, times 2^(wide_dot_bits() - kIntegerScaleBits).
+///   scales [h], floats, of the spans, times 2^(wide_dot_bits() - kIntegerScaleBits);
+///   sums [h][2 blocks], int16, of weights with offsets: 2^(kSumBits - k) * sum, to the nearest.
 struct QuantizedRows {
   const uint8_t* tiles;
   int64_t num_rows;
@@ -86,6 +87,12 @@ static constexpr int64_t activation_spans(int64_t num_blocks, int64_t span_block
   return (num_blocks + span_blocks - 1) / span_blocks;
 }
 
+/// Of a row's span: what lies behind its blocks.
+static constexpr int64_t activation_span_bytes(ScaleKind kind) {
+  return kind == ScaleKind::integers_and_offsets ? 8 : 4;
+}
+inline constexpr int64_t kMostActivationSpanBytes = 8;
+
 /// Of a row of QuantizedRows.
 static constexpr int64_t activation_blocks(int64_t columns, const PackedFormat& format) {
   const int64_t blocks = columns / kBlockColumns;
@@ -94,9 +101,10 @@ static constexpr int64_t activation_blocks(int64_t columns, const PackedFormat& 
 
 /// Of QuantizedRows.
 static constexpr int64_t activation_bytes(int64_t rows, int64_t num_blocks, int64_t parts,
-                                          int64_t value_bytes, int64_t span_blocks) {
+                                          int64_t value_bytes, int64_t span_blocks,
+                                          int64_t span_bytes) {
   return num_blocks * activation_block_bytes(rows, parts, value_bytes) +
-         activation_spans(num_blocks, span_blocks) * rows * 4;
+         activation_spans(num_blocks, span_blocks) * rows * span_bytes;
 }
 
 /// Some rows of QuantizedRows that a kernel multiplies together.
@@ -104,6 +112,7 @@ struct ActivationTile {
   int64_t num_rows;    // of all tiles
   int64_t num_blocks;  // of each row
   int64_t span_blocks;
+  int64_t span_bytes;  // of a row
   int64_t first_row;
   int64_t rows;
 
@@ -112,7 +121,7 @@ struct ActivationTile {
     return before(num_blocks, block, kPanelBlocks) * row_block_bytes +
            before(activation_spans(num_blocks, span_blocks), block / span_blocks,
                   kPanelBlocks / span_blocks) *
-               4;
+               span_bytes;
   }
 
  private:
@@ -235,11 +244,12 @@ struct PackTask {
   uint8_t* out;         // behind the head of the group
 };
 
-/// Makes integer scales of those of a group, which are binary16, [2 blocks][16 rows] of each unit.
+/// Makes integer scales of those of a group, and offsets likewise, which are binary16 in each unit,
+/// [2 blocks, or 1 super-block][scale, then offset if any][16 rows].
 struct IntegerScalesTask {
   uint8_t* group;
   int64_t num_units;
-  int64_t unit_bytes;
+  PackedFormat format;
 };
 
 struct RmsNormRowTask {

@@ -160,8 +160,9 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
     std::memcpy(parts + to, packed, static_cast<size_t>(std::min(part.group_bytes, left)));
   }
   if (unit.head_bytes == 0) return 0;
-  return kernels.make_integer_scales(
-      {.group = out, .num_units = unit.num_units(source.dim(1)), .unit_bytes = unit.bytes()});
+  return kernels.make_integer_scales({.group = out,
+                                      .num_units = unit.num_units(source.dim(1)),
+                                      .format = kPackedFormats[static_cast<int>(*layout.packed)]});
 }
 
 }  // namespace hasten::cpu

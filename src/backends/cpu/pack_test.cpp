@@ -60,18 +60,35 @@ int read_code(CodeBits bits, const uint8_t* block, int row, int column) {
   return -1;
 }
 
-/// Of integer scales: that of a block, and half of what it counts.
-struct IntegerScale {
-  float scale;
-  float half_step;
+struct Element {
+  float value;
+  float may_differ;  // by that
 };
-IntegerScale read_integer_scale(const uint8_t* group, const uint8_t* unit, int row, int64_t block) {
+
+/// Of integer scales: that of a block, or its offset (`kind` 1).
+Element read_integer_scale(const PackedFormat& format, const uint8_t* group, const uint8_t* unit,
+                           int row, int64_t block, int64_t kind) {
   float row_unit = 0;
   std::memcpy(&row_unit, group + 4 * row, 4);
-  int16_t count = 0;
-  std::memcpy(&count, unit + 4 * row + 2 * block, 2);
-  return {row_unit * static_cast<float>(count) / (1 << kIntegerScaleBits),
-          row_unit / (2 << kIntegerScaleBits)};
+  float step = row_unit / (1 << kIntegerScaleBits);
+  if (kind == 1) step *= static_cast<float>(offset_parts(format));
+  const auto read_i16 = [&](int64_t at) {
+    int16_t v = 0;
+    std::memcpy(&v, unit + at, 2);
+    return int32_t{v};
+  };
+  float most_error = 0.5F;  // steps
+  int32_t count = 0;
+  if (format.super_scales) {
+    const int32_t doubled =
+        unit[unit_layout(format).inner_at + block / 2 * 64 + 4 * row + block % 2 * 2 + kind];
+    count = ((doubled << 8) * read_i16(4 * row + 2 * kind) + (1 << 14)) >> 15;
+    most_error = 1;  // half of one for each of both
+  } else {
+    count = read_i16(64 * kind + 4 * row + 2 * block);
+  }
+  const float value = step * static_cast<float>(count);
+  return {value, most_error * step + 2e-7F * std::fabs(value)};
 }
 
 float read_half(const uint8_t* p, int64_t index) {
@@ -79,11 +96,6 @@ float read_half(const uint8_t* p, int64_t index) {
   std::memcpy(&bits, p + 2 * index, 2);
   return f16_to_f32(bits);
 }
-
-struct Element {
-  float value;
-  float may_differ;  // by that
-};
 
 /// An element of a packed group, from the description of UnitLayout.
 Element read_element(const PackedFormat& format, const uint8_t* group, int row, int64_t column) {
@@ -97,8 +109,11 @@ Element read_element(const PackedFormat& format, const uint8_t* group, int row, 
   if (format.lookup) code = quant::kIq4Levels[code] + 128;
   const auto level = static_cast<float>(code - format.zero_point);
   if (has_integer_scales(format)) {
-    const auto [scale, half_step] = read_integer_scale(group, unit, row, block);
-    return {scale * level, (half_step + 2e-7F * std::fabs(scale)) * std::fabs(level)};
+    const Element scale = read_integer_scale(format, group, unit, row, block, 0);
+    Element offset{0, 0};
+    if (format.offsets) offset = read_integer_scale(format, group, unit, row, block, 1);
+    return {scale.value * level + offset.value,
+            scale.may_differ * std::fabs(level) + offset.may_differ};
   }
   const int64_t stride = format.offsets ? 32 : 16;
   const int64_t half = format.super_scales ? block / 8 : block;

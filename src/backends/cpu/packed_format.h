@@ -51,7 +51,7 @@ constexpr int most_code(CodeBits bits) { return (1 << code_bytes(bits) / 64) - 1
 /// One way to keep a matrix: element = scale * (code - zero_point) + offset, what the file says.
 /// The scale is the product of a binary16 per 256 columns and a small integer, or a binary16, or,
 /// where has_integer_scales(), an int16 that counts the 2^-15 parts of a unit of its row, to the
-/// nearest.
+/// nearest; an offset likewise.
 struct PackedFormat {
   CodeBits bits;
   bool lookup;           // codes are nibbles that index the levels of iq4_nl, biased by 128
@@ -61,12 +61,12 @@ struct PackedFormat {
   bool offsets;          // the blocks have offsets (then zero_point is 0)
   int zero_point;
   // Columns of an activation row that share one int8 scale: 32 or 16. 16 costs nothing where the
-  // weight has as many scales; Q5_K and IQ4_XS pay for it to be within 2e-2 of float64
+  // weight has as many scales; IQ4_XS pays for it to be within 2e-2 of float64
   // (docs/performance.md).
   int activation_columns;
   // Blocks whose parts share an activation scale but for a power of two, which costs a product
   // nothing. More of them save a multiplication each, but small values beside large ones become
-  // less exact; with two, Q4_1 would not be within 2e-2.
+  // less exact.
   int span_blocks;
 };
 
@@ -77,21 +77,38 @@ constexpr int most_level(const PackedFormat& format) {
 /// Whether that takes all eight bits.
 constexpr bool is_wide(const PackedFormat& format) { return most_level(format) == 255; }
 
-/// Whether scales are int16, of which the row's largest is kMostIntegerScale. The dot products of
-/// two blocks are multiplied with theirs, and added, by one instruction.
+/// Whether scales are int16, none above kMostIntegerScale: of formats that have one to a block, and
+/// activations whose scales two blocks share. The dot products of two blocks are multiplied with
+/// theirs, and added, by one instruction.
 constexpr bool has_integer_scales(const PackedFormat& format) {
-  return !format.super_scales && !format.offsets;
+  return format.scales_per_block == 1 && format.activation_columns == kBlockColumns &&
+         format.span_blocks == 2;
+}
+enum class ScaleKind : uint8_t { floats, integers, integers_and_offsets };
+constexpr ScaleKind scale_kind(const PackedFormat& format) {
+  if (!has_integer_scales(format)) return ScaleKind::floats;
+  return format.offsets ? ScaleKind::integers_and_offsets : ScaleKind::integers;
 }
 inline constexpr int kMostIntegerScale = 32767;
 inline constexpr int kIntegerScaleBits = 15;
+/// With super_scales, these int16 are (2 * inner << 8) * outer, over 2^15, to the nearest: inner is
+/// an integer of six bits, which is packed doubled, and outer an int16.
+inline constexpr int kMostInnerScale = 63;
+constexpr int inner_unit(const PackedFormat& format) { return format.super_scales ? 64 : 1; }
+/// Offsets are multiplied with sums of 32 activations times 2^kSumBits, which fit in an int16, and
+/// count offset_parts() of what scales count: those and dot products, of one bit less than codes
+/// have above kSumBits, then meet in one sum.
+inline constexpr int kSumBits = 3;
+constexpr int offset_parts(const PackedFormat& format) { return most_level(format) + 1; }
 /// A scale so many times below the largest of its row is off by 1.5 % as an integer; more is as
 /// much as all else that products are rounded by, and rows with mostly such scales are told of.
 inline constexpr int kMostScaleRatio = 1000;
-/// Bits by which the dot product of a block exceeds an int16: it is at most
-/// 127 * 32 * zero_point, since no code is farther from the zero point than zero is.
+/// Bits by which the dot product of a block exceeds an int16: no code is farther from the zero
+/// point than zero is, or, where that is the zero point, the largest.
 constexpr int wide_dot_bits(const PackedFormat& format) {
+  const int most = format.offsets ? most_level(format) : format.zero_point;
   int bits = 0;
-  while (127 * kBlockColumns * format.zero_point >> bits > 32767) ++bits;
+  while (127 * kBlockColumns * most >> bits > 32767) ++bits;
   return bits;
 }
 
@@ -99,11 +116,12 @@ constexpr int wide_dot_bits(const PackedFormat& format) {
 constexpr bool take_same_activations(const PackedFormat& a, const PackedFormat& b) {
   return a.activation_columns == b.activation_columns && a.span_blocks == b.span_blocks &&
          has_integer_scales(a) == has_integer_scales(b) && a.offsets == b.offsets &&
-         a.zero_point == b.zero_point && is_wide(a) == is_wide(b);
+         a.zero_point == b.zero_point && is_wide(a) == is_wide(b) &&
+         (!has_integer_scales(a) || wide_dot_bits(a) == wide_dot_bits(b));
 }
 
 inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32, 2};
-inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0, 32, 1};
+inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0, 32, 2};
 inline constexpr PackedFormat kPackQ5_0{
     CodeBits::nibbles_1, false, false, false, 1, false, 16, 32, 2};
 inline constexpr PackedFormat kPackQ5_1{
@@ -112,7 +130,7 @@ inline constexpr PackedFormat kPackQ8_0{CodeBits::bytes, false, false, false, 1,
 inline constexpr PackedFormat kPackQ2K{CodeBits::bits2, false, true, false, 2, true, 0, 16, 4};
 inline constexpr PackedFormat kPackQ3K{CodeBits::bits2_1, false, true, true, 2, false, 4, 16, 4};
 inline constexpr PackedFormat kPackQ4K{CodeBits::nibbles, false, true, false, 1, true, 0, 32, 2};
-inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0, 16, 4};
+inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0, 32, 2};
 inline constexpr PackedFormat kPackQ6K{CodeBits::nibbles_2, false, true, true, 2, false, 32, 16, 4};
 inline constexpr PackedFormat kPackIq4Nl{
     CodeBits::nibbles, true, false, false, 1, false, 128, 32, 2};
@@ -141,10 +159,12 @@ inline constexpr PackedFormat kPackedFormats[kNumPackedKinds] = {
 /// Where the parts of a group of 16 rows lie: units of some blocks, one behind the other in the
 /// order of the columns, so that all of it is one stream of memory: some processors read one
 /// faster than several at a time (docs/performance.md). A unit is
-///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16, or, of integer
-///           scales, [16 rows][2 blocks] int16;
+///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16; of integer
+///           scales [scale, then offset if any][16 rows][2 blocks] int16, or, of super-blocks,
+///           [16 rows][scale, offset] int16;
 ///   inner   super-scaled only: [scales_per_block * blocks][scale, then offset if any][16 rows]
-///           bytes; with two scales per block and offsets (q2_k) both share a byte, scale low;
+///           bytes; with two scales per block and offsets (q2_k) both share a byte, scale low; of
+///           integer scales [pairs of blocks][16 rows][2 blocks][scale, offset] bytes, doubled;
 ///   codes   code_bytes(bits) per block, from the start of a line on.
 /// The last unit of a group has the codes of those blocks only that there are, but with integer
 /// scales is whole; those have the units of the rows, [16 rows] binary32, before the first unit.
@@ -180,9 +200,9 @@ constexpr UnitLayout unit_layout(const PackedFormat& format) {
   if (format.super_scales) {
     unit.inner_bytes = format.scales_per_block == 2 ? 2 * kGroupRows : per_scale;
   }
-  const int64_t least = format.super_scales ? kBlocksPerSuper : 1;
+  const int64_t least = format.super_scales ? kBlocksPerSuper : has_integer_scales(format) ? 2 : 1;
   for (unit.blocks = least;; unit.blocks *= 2) {
-    unit.inner_at = unit.blocks / least * unit.half_bytes;
+    unit.inner_at = unit.blocks / (format.super_scales ? least : 1) * unit.half_bytes;
     unit.codes_at = unit.inner_at + unit.blocks * unit.inner_bytes;
     if (unit.codes_at % 64 == 0) return unit;
   }

@@ -8,14 +8,16 @@
 
 namespace hasten::cpu {
 
-// avx2_products.cpp, avx2_integer_scale_products.cpp
-void add_avx2_products(KernelTable& kernels);
+// avx2_float_scale_products.cpp, avx2_integer_scale_products.cpp, avx2_offset_products.cpp
+void add_avx2_float_scale_products(KernelTable& kernels);
 void add_avx2_integer_scale_products(KernelTable& kernels);
+void add_avx2_offset_products(KernelTable& kernels);
 
 KernelTable make_avx2_kernels() {
   KernelTable kernels = make_kernel_table("avx2");
-  add_avx2_products(kernels);
+  add_avx2_float_scale_products(kernels);
   add_avx2_integer_scale_products(kernels);
+  add_avx2_offset_products(kernels);
   return kernels;
 }
 

@@ -7,7 +7,9 @@
 
 namespace hasten::cpu {
 
-void add_avx2_integer_scale_products(KernelTable& kernels) { add_products<true>(kernels); }
+void add_avx2_integer_scale_products(KernelTable& kernels) {
+  add_products<ScaleKind::integers>(kernels);
+}
 
 }  // namespace hasten::cpu
 #endif

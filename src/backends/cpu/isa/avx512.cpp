@@ -9,14 +9,16 @@
 
 namespace hasten::cpu {
 
-// avx512_products.cpp, avx512_integer_scale_products.cpp
-void add_avx512_products(KernelTable& kernels);
+// avx512_float_scale_products.cpp, avx512_integer_scale_products.cpp, avx512_offset_products.cpp
+void add_avx512_float_scale_products(KernelTable& kernels);
 void add_avx512_integer_scale_products(KernelTable& kernels);
+void add_avx512_offset_products(KernelTable& kernels);
 
 KernelTable make_avx512_kernels() {
   KernelTable kernels = make_kernel_table("avx512");
-  add_avx512_products(kernels);
+  add_avx512_float_scale_products(kernels);
   add_avx512_integer_scale_products(kernels);
+  add_avx512_offset_products(kernels);
   kernels.q8_0_pairs = {.attend = attend_q8, .round_query = round_query_q8};
   return kernels;
 }

@@ -9,8 +9,9 @@ namespace hasten::cpu {
 
 KernelTable make_generic_kernels() {
   KernelTable kernels = make_kernel_table("generic");
-  add_products<false>(kernels);
-  add_products<true>(kernels);
+  add_products<ScaleKind::floats>(kernels);
+  add_products<ScaleKind::integers>(kernels);
+  add_products<ScaleKind::integers_and_offsets>(kernels);
   return kernels;
 }
 

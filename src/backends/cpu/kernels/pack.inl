@@ -53,6 +53,32 @@ HASTEN_INLINE inline void put_halves(const uint8_t* rows, int64_t row_bytes, uin
   }
 }
 
+/// The integer scales and offsets of a super-block's blocks, one of each to a byte of a lane: four
+/// blocks, then the other four.
+template <class Put>
+HASTEN_INLINE inline void unpack_k_scales(const uint8_t* rows, int64_t row_bytes, Put&& put) {
+  U8x64 quads[4];
+  load_quads(rows - 4, row_bytes, quads);
+  put(Constant<0>{}, shift_and<0>(quads[1], kMostInnerScale),
+      shift_and<0>(quads[2], kMostInnerScale));
+  put(Constant<1>{}, bit_or(shift_and<0>(quads[3], 15), shift_and<-2>(quads[1], 48)),
+      bit_or(shift_and<-4>(quads[3], 15), shift_and<-2>(quads[2], 48)));
+}
+
+/// The same, for formats with integer scales (UnitLayout).
+HASTEN_INLINE inline void put_doubled_pairs(const uint8_t* rows, int64_t row_bytes, uint8_t* out) {
+  unpack_k_scales(rows, row_bytes, [&](auto half, U8x64 scales, U8x64 offsets) HASTEN_INLINE {
+    // The bytes of blocks 0 2 1 3: those of a pair of blocks are now even or odd ones.
+    const U8x64 by_pair_scales = exchange_bits<8>(shift_and<1>(scales, 254), 0x0000ff00);
+    const U8x64 by_pair_offsets = exchange_bits<8>(shift_and<1>(offsets, 254), 0x0000ff00);
+    uint8_t* to = out + 2 * 64 * decltype(half)::value;
+    store_codes(to, bit_or(shift_and<-8>(shift_and<8>(by_pair_scales, 255), 255),
+                           shift_and<8>(by_pair_offsets, 255)));
+    store_codes(to + 64, bit_or(shift_and<-8>(by_pair_scales, 255),
+                                shift_and<8>(shift_and<-8>(by_pair_offsets, 255), 255)));
+  });
+}
+
 /// The integer scales (and offsets) of a super-block's blocks, whose places are `stride` apart.
 template <InnerScales kInner>
 HASTEN_INLINE inline void put_inner(const uint8_t* rows, int64_t row_bytes, uint8_t* out) {
@@ -61,14 +87,12 @@ HASTEN_INLINE inline void put_inner(const uint8_t* rows, int64_t row_bytes, uint
     load_quads(rows, row_bytes, quads);
     for (int i = 0; i < 4; ++i) store_bytes(out + 64 * i, kGroupRows, quads[i]);
   } else if constexpr (kInner == InnerScales::k) {
-    load_quads(rows - 4, row_bytes, quads);
-    constexpr int64_t kStride = 2 * kGroupRows;  // a scale and an offset
-    store_bytes(out, kStride, shift_and<0>(quads[1], 63));
-    store_bytes(out + kGroupRows, kStride, shift_and<0>(quads[2], 63));
-    out += 4 * kStride;
-    store_bytes(out, kStride, bit_or(shift_and<0>(quads[3], 15), shift_and<-2>(quads[1], 48)));
-    store_bytes(out + kGroupRows, kStride,
-                bit_or(shift_and<-4>(quads[3], 15), shift_and<-2>(quads[2], 48)));
+    unpack_k_scales(rows, row_bytes, [&](auto half, U8x64 scales, U8x64 offsets) HASTEN_INLINE {
+      constexpr int64_t kStride = 2 * kGroupRows;  // a scale and an offset
+      uint8_t* to = out + 4 * kStride * decltype(half)::value;
+      store_bytes(to, kStride, scales);
+      store_bytes(to + kGroupRows, kStride, offsets);
+    });
   } else if constexpr (kInner == InnerScales::q3_k) {
     load_quads(rows - 4, row_bytes, quads);  // the 12 bytes are followed by two only
     unroll<0, 4>([&](auto index) HASTEN_INLINE {
@@ -176,52 +200,97 @@ void pack_quantized(const PackTask& task) {
       put_halves(rows + kBlock.offset_at, task.row_bytes, kFormat.super_scales ? 0x8000 : 0,
                  halves + 2 * kGroupRows);
     }
-    put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes,
-                            unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes);
+    uint8_t* inner = unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes;
+    if constexpr (kFormat.super_scales && has_integer_scales(kFormat)) {
+      static_assert(kBlock.inner == InnerScales::k);
+      put_doubled_pairs(rows + kBlock.inner_at, task.row_bytes, inner);
+    } else {
+      put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes, inner);
+    }
     pack_codes<kKind>(rows, task.row_bytes,
                       task.rows + kGroupRows * (task.row_bytes + b * kBlock.bytes),
                       unit + kUnit.codes_at + in_unit * kBlocks * kUnit.code_bytes);
   }
 }
 
-/// Scales that are not finite, or of rows that have such, give units that are NaN.
-inline int32_t make_integer_scales(const IntegerScalesTask& task) {
+/// A row's unit is as small as int16 allow for its scales, its offsets and, so that sums fit in an
+/// int32, its weights. Scales and offsets that are not finite give units that are NaN.
+template <bool kOffsets, bool kSuper>
+inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
+  constexpr int64_t kEntry = (kOffsets ? 2 : 1) * kGroupRows;  // binary16 of a block
+  constexpr int64_t kEntries = kSuper ? 1 : 2;                 // of a unit
+  const int64_t unit_bytes = unit_layout(task.format).bytes();
   const F32x16 infinity = set1(__builtin_inff());
-  const auto scales = [&](int64_t unit) {
-    return reinterpret_cast<uint16_t*>(task.group + 4 * kGroupRows + unit * task.unit_bytes);
+  const auto entries = [&](int64_t unit) {
+    return reinterpret_cast<uint16_t*>(task.group + 4 * kGroupRows + unit * unit_bytes);
   };
-  const auto magnitude = [&](const uint16_t* at) {  // infinity for NaN
-    const F32x16 v = abs(load_f16(at));
-    return select_less(v, infinity, v, infinity);
+  const auto magnitude = [&](F32x16 v) {  // infinity for NaN
+    return select_less(abs(v), infinity, abs(v), infinity);
   };
+  const auto parts = static_cast<float>(offset_parts(task.format));
+  const F32x16 inverse_parts = set1(1 / parts);
+  const F32x16 most_code = set1(parts - 1);
   F32x16 most = zero();
   for (int64_t u = 0; u < task.num_units; ++u) {
-    const uint16_t* at = scales(u);
-    most = max(most, max(magnitude(at), magnitude(at + kGroupRows)));
+    for (int64_t e = 0; e < kEntries; ++e) {
+      const uint16_t* at = entries(u) + e * kEntry;
+      const F32x16 scale = load_f16(at);
+      most = max(most, magnitude(scale));
+      if constexpr (kOffsets) {
+        const F32x16 offset = load_f16(at + kGroupRows);
+        const F32x16 largest = magnitude(add(mul(scale, most_code), offset));
+        most = max(most, mul(max(magnitude(offset), largest), inverse_parts));
+      }
+    }
   }
-  constexpr float kParts = 1 << kIntegerScaleBits;
-  const F32x16 units = select_less(most, infinity, mul(most, set1(kParts / kMostIntegerScale)),
+  const float unit_parts = static_cast<float>(inner_unit(task.format) << kIntegerScaleBits);
+  const F32x16 units = select_less(most, infinity, mul(most, set1(unit_parts / kMostIntegerScale)),
                                    set1(__builtin_nanf("")));
   store(reinterpret_cast<float*>(task.group), units);
   const F32x16 inverse =
       select_less(zero(), units, div(set1(kMostIntegerScale), most), zero());  // NaN: zero
   const F32x16 limit = set1(kMostIntegerScale);
+  const auto rounded = [&](F32x16 v) {
+    const F32x16 finite = select_less(abs(v), infinity, v, zero());
+    return to_int(max(min(mul(finite, inverse), limit), sub(zero(), limit)));
+  };
   const F32x16 small = select_less(most, infinity, mul(most, set1(1.0F / kMostScaleRatio)), zero());
   F32x16 majority = zero();  // of small scales: less the others, but for zeros
-  const auto rounded = [&](const uint16_t* at) {
+  const auto rounded_scale = [&](const uint16_t* at) {
     const F32x16 v = load_f16(at);
     const F32x16 vote = select_less(abs(v), small, set1(1.0F), set1(-1.0F));
     majority = add(majority, select_less(zero(), abs(v), vote, zero()));
-    const F32x16 scale = select_less(abs(v), infinity, v, zero());
-    return to_int(max(min(mul(scale, inverse), limit), sub(zero(), limit)));
+    return rounded(v);
+  };
+  const auto rounded_offset = [&](const uint16_t* at) {
+    return rounded(mul(load_f16(at + kGroupRows), inverse_parts));
   };
   for (int64_t u = 0; u < task.num_units; ++u) {
-    const uint16_t* at = scales(u);
-    const I32x16 first = rounded(at);
-    const I32x16 second = rounded(at + kGroupRows);
-    store_i32(reinterpret_cast<uint8_t*>(scales(u)), join_halves(first, shift_left(second, 16)));
+    const uint16_t* at = entries(u);
+    auto* to = reinterpret_cast<uint8_t*>(entries(u));
+    const auto put = [&](int64_t index, I32x16 low, I32x16 high) {
+      store_i32(to + 64 * index, join_halves(low, shift_left(high, 16)));
+    };
+    const I32x16 first = rounded_scale(at);
+    if constexpr (kSuper) {
+      put(0, first, rounded_offset(at));
+    } else {
+      const I32x16 second = rounded_scale(at + kEntry);
+      if constexpr (kOffsets) {
+        const I32x16 first_offset = rounded_offset(at);
+        const I32x16 second_offset = rounded_offset(at + kEntry);
+        put(1, first_offset, second_offset);
+      }
+      put(0, first, second);
+    }
   }
   return static_cast<int32_t>(reduce_add(select_less(zero(), majority, set1(1.0F), zero())));
+}
+
+inline int32_t make_integer_scales(const IntegerScalesTask& task) {
+  if (task.format.super_scales) return make_integer_scales_of<true, true>(task);
+  if (task.format.offsets) return make_integer_scales_of<true, false>(task);
+  return make_integer_scales_of<false, false>(task);
 }
 
 /// [columns][16] of float, or of pairs of bf16; for f16 the halves of each pair come apart.

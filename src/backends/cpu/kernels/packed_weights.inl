@@ -50,9 +50,11 @@ class PackedGroup {
   static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
   static constexpr int kSpanBlocks = kFormat.span_blocks;
   static_assert(kPanelBlocks % kSpanBlocks == 0);
-  static constexpr bool kIntegerScales = has_integer_scales(kFormat);
+  static constexpr ScaleKind kScaleKind = scale_kind(kFormat);
+  static constexpr bool kIntegerScales = kScaleKind != ScaleKind::floats;
   static_assert(!kIntegerScales || (kParts == 1 && kSpanBlocks == 2));
   static constexpr bool kOffsets = kFormat.offsets;
+  static constexpr int64_t kSpanBytes = activation_span_bytes(kScaleKind);
   /// Quads of products to a ProductRun; 0: none fits, and codes are split.
   static constexpr int kRun = least(most_run(most_level(kFormat)), 8 / kParts);
   static constexpr bool kSplit = kRun == 0;
@@ -83,8 +85,21 @@ class PackedGroup {
     return kIndex % 2 == 0 ? even_codes(quads) : odd_codes(quads);
   }
 
-  /// Of integer scales: those of this block, the first of a pair, and of the next one.
-  HASTEN_INLINE const uint8_t* pair_scales(int64_t block) const { return unit_of(block); }
+  /// Of integer scales: those of this block, the first of a pair, and of the next one, [16][2].
+  HASTEN_INLINE I32x16 pair_scales(int64_t block) const {
+    if constexpr (kFormat.super_scales) {
+      return multiply_high(even_bytes(load_codes(inner_of(block))), low_halves(outer_of(block)));
+    } else {
+      return load_halves(unit_of(block));
+    }
+  }
+  HASTEN_INLINE I32x16 pair_offsets(int64_t block) const {
+    if constexpr (kFormat.super_scales) {
+      return multiply_high(odd_bytes(load_codes(inner_of(block))), high_halves(outer_of(block)));
+    } else {
+      return load_halves(unit_of(block) + 64);
+    }
+  }
   HASTEN_INLINE F32x16 row_units() const { return load(row_units_); }
 
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
@@ -138,6 +153,10 @@ class PackedGroup {
     return reinterpret_cast<const uint16_t*>(unit_of(block) +
                                              block % kUnit.blocks / kBlocks * kUnit.half_bytes);
   }
+  /// Of integer scales: of the super-block, [16][scale, offset].
+  HASTEN_INLINE I32x16 outer_of(int64_t block) const {
+    return load_halves(reinterpret_cast<const uint8_t*>(halves_of(block)));
+  }
   HASTEN_INLINE const uint8_t* inner_of(int64_t block) const {
     return unit_of(block) + kUnit.inner_at + block % kUnit.blocks * kUnit.inner_bytes;
   }
@@ -148,14 +167,15 @@ class PackedGroup {
 
 /// Some blocks of a group with codes as bytes, or split, and scales as floats: what is made of a
 /// PackedGroup for use with many activation rows. Block indices count from the panel's first.
-template <int kScales, int kNumParts, int kNumSpanBlocks, bool kHasOffsets, bool kHasIntegerScales,
+template <int kScales, int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind,
           int kQuadsToRun>
 struct Panel {
   static constexpr int kScalesPerBlock = kScales;
   static constexpr int kParts = kNumParts;
   static constexpr int kSpanBlocks = kNumSpanBlocks;
   static constexpr bool kOffsets = kHasOffsets;
-  static constexpr bool kIntegerScales = kHasIntegerScales;
+  static constexpr bool kIntegerScales = kKind != ScaleKind::floats;
+  static constexpr int64_t kSpanBytes = activation_span_bytes(kKind);
   static constexpr int kRun = kQuadsToRun;
   static constexpr bool kSplit = kRun == 0;
   static constexpr int64_t kCodeBytes = kSplit ? 1024 : 512;  // of a block
@@ -163,13 +183,16 @@ struct Panel {
 
   uint8_t* code_bytes;  // [blocks][8][64], or int16 [blocks][16][32]
   float* scales;        // [blocks * kScales][16], or integer scales, [blocks / 2][16][2] int16
-  float* offsets;       // [blocks * kScales][16]
+  float* offsets;       // likewise
 
   HASTEN_INLINE uint8_t* codes_at(int64_t block, int index) const {
     return code_bytes + block * kCodeBytes + index * 64;
   }
   HASTEN_INLINE uint8_t* pair_scales_at(int64_t block) const {
     return reinterpret_cast<uint8_t*>(scales + block / 2 * kGroupRows);
+  }
+  HASTEN_INLINE uint8_t* pair_offsets_at(int64_t block) const {
+    return reinterpret_cast<uint8_t*>(offsets + block / 2 * kGroupRows);
   }
   HASTEN_INLINE float* scales_at(int64_t block, int part) const {
     return scales + (block * kScales + part) * kGroupRows;
@@ -186,7 +209,12 @@ struct Panel {
   HASTEN_INLINE U8x64 split_codes(int64_t block) const {
     return codes<kIndex>(block);
   }
-  HASTEN_INLINE const uint8_t* pair_scales(int64_t block) const { return pair_scales_at(block); }
+  HASTEN_INLINE I32x16 pair_scales(int64_t block) const {
+    return load_halves(pair_scales_at(block));
+  }
+  HASTEN_INLINE I32x16 pair_offsets(int64_t block) const {
+    return load_halves(pair_offsets_at(block));
+  }
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const { return load(scales_at(block, part)); }
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
     return load(offsets_at(block, part));
@@ -197,7 +225,7 @@ struct Panel {
 template <class Source, bool kIsPanel = Source::kIsPanel>
 struct PanelOf {
   using Type = Panel<Source::kScalesPerBlock, Source::kParts, Source::kSpanBlocks, Source::kOffsets,
-                     Source::kIntegerScales, Source::kRun>;
+                     Source::kScaleKind, Source::kRun>;
   static constexpr int64_t kCodes = kPanelBlocks * Type::kCodeBytes;     // bytes
   static constexpr int64_t kScales = kPanelBlocks * Type::kScaleFloats;  // floats; or offsets
   static constexpr int64_t kBytes = kCodes + (Type::kOffsets ? 2 : 1) * 4 * kScales;
@@ -219,8 +247,10 @@ inline void unpack(Source source, int64_t first_block, int64_t num_blocks, Panel
       constexpr int kBlock = decltype(step)::value;
       unroll<0, 8>([&](auto index) HASTEN_INLINE {
         constexpr int kIndex = decltype(index)::value;
-        const auto codes = kStep == 2 ? source.from(first_block + b).template codes<kIndex>(kBlock)
-                                      : source.template codes<kIndex>(first_block + b);
+        // Constant places in a unit cost nothing.
+        const auto codes = Source::kUnit.blocks == kStep
+                               ? source.from(first_block + b).template codes<kIndex>(kBlock)
+                               : source.template codes<kIndex>(first_block + b + kBlock);
         if constexpr (PanelType::kSplit) {
           store_codes(panel.codes_at(b + kBlock, 2 * kIndex), even_codes(codes));
           store_codes(panel.codes_at(b + kBlock, 2 * kIndex + 1), odd_codes(codes));
@@ -230,7 +260,10 @@ inline void unpack(Source source, int64_t first_block, int64_t num_blocks, Panel
       });
     });
     if constexpr (Source::kIntegerScales) {
-      store_codes(panel.pair_scales_at(b), load_codes(source.pair_scales(first_block + b)));
+      store_i32(panel.pair_scales_at(b), source.pair_scales(first_block + b));
+      if constexpr (Source::kOffsets) {
+        store_i32(panel.pair_offsets_at(b), source.pair_offsets(first_block + b));
+      }
     } else {
       for (int part = 0; part < Source::kScalesPerBlock; ++part) {
         store(panel.scales_at(b, part), source.scale(first_block + b, part));

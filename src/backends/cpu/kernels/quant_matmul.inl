@@ -12,8 +12,9 @@
 // Weights with integer scales are summed a pair of blocks after the other:
 //   dot    = (start + sum(code * x)) >> n, of each block, an int16: start has -zero_point * sum(x),
 //            and half of 2^n to round;
-//   total += (dot * scale + dot of the second block * its scale) * the scale of the activations,
-//            which has 2^-kIntegerScaleBits;
+//   sum    = dot * scale + dot of the second block * its scale, in integers, and, of weights that
+//            have offsets, + sum(x) * offset of each block, whose sums are shifted likewise;
+//   total += sum * the scale of the activations, which has 2^-kIntegerScaleBits;
 // and total *= the unit of the row's scales, in the end: until then it is as much larger as the
 // unit is smaller than 1, and overflows sooner than the output. Few rows read the packed weights;
 // many rows share a panel that is unpacked once.
@@ -134,13 +135,18 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
                                            F&& before_block) {
   constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
   constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
-  constexpr int64_t kPairBytes = 2 * kBlockBytes + 4 * kRows;
+  constexpr int64_t kPairBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
   I32x16 joined[kGroups][kRows];
   const auto finish = [&](auto item, int64_t block, const uint8_t* pair) HASTEN_INLINE {
     constexpr int kG = decltype(item)::value % kGroups;
     constexpr int kR = decltype(item)::value / kGroups;
-    const F32x16 product = to_float(multiply_pairs(joined[kG][kR], sources[kG].pair_scales(block)));
-    add(kG, kR, product, set1(load_scalar<float>(pair + 2 * kBlockBytes + 4 * kR)));
+    const uint8_t* behind = pair + 2 * kBlockBytes + 4 * kR;
+    I32x16 sum = multiply_pairs(joined[kG][kR], sources[kG].pair_scales(block));
+    if constexpr (Source::kOffsets) {
+      const auto sums = load_scalar<int32_t>(behind + 4 * kRows);
+      sum = add_pair_products(sum, sources[kG].pair_offsets(block), sums);
+    }
+    add(kG, kR, to_float(sum), set1(load_scalar<float>(behind)));
   };
   const auto start = [](const uint8_t* at, I32x16(&dot)[kGroups][kRows]) HASTEN_INLINE {
     unroll<0, kRows>([&](auto r) HASTEN_INLINE {
@@ -391,7 +397,12 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
         constexpr int kRows = decltype(rows)::value;
         constexpr int64_t kRowBlockBytes =
             activation_block_bytes(1, Source::kParts, Source::kSplit ? 2 : 1);
-        const ActivationTile tile{task.x.num_rows, blocks, Source::kSpanBlocks, row, kRows};
+        const ActivationTile tile{.num_rows = task.x.num_rows,
+                                  .num_blocks = blocks,
+                                  .span_blocks = Source::kSpanBlocks,
+                                  .span_bytes = Source::kSpanBytes,
+                                  .first_row = row,
+                                  .rows = kRows};
         const uint8_t* x = task.x.tiles + tile.at(first, kRowBlockBytes);
         multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
         if (last) finish_tile<kRows>(tile_sums, sources, out, row, whole);

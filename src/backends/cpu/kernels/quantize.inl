@@ -15,13 +15,15 @@ namespace {
 constexpr int kBatchParts = 16;
 
 /// How the activations of some weights are quantised: see PackedFormat and QuantizedRows.
-template <int kColumns, int kSpan, bool kInteger, int kBytes>
+template <int kColumns, int kSpan, ScaleKind kKind, int kBytes>
 struct QuantizeKind {
   static constexpr int kPartColumns = kColumns;
   static constexpr int kParts = kBlockColumns / kColumns;
   static constexpr int kSpanBlocks = kSpan;
   static constexpr int kBatchBlocks = kBatchParts / kParts;
-  static constexpr bool kIntegerScales = kInteger;
+  static constexpr ScaleKind kScaleKind = kKind;
+  static constexpr bool kIntegerScales = kKind != ScaleKind::floats;
+  static constexpr int64_t kSpanBytes = activation_span_bytes(kKind);
   static constexpr int kValueBytes = kBytes;
 };
 
@@ -134,7 +136,7 @@ struct PartBatch {
       const int64_t end = behind < num_blocks ? behind : num_blocks;
       for (int64_t b = first; b < end; ++b, at += block_bytes()) f(b, at);
       g(end - 1, at);
-      at += 4 * tile_rows;
+      at += Kind::kSpanBytes * tile_rows;
     }
   }
 
@@ -220,9 +222,19 @@ struct PartBatch {
       const I32x16 half = to_int(power_of_two(sub_i32(right, set1_i32(1))));  // 0 of 1/2
       const I32x16 start = sub_i32(half, min_i32(half, load_i32(kIsSecond)));
       store(of_spans, mul(scales.of_spans, set1(exact_power_of_two(dot_bits - kIntegerScaleBits))));
+      alignas(64) int32_t shifted[kBatchParts];  // sums
+      if constexpr (Kind::kScaleKind == ScaleKind::integers_and_offsets) {
+        const F32x16 factors = power_of_two(sub_i32(set1_i32(kSumBits), scales.shifts));
+        store_i32(reinterpret_cast<uint8_t*>(shifted), to_int(mul(to_float(sums), factors)));
+      }
       write_numbers(add_i32(mul_i32(right, load_i32(kFactors)), load_i32(kAddends)),
                     sub_i32(start, excess), [&](int64_t b, uint8_t* scale) HASTEN_INLINE {
                       __builtin_memcpy(scale, of_spans + b, 4);
+                      if constexpr (Kind::kScaleKind == ScaleKind::integers_and_offsets) {
+                        const auto low = static_cast<uint16_t>(shifted[b - 1]);
+                        const uint32_t joined = static_cast<uint32_t>(shifted[b]) << 16 | low;
+                        __builtin_memcpy(scale + 4 * tile_rows, &joined, 4);
+                      }
                     });
     } else {
       const I32x16 bases = sub_i32(set1_i32(kFloatBits), shift_left(scales.shifts, 23));
@@ -266,27 +278,40 @@ inline void quantize_tile_of(const QuantizeTileTask& task) {
 
 template <int kValueBytes>
 inline void quantize_tile_to(const QuantizeTileTask& task) {
-  if (has_integer_scales(task.format)) {
-    quantize_tile_of<QuantizeKind<32, 2, true, kValueBytes>>(task);
-  } else if (task.format.activation_columns == 16) {
-    quantize_tile_of<QuantizeKind<16, 4, false, kValueBytes>>(task);
-  } else if (task.format.span_blocks == 1) {
-    quantize_tile_of<QuantizeKind<32, 1, false, kValueBytes>>(task);
-  } else {
-    quantize_tile_of<QuantizeKind<32, 2, false, kValueBytes>>(task);
+  switch (scale_kind(task.format)) {
+    case ScaleKind::floats:
+      return quantize_tile_of<QuantizeKind<16, 4, ScaleKind::floats, kValueBytes>>(task);
+    case ScaleKind::integers:
+      return quantize_tile_of<QuantizeKind<32, 2, ScaleKind::integers, kValueBytes>>(task);
+    case ScaleKind::integers_and_offsets:
+      return quantize_tile_of<QuantizeKind<32, 2, ScaleKind::integers_and_offsets, kValueBytes>>(
+          task);
   }
 }
 
-/// Whether there is a QuantizeKind for the format and, with integer scales, a dot product of two
-/// blocks fits in an int16 each, what it is shifted by in 16 bits, and its products in an int32.
+/// With integer scales, whether a dot product of a block fits in an int16, what it is shifted by in
+/// 16 bits, and the sum of products of two blocks in an int32.
+constexpr bool fits_integer_scales(const PackedFormat& format) {
+  constexpr int64_t kMostSum = int64_t{127} * kBlockColumns;
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  const int bits = wide_dot_bits(format);
+  if (kMostPairShift + bits > 16) return false;
+  if (!format.offsets) {
+    return most_level(format) <= 2 * format.zero_point && !format.super_scales &&
+           ((kMostSum * format.zero_point >> bits) + 1) * 2 * kMostIntegerScale < kLimit;
+  }
+  // What products and sums of offsets make together is at most the activations times the largest
+  // weight, which is offset_parts() times the largest scale at most (make_integer_scales), and what
+  // each of the four products is rounded by: less than one in both of its factors.
+  return format.zero_point == 0 && offset_parts(format) == 1 << (bits + kSumBits) &&
+         (kMostSum << kSumBits) < 32768 &&
+         ((kMostSum << kSumBits) * kMostIntegerScale + 2 * 32768 + 2 * 32768) * 2 < kLimit;
+}
+
+/// Whether there is a QuantizeKind for the format.
 constexpr bool is_known(const PackedFormat& format) {
-  if (format.activation_columns == 16) return format.span_blocks == 4;
-  if (!has_integer_scales(format)) return format.span_blocks == 1 || format.span_blocks == 2;
-  return format.span_blocks == 2 && most_level(format) <= 2 * format.zero_point &&
-         kMostPairShift + wide_dot_bits(format) <= 16 &&
-         ((int64_t{127} * kBlockColumns * format.zero_point >> wide_dot_bits(format)) + 1) * 2 *
-                 kMostIntegerScale <
-             int64_t{1} << 31;
+  if (has_integer_scales(format)) return fits_integer_scales(format);
+  return format.activation_columns == 16 && format.span_blocks == 4;
 }
 constexpr bool all_are_known() {
   for (const PackedFormat& format : kPackedFormats) {

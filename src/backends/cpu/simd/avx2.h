@@ -160,11 +160,27 @@ inline I32x16 join_halves(I32x16 low, I32x16 high) {
   return {_mm256_blend_epi16(low.low, high.low, 0xaa),
           _mm256_blend_epi16(low.high, high.high, 0xaa)};
 }
-/// Sums of the two products of int16 in each lane of v and at p.
-inline I32x16 multiply_pairs(I32x16 v, const uint8_t* p) {
-  const auto* pairs = reinterpret_cast<const __m256i*>(p);
-  return {_mm256_madd_epi16(v.low, _mm256_loadu_si256(pairs)),
-          _mm256_madd_epi16(v.high, _mm256_loadu_si256(pairs + 1))};
+/// Lanes of two int16.
+inline I32x16 load_halves(const uint8_t* p) {
+  const auto* halves = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
+/// The lower (upper) half of each lane, in both halves.
+inline I32x16 low_halves(I32x16 v) {
+  const auto half = [](__m256i x) { return _mm256_blend_epi16(x, _mm256_slli_epi32(x, 16), 0xaa); };
+  return {half(v.low), half(v.high)};
+}
+inline I32x16 high_halves(I32x16 v) {
+  const auto half = [](__m256i x) { return _mm256_blend_epi16(_mm256_srli_epi32(x, 16), x, 0xaa); };
+  return {half(v.low), half(v.high)};
+}
+/// a * b / 2^15 of int16, to the nearest.
+inline I32x16 multiply_high(I32x16 a, I32x16 b) {
+  return {_mm256_mulhrs_epi16(a.low, b.low), _mm256_mulhrs_epi16(a.high, b.high)};
+}
+/// Sums of the two products of int16 in each lane.
+inline I32x16 multiply_pairs(I32x16 a, I32x16 b) {
+  return {_mm256_madd_epi16(a.low, b.low), _mm256_madd_epi16(a.high, b.high)};
 }
 inline void store_i32(uint8_t* p, I32x16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
@@ -332,6 +348,14 @@ inline void store_bf16(uint16_t* p, F32x16 v) {
   const __m256i packed = _mm256_packus_epi32(half(v.low), half(v.high));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
 }
+/// The even (odd) bytes times 256, as int16.
+inline I32x16 even_bytes(U8x64 v) {
+  return {_mm256_slli_epi16(v.low, 8), _mm256_slli_epi16(v.high, 8)};
+}
+inline I32x16 odd_bytes(U8x64 v) {
+  const __m256i odd = _mm256_set1_epi16(static_cast<int16_t>(0xff00));
+  return {_mm256_and_si256(v.low, odd), _mm256_and_si256(v.high, odd)};
+}
 inline U8x64 load_codes(const uint8_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
@@ -456,6 +480,12 @@ inline I32x16 add_pair_products(I32x16 sum, U8x64 codes, int32_t pair) {
   keep_order(sum.low, sum.high);
   return sum;
 }
+/// Likewise, of int16 that are no codes, modulo 2^32.
+inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
+  const __m256i x = _mm256_set1_epi32(pair);
+  return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(pairs.low, x)),
+          _mm256_add_epi32(sum.high, _mm256_madd_epi16(pairs.high, x))};
+}
 
 /// Sums of products of quads, of up to most_run(largest level) of them, as int16: that takes one
 /// multiplication for each quad, and one more to end. The sum that a run adds to counts once: where
@@ -482,7 +512,7 @@ inline ProductRun add_products(ProductRun run, U8x64 codes, int32_t quad) {
   return run;
 }
 inline I32x16 end_run(I32x16 sum, ProductRun run) {
-  return add_pair_products(sum, {run.low, run.high}, 0x00010001);
+  return add_pair_products(sum, I32x16{run.low, run.high}, 0x00010001);
 }
 
 /// The even (odd) codes of each quad as int16, for add_pair_products.

@@ -91,9 +91,22 @@ inline I32x16 shift_left(I32x16 v, int32_t n) { return _mm512_sllv_epi32(v, set1
 inline I32x16 join_halves(I32x16 low, I32x16 high) {
   return _mm512_mask_mov_epi16(low, 0xaaaaaaaa, high);
 }
-/// Sums of the two products of int16 in each lane of v and at p.
-inline I32x16 multiply_pairs(I32x16 v, const uint8_t* p) {
-  return _mm512_madd_epi16(v, _mm512_loadu_si512(p));
+/// Lanes of two int16.
+inline I32x16 load_halves(const uint8_t* p) { return _mm512_loadu_si512(p); }
+/// The lower (upper) half of each lane, in both halves.
+inline I32x16 low_halves(I32x16 v) {
+  return _mm512_shuffle_epi8(v, _mm512_set4_epi32(0x0d0c0d0c, 0x09080908, 0x05040504, 0x01000100));
+}
+inline I32x16 high_halves(I32x16 v) {
+  return _mm512_shuffle_epi8(v, _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302));
+}
+/// a * b / 2^15 of int16, to the nearest.
+inline I32x16 multiply_high(I32x16 a, I32x16 b) { return _mm512_mulhrs_epi16(a, b); }
+/// Sums of the two products of int16 in each lane.
+inline I32x16 multiply_pairs(I32x16 a, I32x16 b) { return _mm512_madd_epi16(a, b); }
+/// sum[lane] += the two products of int16 in the lane of `pairs` and in `pair`, modulo 2^32.
+inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
+  return _mm512_dpwssd_epi32(sum, pairs, _mm512_set1_epi32(pair));
 }
 inline void store_i32(uint8_t* p, I32x16 v) { _mm512_storeu_si512(p, v); }
 /// The same bits.
@@ -253,6 +266,12 @@ inline F32x16 load_bf16_odd(const uint8_t* p) {
 /// Keeps a value in its register: GCC 12 copies what a loop carries, and spills the copies.
 inline void keep_order(I32x16& v) { __asm__("" : "+v"(v)); }
 inline void keep_order(F32x16& v) { __asm__("" : "+v"(v)); }
+
+/// The even (odd) bytes times 256, as int16.
+inline I32x16 even_bytes(U8x64 v) { return _mm512_slli_epi16(v, 8); }
+inline I32x16 odd_bytes(U8x64 v) {
+  return _mm512_and_si512(v, _mm512_set1_epi16(static_cast<int16_t>(0xff00)));
+}
 
 inline U8x64 load_codes(const uint8_t* p) { return _mm512_loadu_si512(p); }
 inline void store_codes(uint8_t* p, U8x64 v) { _mm512_storeu_si512(p, v); }

@@ -113,11 +113,34 @@ inline I32x16 shift_left(I32x16 v, int32_t n) {
 }
 /// The lower half of each lane of `low` and the upper one of `high`.
 inline I32x16 join_halves(I32x16 low, I32x16 high) { return (low & 0xffff) | (high & ~0xffff); }
-/// Sums of the two products of int16 in each lane of v and at p.
-inline I32x16 multiply_pairs(I32x16 v, const uint8_t* p) {
-  I32x16 pairs;
-  __builtin_memcpy(&pairs, p, sizeof pairs);
-  return (shift_left(v, 16) >> 16) * (shift_left(pairs, 16) >> 16) + (v >> 16) * (pairs >> 16);
+/// Lanes of two int16, here of which the lower half is the first in memory: little-endian.
+inline I32x16 load_halves(const uint8_t* p) {
+  I32x16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+/// The lower (upper) half of each lane, in both halves.
+inline I32x16 low_halves(I32x16 v) { return join_halves(v, shift_left(v, 16)); }
+inline I32x16 high_halves(I32x16 v) { return join_halves(v >> 16, v); }
+/// The lower half of each lane as a number.
+inline I32x16 low_numbers(I32x16 v) { return shift_left(v, 16) >> 16; }
+/// a * b / 2^15 of int16, to the nearest.
+inline I32x16 multiply_high(I32x16 a, I32x16 b) {
+  const I32x16 low = (low_numbers(a) * low_numbers(b) + (1 << 14)) >> 15;
+  const I32x16 high = ((a >> 16) * (b >> 16) + (1 << 14)) >> 15;
+  return join_halves(low, shift_left(high, 16));
+}
+/// Sums, modulo 2^32, of the two products of int16 in each lane.
+inline I32x16 multiply_pairs(I32x16 a, I32x16 b) {
+  const I32x16 low = low_numbers(a) * low_numbers(b);
+  const I32x16 high = (a >> 16) * (b >> 16);
+  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(low) + reinterpret_cast<U32x16>(high));
+}
+/// sum[lane] += the two products of int16 in the lane of `pairs` and in `pair`, modulo 2^32.
+inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
+  const I32x16 products = multiply_pairs(pairs, set1_i32(pair));
+  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(sum) +
+                                  reinterpret_cast<U32x16>(products));
 }
 inline void store_i32(uint8_t* p, I32x16 v) { __builtin_memcpy(p, &v, sizeof v); }
 /// The same bits.
@@ -254,6 +277,14 @@ inline F32x16 load_bf16_odd(const uint8_t* p) {
   U32x16 pairs;
   __builtin_memcpy(&pairs, p, sizeof pairs);
   return reinterpret_cast<F32x16>(pairs & 0xffff0000U);
+}
+
+/// The even (odd) bytes times 256, as int16.
+inline I32x16 even_bytes(U8x64 v) {
+  return reinterpret_cast<I32x16>(reinterpret_cast<U16x32>(v) << 8);
+}
+inline I32x16 odd_bytes(U8x64 v) {
+  return reinterpret_cast<I32x16>(reinterpret_cast<U16x32>(v) & 0xff00U);
 }
 
 inline U8x64 load_codes(const uint8_t* p) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of quantised weights without integer scales for AVX-512; compiled with flags of
-// avx512.cpp.
+// Products of quantised weights with float scales for AVX-512; compiled with flags of avx512.cpp.
 #if defined(HASTEN_AVX512)
 #include "backends/cpu/simd/avx512.h"
 // Written in the types and functions of the header above.
@@ -8,7 +7,9 @@
 
 namespace hasten::cpu {
 
-void add_avx512_products(KernelTable& kernels) { add_products<false>(kernels); }
+void add_avx512_float_scale_products(KernelTable& kernels) {
+  add_products<ScaleKind::floats>(kernels);
+}
 
 }  // namespace hasten::cpu
 #endif

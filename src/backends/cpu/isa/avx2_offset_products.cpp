@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of quantised weights without integer scales for AVX2; compiled with flags of avx2.cpp.
+// Products of quantised weights with integer scales and offsets for AVX2; compiled with flags of
+// avx2.cpp.
 #if defined(__x86_64__)
 #include "backends/cpu/simd/avx2.h"
 // Written in the types and functions of the header above.
@@ -7,7 +8,9 @@
 
 namespace hasten::cpu {
 
-void add_avx2_products(KernelTable& kernels) { add_products<false>(kernels); }
+void add_avx2_offset_products(KernelTable& kernels) {
+  add_products<ScaleKind::integers_and_offsets>(kernels);
+}
 
 }  // namespace hasten::cpu
 #endif

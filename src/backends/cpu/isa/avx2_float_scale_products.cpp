@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of quantised weights with float scales for AVX2; compiled with flags of avx2.cpp.
+#if defined(__x86_64__)
+#include "backends/cpu/simd/avx2.h"
+// Written in the types and functions of the header above.
+#include "backends/cpu/kernels/quant_products.inl"
+
+namespace hasten::cpu {
+
+void add_avx2_float_scale_products(KernelTable& kernels) {
+  add_products<ScaleKind::floats>(kernels);
+}
+
+}  // namespace hasten::cpu
+#endif

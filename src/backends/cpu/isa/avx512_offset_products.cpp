@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of quantised weights with integer scales and offsets for AVX-512; compiled with flags of
+// avx512.cpp.
+#if defined(HASTEN_AVX512)
+#include "backends/cpu/simd/avx512.h"
+// Written in the types and functions of the header above.
+#include "backends/cpu/kernels/quant_products.inl"
+
+namespace hasten::cpu {
+
+void add_avx512_offset_products(KernelTable& kernels) {
+  add_products<ScaleKind::integers_and_offsets>(kernels);
+}
+
+}  // namespace hasten::cpu
+#endif
