@@ -108,9 +108,11 @@ struct ModelInfo {
   int64_t kv_cache_bytes = 0;
   int64_t kv_bytes_per_token = 0;
   int64_t num_kv_blocks = 0;
-  int64_t bytes_per_token = 0;       // read from memory to decode one token alone, keys left out
-  int64_t ops_per_token = 0;         // multiplications and additions of the weights
-  int64_t output_ops_per_token = 0;  // the part of them in the output matrix
+  int64_t bytes_per_token = 0;  // read from memory to decode one token alone, keys left out
+  int64_t ops_per_token = 0;    // multiplications and additions of the weights
+  // The part of them that only a token with logits takes: in the output matrix, and in the last
+  // layer behind its keys and values.
+  int64_t output_ops_per_token = 0;
   int64_t attention_ops_per_token_key = 0;  // further ones per token and visible key
   int32_t bos_token = -1;                   // -1: none
   int32_t eos_token = -1;

@@ -64,14 +64,15 @@ ModelInfo model_of(const weights::synthetic::ModelShape& shape, DType type) {
   model.weight_bytes = bytes(model.num_parameters);
   model.bytes_per_token = bytes(weights);
   model.ops_per_token = 2 * weights;
-  model.output_ops_per_token = 2 * output;
+  const int64_t behind_keys = 2 * shape.head_dim * shape.num_heads + 3 * shape.feed_forward;
+  model.output_ops_per_token = 2 * (output + shape.hidden * behind_keys);
   model.attention_ops_per_token_key = 4 * shape.num_layers * shape.num_heads * shape.head_dim;
   model.kv_bytes_per_token = 4 * shape.num_layers * shape.num_kv_heads * shape.head_dim;  // bf16
   return model;
 }
 
-/// A step by the roofline: the weights are read while tokens are computed; the output matrix works
-/// for one token of each sequence.
+/// A step by the roofline: the weights are read while tokens are computed; the output matrix, and
+/// what follows the last layer's keys and values, work for one token of each sequence.
 StepCosts costs_of(const ModelInfo& model, const Ceilings& ceilings, double efficiency) {
   const double us_per_byte = 1e6 / (ceilings.read_bytes_per_second * efficiency);
   const double us_per_op = 1e6 / (peak_ops_per_second(model, ceilings) * efficiency);

@@ -39,10 +39,13 @@ double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings) {
 Limit prefill_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t prompt) {
   const auto tokens = static_cast<double>(prompt);
   const double visible_keys = tokens * (tokens + 1) / 2;
+  const auto attention = static_cast<double>(model.attention_ops_per_token_key);
+  const double last_attention =
+      model.num_layers > 0 ? attention / static_cast<double>(model.num_layers) : 0;
   const double ops =
       tokens * static_cast<double>(model.ops_per_token - model.output_ops_per_token) +
       static_cast<double>(model.output_ops_per_token) +
-      visible_keys * static_cast<double>(model.attention_ops_per_token_key);
+      visible_keys * (attention - last_attention) + tokens * last_attention;
   return limit_of(tokens, static_cast<double>(model.bytes_per_token), ops, model, ceilings);
 }
 

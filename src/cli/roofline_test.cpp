@@ -53,6 +53,13 @@ TEST(Roofline, CodesOfEightBitsHaveTheirOwnPeak) {
   }
 }
 
+TEST(Roofline, PrefillAttendsOnceInTheLastLayer) {
+  ModelInfo model = model_of("bf16");
+  model.num_layers = 5;
+  // As below, but 5050 * 8 + 100 * 2 operations of attention: 341600.
+  EXPECT_NEAR(prefill_limit(model, kCeilings, 100).tokens_per_second, 100 / 0.03416, 1e-6);
+}
+
 TEST(Roofline, PrefillUsesTheOutputMatrixOnce) {
   // 100 * 3000 + 1000 + 5050 * 10 operations = 351500; over 1e7: 35.15 ms.
   const Limit limit = prefill_limit(model_of("bf16"), kCeilings, 100);

@@ -35,6 +35,7 @@ std::string gemma3(const std::string& special = "") { return kGemma3Config + spe
 class PretendDevice final : public ops::Backend {
  public:
   bool muted = false;
+  std::vector<int64_t> tokens_of_mlps;  // in the order of the layers
 
   std::string name() const override { return "pretend"; }
   Device device() const override { return {Device::Kind::cuda, 0}; }
@@ -68,10 +69,15 @@ class PretendDevice final : public ops::Backend {
     if (!muted) host_->matmul(params);
   }
   void gated_activation(const ops::GatedActivationParams& params) override {
-    if (!muted) host_->gated_activation(params);
+    if (muted) return;
+    tokens_of_mlps.push_back(params.gate.dim(0));
+    host_->gated_activation(params);
   }
   void add(const Tensor& x, const Tensor& delta) override {
     if (!muted) host_->add(x, delta);
+  }
+  void take_rows(const Tensor& x, std::span<const int32_t> rows) override {
+    if (!muted) host_->take_rows(x, rows);
   }
   void soft_cap(const ops::SoftCapParams& params) override {
     if (!muted) host_->soft_cap(params);
@@ -133,6 +139,30 @@ TEST_F(ForwardTest, LogitRowsAreThoseOfAllRows) {
   }
   session.reset();
   EXPECT_TRUE(session.feed(ids, {}).empty());
+}
+
+// The last layer makes nothing of tokens that no logits come from or behind, and none of a step
+// without any.
+TEST_F(ForwardTest, LastLayerIsForWantedTokens) {
+  auto owner = std::make_unique<PretendDevice>();
+  PretendDevice& device = *owner;
+  ModelSession session(open(kLlamaConfig), {}, std::move(owner));
+  const auto ids = prompt(20);
+  for (const auto& [rows, wanted] :
+       std::vector<std::pair<std::vector<int32_t>, std::vector<int64_t>>>{
+           {{19}, {20, 1}}, {{0, 19}, {20, 20}}, {{7, 9}, {20, 13}}, {{}, {20}}}) {
+    session.reset();
+    device.tokens_of_mlps.clear();
+    session.feed(ids, rows);
+    EXPECT_EQ(device.tokens_of_mlps, wanted);
+  }
+  // Keys and values are there nevertheless.
+  const std::vector<float> all = session.logits(ids);
+  session.reset();
+  session.feed(std::span(ids).first(12), {});
+  const std::vector<int32_t> last = {7};
+  const std::vector<float> logits = session.feed(std::span(ids).subspan(12), last);
+  EXPECT_TRUE(std::equal(logits.begin(), logits.end(), all.end() - 61));
 }
 
 TEST_F(ForwardTest, DeviceMemoryIsStagedInPieces) {
@@ -201,6 +231,15 @@ TEST_F(ForwardTest, SequencesOfOneStepDoNotMeet) {
   std::vector<float> logits(14 * 61);
   model->forward({ids, positions, batches, pointers, rows}, logits);
   EXPECT_EQ(logits, expected);
+  // Of one of them, from its middle on, and of none of the other; and the other way round.
+  for (const auto& some : {std::vector<int32_t>{4, 8}, std::vector<int32_t>{13}}) {
+    logits.assign(some.size() * 61, 0);
+    model->forward({ids, positions, batches, pointers, some}, logits);
+    for (size_t i = 0; i < some.size(); ++i) {
+      const auto row = logits.begin() + static_cast<int64_t>(i) * 61;
+      EXPECT_TRUE(std::equal(row, row + 61, expected.begin() + some[i] * 61)) << some[i];
+    }
+  }
 }
 
 TEST_F(ForwardTest, AllocatesNothing) {
@@ -243,7 +282,7 @@ TEST_F(ForwardTest, InfoIsArithmetic) {
   EXPECT_EQ(info.weight_bytes, 4 * info.num_parameters);
   EXPECT_EQ(info.bytes_per_token, 4 * (layers + table + 32));  // the embedding: one row
   EXPECT_EQ(info.matmul_ops_per_token, 2 * (layers + table));
-  EXPECT_EQ(info.output_ops_per_token, 2 * table);
+  EXPECT_EQ(info.output_ops_per_token, 2 * (table + 2 * 32 * 32 + 3 * 48 * 32));
   EXPECT_EQ(info.attention_ops_per_token_key, 4 * 2 * 32);
   EXPECT_EQ(info.weight_types, "f32 (100 %)");
   ASSERT_FALSE(progress.empty());

@@ -34,7 +34,9 @@ struct ModelInfo {
   int64_t mapped_bytes = 0;          // of weights that every step reads from the mapped file
   int64_t bytes_per_token = 0;       // weights read to decode one token alone
   int64_t matmul_ops_per_token = 0;  // 2 * weights multiplied per token, output head included
-  int64_t output_ops_per_token = 0;  // the output head's part of them
+  // Those of them that only a token whose logits are wanted takes: of the output head, and of the
+  // last layer behind its keys and values.
+  int64_t output_ops_per_token = 0;
   int64_t attention_ops_per_token_key = 0;  // operations per token and visible key, all layers
   std::string weight_types;                 // "q4_0 (84 %), q6_k (16 %)"
 };

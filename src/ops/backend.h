@@ -259,6 +259,9 @@ class Backend {
   virtual void matmul(const MatmulParams& params) = 0;
   virtual void gated_activation(const GatedActivationParams& params) = 0;
   virtual void add(const Tensor& x, const Tensor& delta) = 0;  // x += delta, f32, same shape
+  /// Row i of x [num_rows, dim] f32 becomes what row rows[i] was, of rows that ascend. What the
+  /// rows behind them then hold is not told.
+  virtual void take_rows(const Tensor& x, std::span<const int32_t> rows) = 0;
   virtual void soft_cap(const SoftCapParams& params) = 0;
   virtual void rope_angles(const RopeAnglesParams& params) = 0;
   virtual void rope(const RopeParams& params) = 0;

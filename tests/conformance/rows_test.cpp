@@ -152,6 +152,28 @@ TEST_P(RowsTest, AddAndAddRmsNorm) {
   }
 }
 
+TEST_P(RowsTest, TakesRows) {
+  for (const int64_t dim : odd_dims()) {
+    const int64_t num_rows = random_.between(1, 67);
+    const auto x = random_.normals(num_rows * dim);
+    std::vector<int32_t> rows;
+    for (int32_t row = 0; row < num_rows; ++row)
+      if (random_.between(0, 1) == 0) rows.push_back(row);
+    SCOPED_TRACE(fmt::format("{} of {} rows of {}", rows.size(), num_rows, dim));
+    std::vector<float> expected;
+    for (const int32_t row : rows)
+      expected.insert(expected.end(), x.begin() + row * dim, x.begin() + (row + 1) * dim);
+    const auto backend = make(2);
+    for (ops::Backend* candidate : {reference_.get(), backend.get()}) {
+      GuardedOutput values(*candidate, {num_rows, dim}, x);
+      candidate->take_rows(values.view(), rows);
+      std::vector<float> taken = values.take();
+      taken.resize(expected.size());  // what lies behind is not told
+      EXPECT_EQ(taken, expected) << candidate->name();
+    }
+  }
+}
+
 TEST_P(RowsTest, GatedActivation) {
   // A row of few elements may have all of them far on the negative side, where what rounding makes
   // of gelu's x is the error of e^-x: 2^-24 of up to 64, where rows sink below the floor, for each

@@ -121,6 +121,7 @@ class CpuBackend final : public ops::Backend {
   }
   void gated_activation(const ops::GatedActivationParams& params) override;
   void add(const Tensor& x, const Tensor& delta) override;
+  void take_rows(const Tensor& x, std::span<const int32_t> rows) override;
   void soft_cap(const ops::SoftCapParams& params) override;
   void rope_angles(const ops::RopeAnglesParams& params) override;
   void rope(const ops::RopeParams& params) override;
@@ -206,6 +207,16 @@ void CpuBackend::add(const Tensor& x, const Tensor& delta) {
   workers_.for_each(x.num_elements(), kPieceElements, [&](int64_t begin, int64_t end, int32_t) {
     kernels_.add(x.f32() + begin, delta.f32() + begin, end - begin);
   });
+}
+
+/// On one thread: in a prompt's last step they are one.
+void CpuBackend::take_rows(const Tensor& x, std::span<const int32_t> rows) {
+  int64_t to = 0;
+  for (const int32_t row : rows) {
+    HASTEN_CHECK(row >= to && row < x.dim(0));
+    if (row > to) copy(x.slice(row, 1), x.slice(to, 1));
+    ++to;
+  }
 }
 
 void CpuBackend::soft_cap(const ops::SoftCapParams& params) {

@@ -55,33 +55,55 @@ Attention::Attention(WeightLoader& load, int64_t layer, const Hyperparameters& h
 }
 
 Tensor Attention::operator()(const Step& step, const Tensor& x) const {
-  ops::Backend& backend = step.backend;
+  const Activations& a = step.activations;
+  const std::array projections = {query_.times(x, a.q), key_.times(x, a.k), value_.times(x, a.v)};
+  step.backend.matmul_group(projections);
+  write_projected(step);
+  return attend_projected(step);
+}
+
+void Attention::write_keys(const Step& step, const Tensor& x) const {
+  const Activations& a = step.activations;
+  const std::array projections = {key_.times(x, a.k), value_.times(x, a.v)};
+  step.backend.matmul_group(projections);
+  write_projected(step);
+}
+
+Tensor Attention::attend(const Step& step, const Tensor& x, std::span<const int32_t> rows) const {
+  step.backend.matmul(query_.times(x, step.activations.q, rows));
+  return attend_projected(step);
+}
+
+/// Normalises and rotates the keys, and stores them with the values.
+void Attention::write_projected(const Step& step) const {
   const Activations& a = step.activations;
   const int64_t num_tokens = step.num_tokens();
-  const std::array projections = {query_.times(x, a.q), key_.times(x, a.k), value_.times(x, a.v)};
-  backend.matmul_group(projections);
-
-  query_norm_(step, a.q.reshape({num_tokens * num_heads_, head_dim_}));
   key_norm_(step, a.k.reshape({num_tokens * num_kv_heads_, head_dim_}));
-  const Tensor q = a.q.reshape({num_tokens, num_heads_, head_dim_});
   const Tensor k = a.k.reshape({num_tokens, num_kv_heads_, head_dim_});
-  const Tensor v = a.v.reshape({num_tokens, num_kv_heads_, head_dim_});
-  const Tensor& angles = a.angles[cache_.rope];
-  backend.rope({.x = q, .angles = angles, .layout = rope_layout_});
-  backend.rope({.x = k, .angles = angles, .layout = rope_layout_});
+  step.backend.rope({.x = k, .angles = a.angles[cache_.rope], .layout = rope_layout_});
+  step.backend.kv_write({.cache = *step.input.caches[cache_.group],
+                         .layer = cache_.index,
+                         .k = k,
+                         .v = a.v.reshape({num_tokens, num_kv_heads_, head_dim_}),
+                         .batch = step.input.batches[cache_.group]});
+}
 
-  ops::KvCache& kv_cache = *step.input.caches[cache_.group];
-  const ops::PagedBatch& batch = step.input.batches[cache_.group];
-  backend.kv_write({.cache = kv_cache, .layer = cache_.index, .k = k, .v = v, .batch = batch});
-  backend.attention({.q = q,
-                     .cache = kv_cache,
-                     .layer = cache_.index,
-                     .batch = batch,
-                     .scale = scale_,
-                     .soft_cap = soft_cap_,
-                     .window = cache_.window,
-                     .out = a.heads.reshape({num_tokens, num_heads_, head_dim_})});
-  backend.matmul(output_.times(a.heads, a.delta));
+/// Normalises and rotates the queries, attends, and projects back.
+Tensor Attention::attend_projected(const Step& step) const {
+  const Activations& a = step.activations;
+  const int64_t num_tokens = step.num_tokens();
+  query_norm_(step, a.q.reshape({num_tokens * num_heads_, head_dim_}));
+  const Tensor q = a.q.reshape({num_tokens, num_heads_, head_dim_});
+  step.backend.rope({.x = q, .angles = a.angles[cache_.rope], .layout = rope_layout_});
+  step.backend.attention({.q = q,
+                          .cache = *step.input.caches[cache_.group],
+                          .layer = cache_.index,
+                          .batch = step.input.batches[cache_.group],
+                          .scale = scale_,
+                          .soft_cap = soft_cap_,
+                          .window = cache_.window,
+                          .out = a.heads.reshape({num_tokens, num_heads_, head_dim_})});
+  step.backend.matmul(output_.times(a.heads, a.delta));
   return a.delta;
 }
 

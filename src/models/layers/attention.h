@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "models/layers/hyperparameters.h"
 #include "models/layers/step.h"
@@ -37,7 +38,15 @@ class Attention {
   /// `x` and the result are [num_tokens, dim].
   Tensor operator()(const Step& step, const Tensor& x) const;
 
+  /// The same in two parts: keys and values of all tokens, then the result of some, whose rows of x
+  /// are named and which are all tokens of the second step.
+  void write_keys(const Step& step, const Tensor& x) const;
+  Tensor attend(const Step& step, const Tensor& x, std::span<const int32_t> rows) const;
+
  private:
+  void write_projected(const Step& step) const;
+  Tensor attend_projected(const Step& step) const;
+
   int64_t num_heads_;
   int64_t num_kv_heads_;
   int64_t head_dim_;

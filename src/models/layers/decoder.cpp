@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "models/layers/gated_mlp.h"
 #include "models/layers/rope_frequencies.h"
+#include "models/layers/wanted_tokens.h"
 
 namespace hasten::models {
 namespace {
@@ -35,11 +36,32 @@ class DecoderLayer {
   }
 
   void operator()(const Step& step, Residual& x) const {
-    x += post_attention_norm_(step, attention_(step, x.norm(attention_norm_)));
-    x += post_mlp_norm_(step, mlp_(step, x.norm(mlp_norm_)));
+    finish(step, attention_(step, x.norm(attention_norm_)), x);
+  }
+
+  /// The same in two parts, of which the second is for some tokens: `rows` of what the first one
+  /// returns, which are all that `step` and x there have.
+  Tensor write_keys(const Step& step, Residual& x) const {
+    const Tensor norm = x.norm(attention_norm_);
+    attention_.write_keys(step, norm);
+    return norm;
+  }
+  void finish(const Step& step, const Tensor& norm, std::span<const int32_t> rows,
+              Residual& x) const {
+    finish(step, attention_.attend(step, norm, rows), x);
+  }
+
+  /// 2 * the weights that only the second part multiplies a token with.
+  [[nodiscard]] static int64_t ops_of_finish(const Hyperparameters& h) {
+    return 2 * (2 * h.dim * h.num_heads * h.head_dim + 3 * h.dim * h.ffn_dim);
   }
 
  private:
+  void finish(const Step& step, const Tensor& attention, Residual& x) const {
+    x += post_attention_norm_(step, attention);
+    x += post_mlp_norm_(step, mlp_(step, x.norm(mlp_norm_)));
+  }
+
   Norm attention_norm_, post_attention_norm_;
   Attention attention_;
   Norm mlp_norm_, post_mlp_norm_;
@@ -69,6 +91,8 @@ class Decoder final : public Model {
   void describe(const BuildInput& input, const WeightLoader& load);
   int64_t staged_logits(int64_t max_sequences) const;
   void check(const ForwardInput& input, std::span<float> logits) const;
+  void find_angles(const Step& step) const;
+  void finish(const Step& step, Residual& x, std::span<float> logits);
   void project_logits(const Step& step, const Tensor& x, std::span<float> logits) const;
 
   ops::Backend& backend_;
@@ -84,6 +108,7 @@ class Decoder final : public Model {
   std::vector<DecoderLayer> layers_;
   std::vector<Rope> ropes_;  // of layers without a window, and of those with one
   ActivationSizes sizes_;
+  WantedTokens wanted_;
 
   int64_t max_tokens_ = 0;
   int64_t max_sequences_ = 0;
@@ -158,7 +183,7 @@ void Decoder::describe(const BuildInput& input, const WeightLoader& load) {
   info_.mapped_bytes = load.mapped_bytes();
   info_.bytes_per_token = load.bytes_per_token() + embedding_->source().row_bytes();
   info_.matmul_ops_per_token = 2 * load.matmul_elements();
-  info_.output_ops_per_token = 2 * info_.vocab_size * h_.dim;
+  info_.output_ops_per_token = 2 * info_.vocab_size * h_.dim + DecoderLayer::ops_of_finish(h_);
   // Per key: a dot product with the query and a sum of the value, 2 * head_dim each.
   info_.attention_ops_per_token_key = 4 * h_.num_layers * h_.num_heads * h_.head_dim;
   info_.weight_types = load.weight_types();
@@ -184,6 +209,7 @@ void Decoder::reserve(int64_t max_tokens, int64_t max_sequences, int64_t max_con
   ropes_.clear();
   add_rope(stretched_rope(h_, max_context));
   if (h_.window_rope_base > 0) add_rope(plain_rope(h_.window_rope_base, h_.rotary_dim));
+  wanted_.reserve(max_tokens, max_sequences, groups_.size());
   arena_ = backend_.allocate(DType::f32, {Activations::arena_size(sizes_, max_tokens)});
   if (staged_logits(max_sequences) > 0)
     staging_ = backend_.allocate(DType::f32, {max_sequences, info_.vocab_size});
@@ -228,15 +254,40 @@ void Decoder::forward(const ForwardInput& input, std::span<float> logits) {
                   .ids = input.token_ids,
                   .scale = embedding_scale_,
                   .out = step.activations.x});
+  find_angles(step);
+  Residual x(step);
+  for (const DecoderLayer& layer : std::span(layers_).first(layers_.size() - 1)) layer(step, x);
+  finish(step, x, logits);
+}
+
+void Decoder::find_angles(const Step& step) const {
   for (size_t i = 0; i < ropes_.size(); ++i) {
-    backend_.rope_angles({.positions = input.positions,
+    backend_.rope_angles({.positions = step.input.positions,
                           .inv_freq = ropes_[i].inv_freq.view,
                           .magnitude = ropes_[i].magnitude,
                           .out = step.activations.angles[i]});
   }
-  Residual x(step);
-  for (const DecoderLayer& layer : layers_) layer(step, x);
-  if (!input.logit_rows.empty()) project_logits(step, x.norm(output_norm_), logits);
+}
+
+/// The last layer and the logits. What it makes of a token that no logits come from is wanted by
+/// nobody but for its keys and values.
+void Decoder::finish(const Step& step, Residual& x, std::span<float> logits) {
+  const DecoderLayer& layer = layers_.back();
+  wanted_.find(step.input);
+  if (wanted_.are_all()) {
+    layer(step, x);
+    return project_logits(step, x.norm(output_norm_), logits);
+  }
+  const Tensor norm = layer.write_keys(step, x);
+  const std::span<const int32_t> rows = wanted_.rows();
+  if (rows.empty()) return;
+  const ForwardInput input = wanted_.input();
+  const Step some{backend_, input, step.activations.first(std::ssize(rows))};
+  backend_.take_rows(step.activations.x, rows);
+  find_angles(some);
+  Residual rest(some);
+  layer.finish(some, norm, rows, rest);
+  project_logits(some, rest.norm(output_norm_), logits);
 }
 
 /// Straight into the caller's memory where the device can write it, else in pieces of as many rows

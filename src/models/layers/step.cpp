@@ -57,6 +57,16 @@ Activations Activations::cut(const Tensor& arena, const ActivationSizes& sizes,
   return lay_out(cutter, sizes, num_tokens);
 }
 
+Activations Activations::first(int64_t num_tokens) const {
+  Activations some = *this;
+  for (Tensor* tensor : {&some.x, &some.norm, &some.delta, &some.q, &some.k, &some.v, &some.heads,
+                         &some.gate, &some.up})
+    *tensor = tensor->slice(0, num_tokens);
+  for (Tensor& tensor : some.angles)
+    if (tensor.defined()) tensor = tensor.slice(0, num_tokens);
+  return some;
+}
+
 Tensor Norm::operator()(const Step& step, const Tensor& x) const {
   if (weight_.view.defined()) {
     step.backend.rms_norm({.x = x, .weight = weight_.view, .epsilon = epsilon_, .out = x});

@@ -40,6 +40,8 @@ struct Activations {
   /// Lays the activations of num_tokens into `arena` [at least arena_size] f32. Arithmetic only.
   [[nodiscard]] static Activations cut(const Tensor& arena, const ActivationSizes& sizes,
                                        int64_t num_tokens);
+  /// Those of the first tokens, in the same memory.
+  [[nodiscard]] Activations first(int64_t num_tokens) const;
 };
 
 /// Lives for one forward pass.

@@ -20,9 +20,11 @@ struct Linear {
   std::unique_ptr<ops::Weight> weight;  // [out_features, in_features]
   ops::DeviceTensor bias;               // [out_features] f32, or undefined
 
-  /// The matmul from `x` [num_tokens, in_features] to `out` [num_tokens, out_features].
-  [[nodiscard]] ops::MatmulParams times(const Tensor& x, const Tensor& out) const {
-    return {.weight = *weight, .x = x, .out = out, .bias = bias.view};
+  /// The matmul from `x` [num_tokens, in_features], or of it the rows that are named, to `out`
+  /// [num_tokens or rows.size(), out_features].
+  [[nodiscard]] ops::MatmulParams times(const Tensor& x, const Tensor& out,
+                                        std::span<const int32_t> rows = {}) const {
+    return {.weight = *weight, .x = x, .out = out, .bias = bias.view, .rows = rows};
   }
 };
 

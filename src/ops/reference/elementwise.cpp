@@ -59,6 +59,16 @@ void add(const Tensor& x, const Tensor& delta) {
   for (int64_t i = 0; i < x.num_elements(); ++i) x.f32()[i] += delta.f32()[i];
 }
 
+void take_rows(const Tensor& x, std::span<const int32_t> rows) {
+  const int64_t dim = x.shape().back();
+  int64_t to = 0;
+  for (const int32_t row : rows) {
+    HASTEN_CHECK(row >= to && row < x.num_rows());
+    for (int64_t i = 0; i < dim; ++i) x.f32()[to * dim + i] = x.f32()[row * dim + i];
+    ++to;
+  }
+}
+
 void soft_cap(const SoftCapParams& params) {
   HASTEN_CHECK(params.cap > 0.0F);
   const double cap = params.cap;

@@ -17,6 +17,7 @@ void matmul(const MatmulParams& params);
 void rms_norm(const RmsNormParams& params);
 void gated_activation(const GatedActivationParams& params);
 void add(const Tensor& x, const Tensor& delta);
+void take_rows(const Tensor& x, std::span<const int32_t> rows);
 void soft_cap(const SoftCapParams& params);
 
 // rope.cpp

@@ -64,6 +64,9 @@ class ReferenceBackend final : public Backend {
     reference::gated_activation(params);
   }
   void add(const Tensor& x, const Tensor& delta) override { reference::add(x, delta); }
+  void take_rows(const Tensor& x, std::span<const int32_t> rows) override {
+    reference::take_rows(x, rows);
+  }
   void soft_cap(const SoftCapParams& params) override { reference::soft_cap(params); }
   void rope_angles(const RopeAnglesParams& params) override { reference::rope_angles(params); }
   void rope(const RopeParams& params) override { reference::rope(params); }

@@ -89,6 +89,7 @@ class FakeBackend : public ops::Backend {
   void matmul(const ops::MatmulParams&) override { unused(); }
   void gated_activation(const ops::GatedActivationParams&) override { unused(); }
   void add(const Tensor&, const Tensor&) override { unused(); }
+  void take_rows(const Tensor&, std::span<const int32_t>) override { unused(); }
   void soft_cap(const ops::SoftCapParams&) override { unused(); }
   void rope_angles(const ops::RopeAnglesParams&) override { unused(); }
   void rope(const ops::RopeParams&) override { unused(); }
