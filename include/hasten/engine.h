@@ -110,9 +110,10 @@ struct ModelInfo {
   int64_t num_kv_blocks = 0;
   int64_t bytes_per_token = 0;  // read from memory to decode one token alone, keys left out
   int64_t ops_per_token = 0;    // multiplications and additions of the weights
-  // The part of them that only a token with logits takes: in the output matrix, and in the last
-  // layer behind its keys and values.
+  // The parts of them that only a token whose logits are wanted takes: of the output matrix, and of
+  // the last layer but for its keys and values.
   int64_t output_ops_per_token = 0;
+  int64_t last_layer_ops_per_token = 0;
   int64_t attention_ops_per_token_key = 0;  // further ones per token and visible key
   int32_t bos_token = -1;                   // -1: none
   int32_t eos_token = -1;

@@ -229,6 +229,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   info.bytes_per_token = loaded.bytes_per_token;
   info.ops_per_token = loaded.matmul_ops_per_token;
   info.output_ops_per_token = loaded.output_ops_per_token;
+  info.last_layer_ops_per_token = loaded.last_layer_ops_per_token;
   info.attention_ops_per_token_key = loaded.attention_ops_per_token_key;
   info.bos_token = text->bos();
   info.eos_token = text->eos();

@@ -42,10 +42,10 @@ Limit prefill_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t pr
   const auto attention = static_cast<double>(model.attention_ops_per_token_key);
   const double last_attention =
       model.num_layers > 0 ? attention / static_cast<double>(model.num_layers) : 0;
-  const double ops =
-      tokens * static_cast<double>(model.ops_per_token - model.output_ops_per_token) +
-      static_cast<double>(model.output_ops_per_token) +
-      visible_keys * (attention - last_attention) + tokens * last_attention;
+  const auto once =
+      static_cast<double>(model.output_ops_per_token + model.last_layer_ops_per_token);
+  const double ops = tokens * (static_cast<double>(model.ops_per_token) - once) + once +
+                     visible_keys * (attention - last_attention) + tokens * last_attention;
   return limit_of(tokens, static_cast<double>(model.bytes_per_token), ops, model, ceilings);
 }
 

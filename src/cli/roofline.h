@@ -21,8 +21,8 @@ struct Limit {
 /// The fastest arithmetic that can do the bulk of the weights.
 double peak_ops_per_second(const ModelInfo& model, const Ceilings& ceilings);
 
-/// One prompt of `prompt` tokens alone; the output matrix, and what the last layer makes of its
-/// keys and values, work for the last one only.
+/// One prompt of `prompt` tokens alone; the output matrix, and the last layer but for its keys and
+/// values, work for the last one only.
 Limit prefill_limit(const ModelInfo& model, const Ceilings& ceilings, int64_t prompt);
 
 /// One token for each of `batch` sequences of `context` tokens; weights are read once for all.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -127,11 +128,10 @@ ErrorCode error_of(const auto& action) {
 }
 
 TEST_F(ForwardTest, LogitRowsAreThoseOfAllRows) {
-  ModelSession session(open(gemma3()));
   const auto ids = prompt(20);
-  const std::vector<float> all = session.logits(ids);
-  session.reset();
-  const std::vector<int32_t> rows = {0, 3, 19};
+  const std::vector<float> all = ModelSession(open(gemma3())).logits(ids);
+  ModelSession session(*checkpoint_);
+  const std::vector<int32_t> rows = {3, 19};
   const std::vector<float> some = session.feed(ids, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto begin = all.begin() + rows[i] * 61;
@@ -158,10 +158,10 @@ TEST_F(ForwardTest, LastLayerIsForWantedTokens) {
   }
   // Keys and values are there nevertheless.
   const std::vector<float> all = session.logits(ids);
-  session.reset();
-  session.feed(std::span(ids).first(12), {});
+  ModelSession chunked(*checkpoint_);
+  chunked.feed(std::span(ids).first(12), {});
   const std::vector<int32_t> last = {7};
-  const std::vector<float> logits = session.feed(std::span(ids).subspan(12), last);
+  const std::vector<float> logits = chunked.feed(std::span(ids).subspan(12), last);
   EXPECT_TRUE(std::equal(logits.begin(), logits.end(), all.end() - 61));
 }
 
@@ -170,6 +170,12 @@ TEST_F(ForwardTest, DeviceMemoryIsStagedInPieces) {
   ModelSession staged(*checkpoint_, {}, std::make_unique<PretendDevice>());
   const auto ids = prompt(11);  // more rows than the staging buffer's four
   EXPECT_EQ(staged.logits(ids), direct.logits(ids));
+  std::vector<int32_t> rows(9);  // without the first two
+  std::iota(rows.begin(), rows.end(), 2);
+  staged.reset();
+  const std::vector<float> some = staged.feed(ids, rows);
+  const std::vector<float> all = direct.logits(ids);
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), all.end() - std::ssize(some)));
   EXPECT_EQ(staged.model().activation_bytes(8, 4),
             direct.model().activation_bytes(8, 4) + 4 * 61 * 4);
 }
@@ -205,39 +211,37 @@ TEST_F(ForwardTest, SequencesOfOneStepDoNotMeet) {
   const auto backend = ops::make_reference_backend();
   const auto model = load_model(*checkpoint_, *backend);
   model->reserve(32, 2, 64);
-  std::vector<std::unique_ptr<ops::KvCache>> caches;
-  std::vector<ops::KvCache*> pointers;
-  for (const CacheGroup& group : model->cache_groups()) {
-    caches.push_back(backend->make_kv_cache({.num_layers = group.num_layers,
-                                             .num_blocks = 4,
-                                             .num_kv_heads = group.num_kv_heads,
-                                             .head_dim = group.head_dim,
-                                             .types = {.keys = DType::f32, .values = DType::f32}}));
-    pointers.push_back(caches.back().get());
-  }
-  std::vector<int32_t> ids = first, positions, slots, rows;
+  std::vector<int32_t> ids = first, positions, slots, all_rows;
   ids.insert(ids.end(), second.begin(), second.end());
   for (int32_t i = 0; i < 14; ++i) {
-    rows.push_back(i);
+    all_rows.push_back(i);
     positions.push_back(i < 9 ? i : i - 9);
     slots.push_back((i < 9 ? 3 : 1) * 16 + positions.back());
   }
   const std::vector<int32_t> query_start = {0, 9, 14}, context_len = {9, 5}, tables = {3, 1};
-  const std::vector<ops::PagedBatch> batches(caches.size(), {.query_start = query_start,
-                                                             .context_len = context_len,
-                                                             .block_tables = tables,
-                                                             .block_table_stride = 1,
-                                                             .slots = slots});
-  std::vector<float> logits(14 * 61);
-  model->forward({ids, positions, batches, pointers, rows}, logits);
-  EXPECT_EQ(logits, expected);
-  // Of one of them, from its middle on, and of none of the other; and the other way round.
-  for (const auto& some : {std::vector<int32_t>{4, 8}, std::vector<int32_t>{13}}) {
-    logits.assign(some.size() * 61, 0);
-    model->forward({ids, positions, batches, pointers, some}, logits);
-    for (size_t i = 0; i < some.size(); ++i) {
+  // All; one of them from its middle on, and none of the other; the other way round; and both.
+  for (const auto& rows : {all_rows, {4, 8}, {13}, {7, 12}}) {
+    std::vector<std::unique_ptr<ops::KvCache>> caches;  // empty ones
+    std::vector<ops::KvCache*> pointers;
+    for (const CacheGroup& group : model->cache_groups()) {
+      caches.push_back(
+          backend->make_kv_cache({.num_layers = group.num_layers,
+                                  .num_blocks = 4,
+                                  .num_kv_heads = group.num_kv_heads,
+                                  .head_dim = group.head_dim,
+                                  .types = {.keys = DType::f32, .values = DType::f32}}));
+      pointers.push_back(caches.back().get());
+    }
+    const std::vector<ops::PagedBatch> batches(caches.size(), {.query_start = query_start,
+                                                               .context_len = context_len,
+                                                               .block_tables = tables,
+                                                               .block_table_stride = 1,
+                                                               .slots = slots});
+    std::vector<float> logits(rows.size() * 61);
+    model->forward({ids, positions, batches, pointers, rows}, logits);
+    for (size_t i = 0; i < rows.size(); ++i) {
       const auto row = logits.begin() + static_cast<int64_t>(i) * 61;
-      EXPECT_TRUE(std::equal(row, row + 61, expected.begin() + some[i] * 61)) << some[i];
+      EXPECT_TRUE(std::equal(row, row + 61, expected.begin() + rows[i] * 61)) << rows[i];
     }
   }
 }
@@ -259,10 +263,13 @@ TEST_F(ForwardTest, AllocatesNothing) {
                                            .head_dim = 16,
                                            .types = {.keys = DType::f32, .values = DType::f32}});
   const std::vector<ops::KvCache*> caches(2, cache.get());
-  std::vector<float> logits(2 * 61);
+  std::vector<float> logits(8 * 61);
   device.muted = true;  // the reference operations do allocate
+  const std::span<const int32_t> some = rows;
   const int64_t before = allocation_count();
-  model->forward({ids, positions, batches, caches, rows}, logits);
+  for (const auto wanted : {some, some.last(1), some.first(0), std::span<const int32_t>(positions)})
+    model->forward({ids, positions, batches, caches, wanted},
+                   std::span(logits).first(wanted.size() * 61));
   EXPECT_EQ(allocation_count(), before);
 }
 
@@ -282,7 +289,8 @@ TEST_F(ForwardTest, InfoIsArithmetic) {
   EXPECT_EQ(info.weight_bytes, 4 * info.num_parameters);
   EXPECT_EQ(info.bytes_per_token, 4 * (layers + table + 32));  // the embedding: one row
   EXPECT_EQ(info.matmul_ops_per_token, 2 * (layers + table));
-  EXPECT_EQ(info.output_ops_per_token, 2 * (table + 2 * 32 * 32 + 3 * 48 * 32));
+  EXPECT_EQ(info.output_ops_per_token, 2 * table);
+  EXPECT_EQ(info.last_layer_ops_per_token, 2 * (2 * 32 * 32 + 3 * 48 * 32));
   EXPECT_EQ(info.attention_ops_per_token_key, 4 * 2 * 32);
   EXPECT_EQ(info.weight_types, "f32 (100 %)");
   ASSERT_FALSE(progress.empty());

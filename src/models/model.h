@@ -34,20 +34,22 @@ struct ModelInfo {
   int64_t mapped_bytes = 0;          // of weights that every step reads from the mapped file
   int64_t bytes_per_token = 0;       // weights read to decode one token alone
   int64_t matmul_ops_per_token = 0;  // 2 * weights multiplied per token, output head included
-  // Those of them that only a token whose logits are wanted takes: of the output head, and of the
-  // last layer behind its keys and values.
+  // The parts of them that only a token whose logits are wanted takes: of the output head, and of
+  // the last layer but for its keys and values.
   int64_t output_ops_per_token = 0;
+  int64_t last_layer_ops_per_token = 0;
   int64_t attention_ops_per_token_key = 0;  // operations per token and visible key, all layers
   std::string weight_types;                 // "q4_0 (84 %), q6_k (16 %)"
 };
 
 /// One step's tokens, sequence by sequence.
 struct ForwardInput {
-  std::span<const int32_t> token_ids;        // [num_tokens], each in [0, vocab_size)
-  std::span<const int32_t> positions;        // [num_tokens]
-  std::span<const ops::PagedBatch> batches;  // one per cache group, in the order of cache_groups()
-  std::span<ops::KvCache* const> caches;     // likewise
-  std::span<const int32_t> logit_rows;       // token indices whose logits are wanted, ascending
+  std::span<const int32_t> token_ids;  // [num_tokens], each in [0, vocab_size)
+  std::span<const int32_t> positions;  // [num_tokens]
+  // One per cache group, in the order of cache_groups(), with the same tokens of each sequence.
+  std::span<const ops::PagedBatch> batches;
+  std::span<ops::KvCache* const> caches;  // likewise
+  std::span<const int32_t> logit_rows;    // token indices whose logits are wanted, ascending
 };
 
 /// A loaded model: weights prepared for one backend. `forward` is called by one thread at a time.

@@ -70,8 +70,8 @@ class KvCache {
 };
 
 /// Which tokens of a step belong to which sequence, and where their keys lie. The tokens of a step
-/// lie one after another, sequence by sequence; the new tokens of a sequence are its last ones, so
-/// query i of sequence s has position context_len[s] - query_len(s) + i.
+/// lie one after another, sequence by sequence; the new tokens of a sequence, which may be none,
+/// are its last ones, so query i of sequence s has position context_len[s] - query_len(s) + i.
 struct PagedBatch {
   std::span<const int32_t> query_start;  // [num_sequences + 1], token index where each one begins
   std::span<const int32_t> context_len;  // [num_sequences], tokens in the cache, this step included
@@ -259,8 +259,8 @@ class Backend {
   virtual void matmul(const MatmulParams& params) = 0;
   virtual void gated_activation(const GatedActivationParams& params) = 0;
   virtual void add(const Tensor& x, const Tensor& delta) = 0;  // x += delta, f32, same shape
-  /// Row i of x [num_rows, dim] f32 becomes what row rows[i] was, of rows that ascend. What the
-  /// rows behind them then hold is not told.
+  /// Row i of x [num_rows, dim] f32 becomes what row rows[i] was; rows ascend, so that one after
+  /// the other can be moved. What the rows behind them then hold is not told.
   virtual void take_rows(const Tensor& x, std::span<const int32_t> rows) = 0;
   virtual void soft_cap(const SoftCapParams& params) = 0;
   virtual void rope_angles(const RopeAnglesParams& params) = 0;

@@ -174,6 +174,17 @@ TEST_P(RowsTest, TakesRows) {
   }
 }
 
+TEST_P(RowsTest, TakesNoRowsOutOfOrderOrReach) {
+  const auto backend = make(1);
+  const auto x = random_.normals(4 * 3);
+  for (ops::Backend* candidate : {reference_.get(), backend.get()}) {
+    for (const auto& rows : {std::vector<int32_t>{0, 0}, {2, 0}, {1, 4}, {-1}}) {
+      GuardedOutput values(*candidate, {4, 3}, x);
+      EXPECT_THROW(candidate->take_rows(values.view(), rows), Error) << candidate->name();
+    }
+  }
+}
+
 TEST_P(RowsTest, GatedActivation) {
   // A row of few elements may have all of them far on the negative side, where what rounding makes
   // of gelu's x is the error of e^-x: 2^-24 of up to 64, where rows sink below the floor, for each

@@ -2,7 +2,6 @@
 // Deals (sequence, queries, KV head), and of those that are much of a step spans of keys, to
 // threads.
 #include <algorithm>
-#include <numeric>
 
 #include "backends/cpu/attention_shape.h"
 
@@ -12,8 +11,11 @@ namespace hasten::cpu {
 /// same blocks are neighbours.
 void Attention::list_sequences(const Shape& shape) {
   const ops::PagedBatch& batch = shape.params.batch;
-  sequences_.resize(static_cast<size_t>(batch.num_sequences()));
-  std::iota(sequences_.begin(), sequences_.end(), 0);
+  sequences_.clear();
+  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
+    const auto at = static_cast<size_t>(s);
+    if (batch.query_start[at] < batch.query_start[at + 1]) sequences_.push_back(s);
+  }
   const auto may_share = [&](int64_t s) {
     const auto at = static_cast<size_t>(s);
     return shape.params.window == 0 && batch.query_start[at + 1] - batch.query_start[at] == 1 &&

@@ -209,7 +209,7 @@ void CpuBackend::add(const Tensor& x, const Tensor& delta) {
   });
 }
 
-/// On one thread: in a prompt's last step they are one.
+/// On one thread: they are few but where all logits of a prompt's end are asked for.
 void CpuBackend::take_rows(const Tensor& x, std::span<const int32_t> rows) {
   int64_t to = 0;
   for (const int32_t row : rows) {

@@ -36,7 +36,7 @@ class DecoderLayer {
   }
 
   void operator()(const Step& step, Residual& x) const {
-    finish(step, attention_(step, x.norm(attention_norm_)), x);
+    add_blocks(step, attention_(step, x.norm(attention_norm_)), x);
   }
 
   /// The same in two parts, of which the second is for some tokens: `rows` of what the first one
@@ -48,7 +48,7 @@ class DecoderLayer {
   }
   void finish(const Step& step, const Tensor& norm, std::span<const int32_t> rows,
               Residual& x) const {
-    finish(step, attention_.attend(step, norm, rows), x);
+    add_blocks(step, attention_.attend(step, norm, rows), x);
   }
 
   /// 2 * the weights that only the second part multiplies a token with.
@@ -57,7 +57,7 @@ class DecoderLayer {
   }
 
  private:
-  void finish(const Step& step, const Tensor& attention, Residual& x) const {
+  void add_blocks(const Step& step, const Tensor& attention, Residual& x) const {
     x += post_attention_norm_(step, attention);
     x += post_mlp_norm_(step, mlp_(step, x.norm(mlp_norm_)));
   }
@@ -183,7 +183,8 @@ void Decoder::describe(const BuildInput& input, const WeightLoader& load) {
   info_.mapped_bytes = load.mapped_bytes();
   info_.bytes_per_token = load.bytes_per_token() + embedding_->source().row_bytes();
   info_.matmul_ops_per_token = 2 * load.matmul_elements();
-  info_.output_ops_per_token = 2 * info_.vocab_size * h_.dim + DecoderLayer::ops_of_finish(h_);
+  info_.output_ops_per_token = 2 * info_.vocab_size * h_.dim;
+  info_.last_layer_ops_per_token = DecoderLayer::ops_of_finish(h_);
   // Per key: a dot product with the query and a sum of the value, 2 * head_dim each.
   info_.attention_ops_per_token_key = 4 * h_.num_layers * h_.num_heads * h_.head_dim;
   info_.weight_types = load.weight_types();
@@ -269,12 +270,10 @@ void Decoder::find_angles(const Step& step) const {
   }
 }
 
-/// The last layer and the logits. What it makes of a token that no logits come from is wanted by
-/// nobody but for its keys and values.
+/// The last layer and the logits.
 void Decoder::finish(const Step& step, Residual& x, std::span<float> logits) {
   const DecoderLayer& layer = layers_.back();
-  wanted_.find(step.input);
-  if (wanted_.are_all()) {
+  if (!wanted_.leave_some(step.input)) {
     layer(step, x);
     return project_logits(step, x.norm(output_norm_), logits);
   }

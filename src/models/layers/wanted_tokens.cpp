@@ -17,14 +17,14 @@ void WantedTokens::reserve(int64_t max_tokens, int64_t max_sequences, size_t num
   batches_.reserve(num_groups);
 }
 
-void WantedTokens::find(const ForwardInput& step) {
-  HASTEN_CHECK(step.batches.size() == slots_.size());
-  step_tokens_ = step.token_ids.size();
-  caches_ = step.caches;
+bool WantedTokens::leave_some(const ForwardInput& step) {
+  if (step.logit_rows.size() == step.token_ids.size()) return false;  // decodes
+  const auto starts = step.batches.front().query_start;
+  HASTEN_CHECK(!starts.empty() && starts.front() == 0 &&
+               starts.back() == std::ssize(step.token_ids));
   for (auto* values : {&rows_, &token_ids_, &positions_, &logit_rows_, &query_start_})
     values->clear();
   query_start_.push_back(0);
-  const auto starts = step.batches.front().query_start;  // of all groups alike
   auto next = step.logit_rows.begin();
   for (size_t s = 0; s + 1 < starts.size(); ++s) {
     const int32_t end = starts[s + 1];
@@ -40,6 +40,8 @@ void WantedTokens::find(const ForwardInput& step) {
     }
     query_start_.push_back(static_cast<int32_t>(rows_.size()));
   }
+  HASTEN_CHECK(next == step.logit_rows.end());
+  caches_ = step.caches;
   batches_.clear();
   for (size_t g = 0; g < slots_.size(); ++g) {
     slots_[g].clear();
@@ -49,6 +51,7 @@ void WantedTokens::find(const ForwardInput& step) {
     batches_[g].query_start = query_start_;
     batches_[g].slots = slots_[g];
   }
+  return rows_.size() < step.token_ids.size();
 }
 
 ForwardInput WantedTokens::input() const {

@@ -5,6 +5,8 @@
 // a table are an Error{invalid_argument} before anything is written.
 #pragma once
 
+#include <span>
+
 #include "ops/backend.h"
 
 namespace hasten::ops::reference {
