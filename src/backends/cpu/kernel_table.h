@@ -54,11 +54,11 @@ inline constexpr int32_t kMostPairShift = 12;
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come
 /// kPanelBlocks blocks at a time, tile after tile, so that a panel of weights meets all rows in one
 /// stream of memory; a single tile's blocks follow each other. A tile of h rows is, for each span
-/// of PackedFormat::span_blocks blocks or what is left,
+/// of span_blocks() or what is left,
 ///   for each block of kBlockColumns columns
 ///     values [h][kBlockColumns]: int8, or, of KernelTable::wide_value_bytes = 2 and for weights
 ///     with levels of all eight bits, int16, of four columns the even ones, then the odd ones;
-///     for each part of it (PackedFormat::activation_columns), of 2^k times the span's scale,
+///     for each part of it (activation_columns()), of 2^k times the span's scale,
 ///       bases [h], floats 2^k * kFloatBase;
 ///       starts [h], int32, the bits of that less zero_point * sum of the values, or, of weights
 ///       with offsets, sums [h], floats 2^k * sum;
@@ -245,10 +245,11 @@ struct PackTask {
 };
 
 /// Makes integer scales of those of a group, and offsets likewise, which are binary16 in each unit,
-/// [2 blocks, or 1 super-block][scale, then offset if any][16 rows].
+/// [blocks, or super-blocks][scale, then offset if any][16 rows].
 struct IntegerScalesTask {
   uint8_t* group;
   int64_t num_units;
+  int64_t unit_bytes;
   PackedFormat format;
 };
 
@@ -445,7 +446,8 @@ struct KernelTable {
   int64_t bf16_tile_rows = 0;  // of RowTiles in what bf16_matmul takes
   void (*pack_quantized[kNumPackedKinds])(const PackTask&);
   void (*pack_floats[3])(const PackTask&);  // by FloatKind
-  // Returns how many rows have mostly scales below the largest one / kMostScaleRatio, but not zero.
+  // Returns how many rows have mostly blocks, or super-blocks, that ask for less than the row's
+  // largest / kMostScaleRatio (with super_scales, half of that), but not for nothing.
   int32_t (*make_integer_scales)(const IntegerScalesTask&);
   void (*quantize_tile)(const QuantizeTileTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);

@@ -35,6 +35,7 @@ constexpr int64_t kFewRows = 16;
 constexpr int64_t kLeastRowTiles = 4;
 // Parts of a block that have activation scales of their own.
 constexpr int64_t kMostParts = 2;
+constexpr int64_t kLeastSpanBlocks = 2;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 
@@ -137,9 +138,10 @@ void Matmul::pack_groups(const WeightLayout& layout, const Tensor& source, uint8
                               });
   if (uneven > 0 && !std::exchange(told_of_scales_, true)) {
     log::warn(
-        "{} of {} rows of a {} weight have mostly blocks whose scales are less than 1/{} of the "
-        "row's largest: products with them may be off by more than 2 %; a file in Q6_K or BF16 has "
-        "no such loss",
+        "{} of {} rows of a {} weight have mostly blocks whose scales and offsets are less than "
+        "1/{} "
+        "of what the row's largest ask for: products with them may be off by more than 2 %; a file "
+        "in Q6_K or BF16 has no such loss",
         uneven.load(), source.dim(0), info(source.dtype()).name, kMostScaleRatio);
   }
 }
@@ -150,7 +152,8 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
   quantized_.reserve(activation_bytes(rows, columns / kBlockColumns + 1, kMostParts,
-                                      kernels_.wide_value_bytes, 1, kMostActivationSpanBytes));
+                                      kernels_.wide_value_bytes, kLeastSpanBlocks,
+                                      kMostActivationSpanBytes));
   gated_.reserve(2 * gated_floats_ * 4 * workers_.num_threads());
   if (interleaves_) interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
@@ -174,10 +177,9 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
 
 void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   const int64_t num_blocks = activation_blocks(rows.columns, format);
-  uint8_t* tiles = quantized_.get(
-      activation_bytes(rows.count, num_blocks, kBlockColumns / format.activation_columns,
-                       value_bytes(kernels_, format), format.span_blocks,
-                       activation_span_bytes(scale_kind(format))));
+  uint8_t* tiles = quantized_.get(activation_bytes(
+      rows.count, num_blocks, format.scales_per_block, value_bytes(kernels_, format),
+      span_blocks(format), activation_span_bytes(scale_kind(format))));
   const auto split = quantized_tiles(rows.count);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t t = begin; t < end; ++t) {
@@ -189,7 +191,7 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
                               .tiles = tiles,
                               .tile = {.num_rows = rows.count,
                                        .num_blocks = num_blocks,
-                                       .span_blocks = format.span_blocks,
+                                       .span_blocks = span_blocks(format),
                                        .span_bytes = activation_span_bytes(scale_kind(format)),
                                        .first_row = first,
                                        .rows = split.first_row(t + 1) - first}});

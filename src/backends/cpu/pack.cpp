@@ -162,6 +162,7 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
   if (unit.head_bytes == 0) return 0;
   return kernels.make_integer_scales({.group = out,
                                       .num_units = unit.num_units(source.dim(1)),
+                                      .unit_bytes = unit.bytes(),
                                       .format = kPackedFormats[static_cast<int>(*layout.packed)]});
 }
 

@@ -80,9 +80,17 @@ Element read_integer_scale(const PackedFormat& format, const uint8_t* group, con
   float most_error = 0.5F;  // steps
   int32_t count = 0;
   if (format.super_scales) {
-    const int32_t doubled =
-        unit[unit_layout(format).inner_at + block / 2 * 64 + 4 * row + block % 2 * 2 + kind];
-    count = ((doubled << 8) * read_i16(4 * row + 2 * kind) + (1 << 14)) >> 15;
+    const uint8_t* inner_at = unit + unit_layout(format).inner_at + 4 * row + block % 2 * 2;
+    int32_t inner = 0;
+    int32_t outer = 0;
+    if (format.offsets) {
+      inner = inner_at[block / 2 * 64 + kind];
+      outer = read_i16(4 * row + 2 * kind);
+    } else {
+      inner = static_cast<int8_t>(inner_at[block / 4 * 64 + block / 2 % 2]);
+      outer = read_i16(4 * row + 2 * (block / kBlocksPerSuper));
+    }
+    count = (inner * 256 * outer + (1 << 14)) >> 15;
     most_error = 1;  // half of one for each of both
   } else {
     count = read_i16(64 * kind + 4 * row + 2 * block);
@@ -115,24 +123,12 @@ Element read_element(const PackedFormat& format, const uint8_t* group, int row, 
     return {scale.value * level + offset.value,
             scale.may_differ * std::fabs(level) + offset.may_differ};
   }
-  const int64_t stride = format.offsets ? 32 : 16;
-  const int64_t half = format.super_scales ? block / 8 : block;
-  float scale = read_half(unit, half * stride + row);
-  float offset = format.offsets ? read_half(unit, half * stride + 16 + row) : 0.0F;
-  if (format.super_scales) {
-    const uint8_t* inner = unit + layout.inner_at;
-    if (format.scales_per_block == 2) {
-      const uint8_t byte = inner[(2 * block + in_block / 16) * 16 + row];
-      scale *= static_cast<float>(format.offsets         ? byte & 15
-                                  : format.signed_scales ? static_cast<int8_t>(byte)
-                                                         : byte);
-      offset *= static_cast<float>(byte >> 4);
-    } else {
-      const uint8_t byte = inner[block * stride + row];
-      scale *= static_cast<float>(format.signed_scales ? static_cast<int8_t>(byte) : byte);
-      if (format.offsets) offset *= static_cast<float>(inner[block * stride + 16 + row]);
-    }
-  }
+  const int64_t halves = block / 8 * (format.offsets ? 32 : 16);
+  const uint8_t byte = unit[layout.inner_at + (2 * block + in_block / 16) * 16 + row];
+  const float scale = read_half(unit, halves + row) *
+                      static_cast<float>(format.offsets ? byte & 15 : static_cast<int8_t>(byte));
+  const float offset =
+      format.offsets ? read_half(unit, halves + 16 + row) * static_cast<float>(byte >> 4) : 0.0F;
   return {scale * level + offset, 0};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the CPU backend keeps quantised matrices: groups of 16 rows, so that one SIMD lane is one
-// row.
+// row. Functions are static for the reason that kernel_table.h gives.
 #pragma once
 
 #include <stdint.h>
@@ -27,7 +27,7 @@ enum class CodeBits : uint8_t {
 };
 
 /// Bytes of the codes of one group's block.
-constexpr int64_t code_bytes(CodeBits bits) {
+static constexpr int64_t code_bytes(CodeBits bits) {
   switch (bits) {
     case CodeBits::bits2:
       return 128;
@@ -46,66 +46,72 @@ constexpr int64_t code_bytes(CodeBits bits) {
 }
 
 /// The largest code: 64 bytes of a group's block are one bit of each of its codes.
-constexpr int most_code(CodeBits bits) { return (1 << code_bytes(bits) / 64) - 1; }
+static constexpr int most_code(CodeBits bits) { return (1 << code_bytes(bits) / 64) - 1; }
 
 /// One way to keep a matrix: element = scale * (code - zero_point) + offset, what the file says.
-/// The scale is the product of a binary16 per 256 columns and a small integer, or a binary16, or,
-/// where has_integer_scales(), an int16 that counts the 2^-15 parts of a unit of its row, to the
-/// nearest; an offset likewise.
+/// Where there is one scale to a block, it is an int16 that counts the 2^-15 parts of a unit of its
+/// row, and an offset counts offset_parts() of those, both within a half, or, with super_scales,
+/// within one. Where there are two, they are products of a binary16 per 256 columns and small
+/// integers, as in the file.
 struct PackedFormat {
   CodeBits bits;
   bool lookup;           // codes are nibbles that index the levels of iq4_nl, biased by 128
-  bool super_scales;     // an outer scale per 256 columns and integer scales inside
-  bool signed_scales;    // the integer scales are int8 rather than uint8
+  bool super_scales;     // what 256 columns share, and integers inside
+  bool signed_scales;    // those are int8 rather than uint8
   int scales_per_block;  // 1, or 2: one per 16 columns
   bool offsets;          // the blocks have offsets (then zero_point is 0)
   int zero_point;
-  // Columns of an activation row that share one int8 scale: 32 or 16. 16 costs nothing where the
-  // weight has as many scales; IQ4_XS pays for it to be within 2e-2 of float64
-  // (docs/performance.md).
-  int activation_columns;
-  // Blocks whose parts share an activation scale but for a power of two, which costs a product
-  // nothing. More of them save a multiplication each, but small values beside large ones become
-  // less exact.
-  int span_blocks;
 };
 
 /// What a code is multiplied as, at most.
-constexpr int most_level(const PackedFormat& format) {
+static constexpr int most_level(const PackedFormat& format) {
   return format.lookup ? 255 : most_code(format.bits);
 }
 /// Whether that takes all eight bits.
-constexpr bool is_wide(const PackedFormat& format) { return most_level(format) == 255; }
+static constexpr bool is_wide(const PackedFormat& format) { return most_level(format) == 255; }
 
-/// Whether scales are int16, none above kMostIntegerScale: of formats that have one to a block, and
-/// activations whose scales two blocks share. The dot products of two blocks are multiplied with
-/// theirs, and added, by one instruction.
-constexpr bool has_integer_scales(const PackedFormat& format) {
-  return format.scales_per_block == 1 && format.activation_columns == kBlockColumns &&
-         format.span_blocks == 2;
+/// Whether scales are int16, none above kMostIntegerScale. The dot products of two blocks are then
+/// multiplied with theirs, and added, by one instruction (docs/decisions/integer-scales.md).
+static constexpr bool has_integer_scales(const PackedFormat& format) {
+  return format.scales_per_block == 1;
 }
 enum class ScaleKind : uint8_t { floats, integers, integers_and_offsets };
-constexpr ScaleKind scale_kind(const PackedFormat& format) {
+static constexpr ScaleKind scale_kind(const PackedFormat& format) {
   if (!has_integer_scales(format)) return ScaleKind::floats;
   return format.offsets ? ScaleKind::integers_and_offsets : ScaleKind::integers;
 }
 inline constexpr int kMostIntegerScale = 32767;
 inline constexpr int kIntegerScaleBits = 15;
-/// With super_scales, these int16 are (2 * inner << 8) * outer, over 2^15, to the nearest: inner is
-/// an integer of six bits, which is packed doubled, and outer an int16.
-inline constexpr int kMostInnerScale = 63;
-constexpr int inner_unit(const PackedFormat& format) { return format.super_scales ? 64 : 1; }
+/// With super_scales, these int16 are (inner << 8) * outer, over 2^15, to the nearest: inner is the
+/// file's integer of six bits, packed as a byte that it fills from above but for the sign, and
+/// outer an int16. So many times smaller than their product is the scale.
+static constexpr int inner_unit(const PackedFormat& format) {
+  if (!format.super_scales) return 1;
+  return format.signed_scales ? 32 : 64;
+}
+/// Columns of an activation row that share one int8 scale: as many as share a weight's.
+static constexpr int activation_columns(const PackedFormat& format) {
+  return kBlockColumns / format.scales_per_block;
+}
+/// Blocks whose parts share an activation scale but for a power of two, which costs a product
+/// nothing. More of them save a multiplication each, but small values beside large ones become less
+/// exact.
+static constexpr int span_blocks(const PackedFormat& format) {
+  return has_integer_scales(format) ? 2 : 4;
+}
+
 /// Offsets are multiplied with sums of 32 activations times 2^kSumBits, which fit in an int16, and
-/// count offset_parts() of what scales count: those and dot products, of one bit less than codes
-/// have above kSumBits, then meet in one sum.
+/// count offset_parts() of what scales count: what they make then meets in one sum with what scales
+/// make of dot products, which are shifted by as many bits as codes have above kSumBits.
 inline constexpr int kSumBits = 3;
-constexpr int offset_parts(const PackedFormat& format) { return most_level(format) + 1; }
-/// A scale so many times below the largest of its row is off by 1.5 % as an integer; more is as
-/// much as all else that products are rounded by, and rows with mostly such scales are told of.
+static constexpr int offset_parts(const PackedFormat& format) { return most_level(format) + 1; }
+/// A scale so many times below the largest of its row is off by 1.5 % as an integer, or, with
+/// super_scales, half as many; more is as much as all else that products are rounded by, and rows
+/// with mostly such scales are told of.
 inline constexpr int kMostScaleRatio = 1000;
 /// Bits by which the dot product of a block exceeds an int16: no code is farther from the zero
 /// point than zero is, or, where that is the zero point, the largest.
-constexpr int wide_dot_bits(const PackedFormat& format) {
+static constexpr int wide_dot_bits(const PackedFormat& format) {
   const int most = format.offsets ? most_level(format) : format.zero_point;
   int bits = 0;
   while (127 * kBlockColumns * most >> bits > 32767) ++bits;
@@ -113,28 +119,24 @@ constexpr int wide_dot_bits(const PackedFormat& format) {
 }
 
 /// Whether what was quantised for one serves the other.
-constexpr bool take_same_activations(const PackedFormat& a, const PackedFormat& b) {
-  return a.activation_columns == b.activation_columns && a.span_blocks == b.span_blocks &&
-         has_integer_scales(a) == has_integer_scales(b) && a.offsets == b.offsets &&
+static constexpr bool take_same_activations(const PackedFormat& a, const PackedFormat& b) {
+  return a.scales_per_block == b.scales_per_block && a.offsets == b.offsets &&
          a.zero_point == b.zero_point && is_wide(a) == is_wide(b) &&
          (!has_integer_scales(a) || wide_dot_bits(a) == wide_dot_bits(b));
 }
 
-inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8, 32, 2};
-inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0, 32, 2};
-inline constexpr PackedFormat kPackQ5_0{
-    CodeBits::nibbles_1, false, false, false, 1, false, 16, 32, 2};
-inline constexpr PackedFormat kPackQ5_1{
-    CodeBits::nibbles_1, false, false, false, 1, true, 0, 32, 2};
-inline constexpr PackedFormat kPackQ8_0{CodeBits::bytes, false, false, false, 1, false, 128, 32, 2};
-inline constexpr PackedFormat kPackQ2K{CodeBits::bits2, false, true, false, 2, true, 0, 16, 4};
-inline constexpr PackedFormat kPackQ3K{CodeBits::bits2_1, false, true, true, 2, false, 4, 16, 4};
-inline constexpr PackedFormat kPackQ4K{CodeBits::nibbles, false, true, false, 1, true, 0, 32, 2};
-inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0, 32, 2};
-inline constexpr PackedFormat kPackQ6K{CodeBits::nibbles_2, false, true, true, 2, false, 32, 16, 4};
-inline constexpr PackedFormat kPackIq4Nl{
-    CodeBits::nibbles, true, false, false, 1, false, 128, 32, 2};
-inline constexpr PackedFormat kPackIq4Xs{CodeBits::nibbles, true, true, true, 1, false, 128, 16, 4};
+inline constexpr PackedFormat kPackQ4_0{CodeBits::nibbles, false, false, false, 1, false, 8};
+inline constexpr PackedFormat kPackQ4_1{CodeBits::nibbles, false, false, false, 1, true, 0};
+inline constexpr PackedFormat kPackQ5_0{CodeBits::nibbles_1, false, false, false, 1, false, 16};
+inline constexpr PackedFormat kPackQ5_1{CodeBits::nibbles_1, false, false, false, 1, true, 0};
+inline constexpr PackedFormat kPackQ8_0{CodeBits::bytes, false, false, false, 1, false, 128};
+inline constexpr PackedFormat kPackQ2K{CodeBits::bits2, false, true, false, 2, true, 0};
+inline constexpr PackedFormat kPackQ3K{CodeBits::bits2_1, false, true, true, 2, false, 4};
+inline constexpr PackedFormat kPackQ4K{CodeBits::nibbles, false, true, false, 1, true, 0};
+inline constexpr PackedFormat kPackQ5K{CodeBits::nibbles_1, false, true, false, 1, true, 0};
+inline constexpr PackedFormat kPackQ6K{CodeBits::nibbles_2, false, true, true, 2, false, 32};
+inline constexpr PackedFormat kPackIq4Nl{CodeBits::nibbles, true, false, false, 1, false, 128};
+inline constexpr PackedFormat kPackIq4Xs{CodeBits::nibbles, true, true, true, 1, false, 128};
 
 /// The packed formats in one order: the index of a kernel in KernelTable::quant_matmul.
 enum class PackedKind : uint8_t {
@@ -161,13 +163,15 @@ inline constexpr PackedFormat kPackedFormats[kNumPackedKinds] = {
 /// faster than several at a time (docs/performance.md). A unit is
 ///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16; of integer
 ///           scales [scale, then offset if any][16 rows][2 blocks] int16, or, of super-blocks,
-///           [16 rows][scale, offset] int16;
+///           [16 rows][scale, offset] or [16 rows][2 super-blocks];
 ///   inner   super-scaled only: [scales_per_block * blocks][scale, then offset if any][16 rows]
 ///           bytes; with two scales per block and offsets (q2_k) both share a byte, scale low; of
-///           integer scales [pairs of blocks][16 rows][2 blocks][scale, offset] bytes, doubled;
+///           integer scales [pairs of blocks][16 rows][2 blocks][scale, offset] bytes, or, without
+///           offsets, [fours of blocks][16 rows][2 blocks][2 pairs];
 ///   codes   code_bytes(bits) per block, from the start of a line on.
-/// The last unit of a group has the codes of those blocks only that there are, but with integer
-/// scales is whole; those have the units of the rows, [16 rows] binary32, before the first unit.
+/// The last unit of a group has the codes of those blocks only that there are, or, with integer
+/// scales, of those pairs; those have the units of the rows, [16 rows] binary32, before the first
+/// unit.
 struct UnitLayout {
   int64_t blocks = 1;       // of a whole unit
   int64_t half_bytes = 0;   // of a block's or a super-block's halves
@@ -184,14 +188,14 @@ struct UnitLayout {
     return (columns / kBlockColumns + blocks - 1) / blocks;
   }
   constexpr int64_t group_bytes(int64_t columns) const {
-    const int64_t units = num_units(columns);
-    if (head_bytes > 0) return head_bytes + units * bytes();
-    return units * codes_at + columns / kBlockColumns * code_bytes;
+    const int64_t blocks_there = columns / kBlockColumns;
+    const int64_t kept = head_bytes > 0 ? (blocks_there + 1) / 2 * 2 : blocks_there;
+    return head_bytes + num_units(columns) * codes_at + kept * code_bytes;
   }
 };
 
 /// As few blocks as have scales of whole lines.
-constexpr UnitLayout unit_layout(const PackedFormat& format) {
+static constexpr UnitLayout unit_layout(const PackedFormat& format) {
   const int64_t per_scale = format.offsets ? 2 * kGroupRows : kGroupRows;
   UnitLayout unit;
   unit.half_bytes = 2 * per_scale;

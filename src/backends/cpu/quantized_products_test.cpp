@@ -18,8 +18,10 @@
 #include "backends/cpu/isa.h"
 #include "backends/cpu/pack.h"
 #include "quant/codec.h"
+#include "quant/q4_1.h"
 #include "quant/q4_k.h"
 #include "quant/q5_1.h"
+#include "quant/q5_k.h"
 #include "quant/q6_k.h"
 #include "tensor/half.h"
 #include "tensor/tensor.h"
@@ -47,10 +49,10 @@ struct TestTile {
   static constexpr int64_t kRow = 1;  // the one that is looked at
 
   TestTile(const KernelTable& kernels, const PackedFormat& format, const float* x, int64_t columns)
-      : parts(kBlockColumns / format.activation_columns),
+      : parts(format.scales_per_block),
         value_bytes(is_wide(format) ? kernels.wide_value_bytes : 1),
         num_blocks(activation_blocks(columns, format)),
-        span_blocks(format.span_blocks),
+        span_blocks(hasten::cpu::span_blocks(format)),
         span_bytes(activation_span_bytes(scale_kind(format))),
         bytes(static_cast<size_t>(
                   activation_bytes(kRows, num_blocks, parts, value_bytes, span_blocks, span_bytes)),
@@ -119,9 +121,9 @@ TEST_P(QuantizedProductsTest, QuantizedRowsAreNearAndSumUp) {
   float* const x = rows.data() + TestTile::kRow * kColumns;
   for (int64_t i = 0; i < kColumns; ++i) x[i] = normal(random);
   x[1] = 100.0F;  // an outlier spoils only its own part
-  for (const PackedFormat& format : {kPackQ2K, kPackQ6K, kPackIq4Xs}) {
+  for (const PackedFormat& format : {kPackQ2K, kPackQ3K, kPackQ6K}) {
     const TestTile tile(kernels(), format, rows.data(), kColumns);
-    const int64_t part_columns = format.activation_columns;
+    const int64_t part_columns = activation_columns(format);
     float span_scale = 0;
     for (int64_t part = kColumns / part_columns - 1; part >= 0; --part) {
       const int64_t block = part / tile.parts;
@@ -410,19 +412,20 @@ struct CountedRow {
   std::vector<double> offsets;
   double most = 0;  // what kMostIntegerScale counts
 
-  /// Scales and offsets that are to be counted, with codes up to most_code.
-  static double most_of(double scale, double offset, int most_code) {
-    return std::max({std::fabs(scale), std::fabs(offset) / (most_code + 1),
-                     std::fabs(scale * most_code + offset) / (most_code + 1)});
+  /// Scales and offsets that are to be counted.
+  static double most_of(const PackedFormat& format, double scale, double offset) {
+    return std::max({std::fabs(scale), std::fabs(offset) / offset_parts(format),
+                     std::fabs(scale * most_level(format) + offset) / offset_parts(format)});
   }
 };
 
-CountedRow counted(const quant::BlockQ5_1* blocks, int64_t count) {
+template <class Block>
+CountedRow counted(const PackedFormat& format, const Block* blocks, int64_t count) {
   CountedRow row;
   for (int64_t b = 0; b < count; ++b) {
-    row.most = std::max(
-        row.most, CountedRow::most_of(f16_to_f32(blocks[b].scale), f16_to_f32(blocks[b].min), 31));
-    quant::BlockQ5_1 plain = blocks[b];
+    row.most = std::max(row.most, CountedRow::most_of(format, f16_to_f32(blocks[b].scale),
+                                                      f16_to_f32(blocks[b].min)));
+    Block plain = blocks[b];
     plain.scale = ScaledBlocks::kOne;
     plain.min = 0;
     quant::decode(plain, row.codes.emplace_back().data());
@@ -430,17 +433,20 @@ CountedRow counted(const quant::BlockQ5_1* blocks, int64_t count) {
   for (int64_t b = 0; b < count; ++b) {
     const double parts = kMostIntegerScale / row.most;
     row.scales.push_back(std::nearbyint(f16_to_f32(blocks[b].scale) * parts));
-    row.offsets.push_back(std::nearbyint(f16_to_f32(blocks[b].min) / 32 * parts));
+    row.offsets.push_back(std::nearbyint(f16_to_f32(blocks[b].min) / offset_parts(format) * parts));
   }
   return row;
 }
 
-CountedRow counted(const quant::BlockQ4K* blocks, int64_t count) {
+/// Of super-blocks.
+template <class Block>
+requires requires(Block block) { block.super_scale; }
+CountedRow counted(const PackedFormat& format, const Block* blocks, int64_t count) {
   CountedRow row;
   for (int64_t b = 0; b < count; ++b) {
-    row.most = std::max(row.most, CountedRow::most_of(f16_to_f32(blocks[b].super_scale),
-                                                      -f16_to_f32(blocks[b].super_offset), 15));
-    quant::BlockQ4K plain = blocks[b];
+    row.most = std::max(row.most, CountedRow::most_of(format, f16_to_f32(blocks[b].super_scale),
+                                                      -f16_to_f32(blocks[b].super_offset)));
+    Block plain = blocks[b];
     plain.super_scale = ScaledBlocks::kOne;
     plain.super_offset = 0;
     plain.scales = {{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1}};
@@ -453,14 +459,15 @@ CountedRow counted(const quant::BlockQ4K* blocks, int64_t count) {
   for (int64_t b = 0; b < count; ++b) {
     const double parts = kMostIntegerScale / row.most;
     const double scale = std::nearbyint(f16_to_f32(blocks[b].super_scale) * parts);
-    const double offset = -std::nearbyint(f16_to_f32(blocks[b].super_offset) / 16 * parts);
+    const double offset =
+        -std::nearbyint(f16_to_f32(blocks[b].super_offset) / offset_parts(format) * parts);
     for (int g = 0; g < 8; ++g) {
       const quant::KScale inner = quant::unpack(blocks[b].scales, g);
-      row.scales.push_back(std::floor(inner.scale * scale / 64 + 0.5));
-      row.offsets.push_back(std::floor(inner.offset * offset / 64 + 0.5));
+      row.scales.push_back(std::floor(inner.scale * scale / inner_unit(format) + 0.5));
+      row.offsets.push_back(std::floor(inner.offset * offset / inner_unit(format) + 0.5));
     }
   }
-  row.most *= 64;
+  row.most *= inner_unit(format);
   return row;
 }
 
@@ -519,7 +526,8 @@ void expect_pairs_with_offsets(const KernelTable& kernels, DType dtype,
       const std::vector<float> out = group.times(x, rows);
       for (size_t i = 0; i < out.size(); ++i) {
         const auto r = static_cast<int64_t>(i % kGroupRows);
-        const CountedRow row = counted(blocks.data() + r * blocks_of_a_row, blocks_of_a_row);
+        const CountedRow row =
+            counted(format, blocks.data() + r * blocks_of_a_row, blocks_of_a_row);
         double want = 0;
         double sizes = 0;
         for (size_t b = 0; b < row.scales.size(); ++b) {
@@ -545,31 +553,42 @@ void expect_pairs_with_offsets(const KernelTable& kernels, DType dtype,
 
 TEST_P(QuantizedProductsTest, PairsWithOffsetsAreOneSum) {
   std::mt19937 random(16);
+  using quant::BlockQ4_1, quant::BlockQ4K, quant::BlockQ5_1, quant::BlockQ5K;
+  expect_pairs_with_offsets(
+      kernels(), DType::q4_1,
+      blocks_with_offsets(7, &BlockQ4_1::scale, &BlockQ4_1::min, false, random), kPackQ4_1);
   expect_pairs_with_offsets(
       kernels(), DType::q5_1,
-      blocks_with_offsets(7, &quant::BlockQ5_1::scale, &quant::BlockQ5_1::min, false, random),
-      kPackQ5_1);
-  expect_pairs_with_offsets(kernels(), DType::q4_k,
-                            blocks_with_offsets(3, &quant::BlockQ4K::super_scale,
-                                                &quant::BlockQ4K::super_offset, true, random),
-                            kPackQ4K);
+      blocks_with_offsets(7, &BlockQ5_1::scale, &BlockQ5_1::min, false, random), kPackQ5_1);
+  expect_pairs_with_offsets(
+      kernels(), DType::q4_k,
+      blocks_with_offsets(3, &BlockQ4K::super_scale, &BlockQ4K::super_offset, true, random),
+      kPackQ4K);
+  expect_pairs_with_offsets(
+      kernels(), DType::q5_k,
+      blocks_with_offsets(3, &BlockQ5K::super_scale, &BlockQ5K::super_offset, true, random),
+      kPackQ5K);
 }
 
-TEST_P(QuantizedProductsTest, RowsOfOffsetsThatAreNoneShowIt) {
+/// Rows 2, 3 and 5 have a scale or an offset that is none, row 7 only zeros.
+template <class Block>
+void expect_rows_show_it(const KernelTable& kernels, DType dtype, uint16_t Block::*scale,
+                         uint16_t Block::*offset) {
+  SCOPED_TRACE(info(dtype).name);
   constexpr int64_t kBlocks = 3;
   std::mt19937 random(18);
-  std::vector<quant::BlockQ5_1> blocks =
-      blocks_with_offsets(kBlocks, &quant::BlockQ5_1::scale, &quant::BlockQ5_1::min, false, random);
-  blocks[2 * kBlocks].min = 0x7c00;        // infinity
-  blocks[3 * kBlocks + 1].scale = 0xfc00;  // less than anything
-  blocks[5 * kBlocks + 2].min = 0x7e00;    // NaN
-  for (int64_t b = 0; b < kBlocks; ++b) {
-    blocks[static_cast<size_t>(7 * kBlocks + b)].scale = 0;
-    blocks[static_cast<size_t>(7 * kBlocks + b)].min = 0;
+  std::vector<Block> blocks = blocks_with_offsets(kBlocks, scale, offset, false, random);
+  blocks[2 * kBlocks].*offset = 0x7c00;      // infinity
+  blocks[3 * kBlocks + 1].*scale = 0xfc00;   // less than anything
+  blocks[5 * kBlocks + 2].*offset = 0x7e00;  // NaN
+  for (size_t b = 7 * kBlocks; b < 8 * kBlocks; ++b) {
+    blocks[b].*scale = 0;
+    blocks[b].*offset = 0;
   }
-  std::vector<float> x(kBlocks * kBlockColumns);
+  std::vector<float> x(kBlocks * Block::kSize);
   for (float& v : x) v = static_cast<float>(random_code(random));
-  const Group group(kernels(), matrix_of(DType::q5_1, blocks));
+  const OwnedTensor matrix = matrix_of(dtype, blocks);
+  const Group group(kernels, matrix);
   for (const int64_t rows : kNumRows) {
     const std::vector<float> out = group.times(x, rows);
     for (size_t i = 0; i < out.size(); ++i) {
@@ -578,6 +597,55 @@ TEST_P(QuantizedProductsTest, RowsOfOffsetsThatAreNoneShowIt) {
       EXPECT_TRUE(row != 7 || out[i] == 0.0F);
     }
   }
+}
+
+TEST_P(QuantizedProductsTest, RowsOfOffsetsThatAreNoneShowIt) {
+  expect_rows_show_it(kernels(), DType::q5_1, &quant::BlockQ5_1::scale, &quant::BlockQ5_1::min);
+  expect_rows_show_it(kernels(), DType::q4_k, &quant::BlockQ4K::super_scale,
+                      &quant::BlockQ4K::super_offset);
+}
+
+/// Of rows of five: those that mostly ask for less than 1/4096 of the largest are counted, but not
+/// for nothing, and an offset asks, too.
+template <class Block>
+void expect_small_rows_are_counted(const KernelTable& kernels, DType dtype, uint16_t Block::*scale,
+                                   uint16_t Block::*offset) {
+  SCOPED_TRACE(info(dtype).name);
+  constexpr int64_t kBlocks = 5;
+  constexpr uint16_t kOne = ScaledBlocks::kOne;
+  constexpr uint16_t kSmall = 0x0c00;  // 2^-12
+  std::vector<Block> blocks(kGroupRows * kBlocks);
+  for (Block& block : blocks) block.*scale = kOne;
+  const auto count = [&] {
+    const OwnedTensor matrix = matrix_of(dtype, blocks);
+    const WeightLayout layout = weight_layout(matrix.view);
+    std::vector<uint8_t> group(static_cast<size_t>(layout.group_bytes));
+    return pack_group(kernels, layout, matrix.view, 0, group.data());
+  };
+  const auto set_row = [&](size_t row, const std::array<uint16_t, kBlocks>& scales,
+                           const std::array<uint16_t, kBlocks>& offsets) {
+    for (size_t b = 0; b < kBlocks; ++b) {
+      blocks[row * kBlocks + b].*scale = scales[b];
+      blocks[row * kBlocks + b].*offset = offsets[b];
+    }
+  };
+  EXPECT_EQ(count(), 0);
+  set_row(1, {kSmall, kSmall, kOne, 0, kOne}, {});                 // as many are not
+  set_row(2, {kSmall, kSmall, kSmall, kOne, kOne}, {kOne, kOne});  // their offsets ask
+  set_row(3, {0, 0, 0, 0, kOne}, {});
+  set_row(4, {kSmall, kSmall, kSmall, kSmall, kOne}, {0, 0, 0, 0, 0x7e00});  // shows by itself
+  EXPECT_EQ(count(), 0);
+  set_row(5, {kSmall, kSmall, kSmall, 0, kOne}, {});
+  set_row(6, {0, 0, 0, kOne, kOne}, {kSmall, kSmall, kSmall, 0, 0});
+  set_row(7, {kOne, kOne, kOne, kOne, kOne}, {0, 0, 0, 0, 0x7b00});  // one offset of 57344
+  EXPECT_EQ(count(), 3);
+}
+
+TEST_P(QuantizedProductsTest, RowsOfMostlySmallOffsetsAreCounted) {
+  expect_small_rows_are_counted(kernels(), DType::q5_1, &quant::BlockQ5_1::scale,
+                                &quant::BlockQ5_1::min);
+  expect_small_rows_are_counted(kernels(), DType::q4_k, &quant::BlockQ4K::super_scale,
+                                &quant::BlockQ4K::super_offset);
 }
 
 TEST_P(QuantizedProductsTest, RowsOfScalesThatAreNoneShowIt) {
@@ -646,7 +714,7 @@ TEST_P(QuantizedProductsTest, SpansOfAnySizeAddUp) {
                                                         {1, kNan, 1, 1},
                                                         {1, 1, 1, kInfinity}}};
   // With integer scales, and offsets; of four blocks in halves.
-  for (const DType dtype : {DType::q8_0, DType::q5_1, DType::q6_k}) {
+  for (const DType dtype : {DType::q8_0, DType::q5_1, DType::q6_k, DType::q2_k}) {
     SCOPED_TRACE(info(dtype).name);
     std::mt19937 random(13);
     OwnedTensor matrix(dtype, {kGroupRows, kColumns});

@@ -53,33 +53,7 @@ HASTEN_INLINE inline void put_halves(const uint8_t* rows, int64_t row_bytes, uin
   }
 }
 
-/// The integer scales and offsets of a super-block's blocks, one of each to a byte of a lane: four
-/// blocks, then the other four.
-template <class Put>
-HASTEN_INLINE inline void unpack_k_scales(const uint8_t* rows, int64_t row_bytes, Put&& put) {
-  U8x64 quads[4];
-  load_quads(rows - 4, row_bytes, quads);
-  put(Constant<0>{}, shift_and<0>(quads[1], kMostInnerScale),
-      shift_and<0>(quads[2], kMostInnerScale));
-  put(Constant<1>{}, bit_or(shift_and<0>(quads[3], 15), shift_and<-2>(quads[1], 48)),
-      bit_or(shift_and<-4>(quads[3], 15), shift_and<-2>(quads[2], 48)));
-}
-
-/// The same, for formats with integer scales (UnitLayout).
-HASTEN_INLINE inline void put_doubled_pairs(const uint8_t* rows, int64_t row_bytes, uint8_t* out) {
-  unpack_k_scales(rows, row_bytes, [&](auto half, U8x64 scales, U8x64 offsets) HASTEN_INLINE {
-    // The bytes of blocks 0 2 1 3: those of a pair of blocks are now even or odd ones.
-    const U8x64 by_pair_scales = exchange_bits<8>(shift_and<1>(scales, 254), 0x0000ff00);
-    const U8x64 by_pair_offsets = exchange_bits<8>(shift_and<1>(offsets, 254), 0x0000ff00);
-    uint8_t* to = out + 2 * 64 * decltype(half)::value;
-    store_codes(to, bit_or(shift_and<-8>(shift_and<8>(by_pair_scales, 255), 255),
-                           shift_and<8>(by_pair_offsets, 255)));
-    store_codes(to + 64, bit_or(shift_and<-8>(by_pair_scales, 255),
-                                shift_and<8>(shift_and<-8>(by_pair_offsets, 255), 255)));
-  });
-}
-
-/// The integer scales (and offsets) of a super-block's blocks, whose places are `stride` apart.
+/// The integer scales (and offsets) of a super-block's blocks, as UnitLayout has them.
 template <InnerScales kInner>
 HASTEN_INLINE inline void put_inner(const uint8_t* rows, int64_t row_bytes, uint8_t* out) {
   U8x64 quads[4];
@@ -87,12 +61,18 @@ HASTEN_INLINE inline void put_inner(const uint8_t* rows, int64_t row_bytes, uint
     load_quads(rows, row_bytes, quads);
     for (int i = 0; i < 4; ++i) store_bytes(out + 64 * i, kGroupRows, quads[i]);
   } else if constexpr (kInner == InnerScales::k) {
-    unpack_k_scales(rows, row_bytes, [&](auto half, U8x64 scales, U8x64 offsets) HASTEN_INLINE {
-      constexpr int64_t kStride = 2 * kGroupRows;  // a scale and an offset
-      uint8_t* to = out + 4 * kStride * decltype(half)::value;
-      store_bytes(to, kStride, scales);
-      store_bytes(to + kGroupRows, kStride, offsets);
-    });
+    load_quads(rows - 4, row_bytes, quads);
+    const auto put_four = [&](int64_t first_pair, U8x64 scales, U8x64 offsets) HASTEN_INLINE {
+      // Doubled; blocks in the order 0 2 1 3: those of a pair are now even bytes, or odd ones.
+      const U8x64 s = exchange_bits<8>(shift_and<1>(scales, 254), 0x0000ff00);
+      const U8x64 o = exchange_bits<8>(shift_and<1>(offsets, 254), 0x0000ff00);
+      uint8_t* to = out + 64 * first_pair;
+      store_codes(to, bit_or(shift_and<-8>(shift_and<8>(s, 255), 255), shift_and<8>(o, 255)));
+      store_codes(to + 64, bit_or(shift_and<-8>(s, 255), shift_and<8>(shift_and<-8>(o, 255), 255)));
+    };
+    put_four(0, shift_and<0>(quads[1], 63), shift_and<0>(quads[2], 63));
+    put_four(2, bit_or(shift_and<0>(quads[3], 15), shift_and<-2>(quads[1], 48)),
+             bit_or(shift_and<-4>(quads[3], 15), shift_and<-2>(quads[2], 48)));
   } else if constexpr (kInner == InnerScales::q3_k) {
     load_quads(rows - 4, row_bytes, quads);  // the 12 bytes are followed by two only
     unroll<0, 4>([&](auto index) HASTEN_INLINE {
@@ -107,10 +87,12 @@ HASTEN_INLINE inline void put_inner(const uint8_t* rows, int64_t row_bytes, uint
     const U8x64 halves = exchange_bits<16>(quads[0], 0x0000ffff);
     const U8x64 bytes = exchange_bits<8>(halves, 0x0000ff00);
     const U8x64 pairs = exchange_bits<4>(bytes, 0x00f000f0);
-    const U8x64 even = bit_or(shift_and<0>(quads[1], 15), shift_and<4>(pairs, 48));
-    const U8x64 odd = bit_or(shift_and<-4>(quads[1], 15), shift_and<2>(pairs, 48));
-    store_bytes(out, 2 * kGroupRows, add_bytes(even, -32));
-    store_bytes(out + kGroupRows, 2 * kGroupRows, add_bytes(odd, -32));
+    const U8x64 low_even = bit_or(shift_and<0>(quads[1], 15), shift_and<4>(pairs, 48));
+    const U8x64 low_odd = bit_or(shift_and<-4>(quads[1], 15), shift_and<2>(pairs, 48));
+    const I32x16 even = as_lanes(shift_and<2>(add_bytes(low_even, -32), 252));
+    const I32x16 odd = as_lanes(shift_and<2>(add_bytes(low_odd, -32), 252));
+    store_i32(out, join_halves(even, shift_left(odd, 16)));
+    store_i32(out + 64, join_halves(shift_right(even, 16), odd));
   }
 }
 
@@ -188,7 +170,7 @@ void pack_quantized(const PackTask& task) {
   const int64_t count = task.columns / kBlock.columns;
   if (count % kUnitFileBlocks != 0) {  // the last unit has no scales in some places
     __builtin_memset(task.out + count / kUnitFileBlocks * kUnit.bytes(), 0,
-                     kUnit.head_bytes > 0 ? kUnit.bytes() : kUnit.codes_at);
+                     kFormat.super_scales ? kUnit.codes_at : kUnit.bytes());
   }
   for (int64_t b = 0; b < count; ++b) {
     const int64_t in_unit = b % kUnitFileBlocks;
@@ -200,13 +182,8 @@ void pack_quantized(const PackTask& task) {
       put_halves(rows + kBlock.offset_at, task.row_bytes, kFormat.super_scales ? 0x8000 : 0,
                  halves + 2 * kGroupRows);
     }
-    uint8_t* inner = unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes;
-    if constexpr (kFormat.super_scales && has_integer_scales(kFormat)) {
-      static_assert(kBlock.inner == InnerScales::k);
-      put_doubled_pairs(rows + kBlock.inner_at, task.row_bytes, inner);
-    } else {
-      put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes, inner);
-    }
+    put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes,
+                            unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes);
     pack_codes<kKind>(rows, task.row_bytes,
                       task.rows + kGroupRows * (task.row_bytes + b * kBlock.bytes),
                       unit + kUnit.codes_at + in_unit * kBlocks * kUnit.code_bytes);
@@ -214,15 +191,14 @@ void pack_quantized(const PackTask& task) {
 }
 
 /// A row's unit is as small as int16 allow for its scales, its offsets and, so that sums fit in an
-/// int32, its weights. Scales and offsets that are not finite give units that are NaN.
-template <bool kOffsets, bool kSuper>
+/// int32, its weights. Scales and offsets that are not finite give units that are NaN. A unit has
+/// so many entries, of blocks or super-blocks.
+template <bool kOffsets, int64_t kEntries>
 inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
-  constexpr int64_t kEntry = (kOffsets ? 2 : 1) * kGroupRows;  // binary16 of a block
-  constexpr int64_t kEntries = kSuper ? 1 : 2;                 // of a unit
-  const int64_t unit_bytes = unit_layout(task.format).bytes();
+  constexpr int64_t kEntry = (kOffsets ? 2 : 1) * kGroupRows;  // binary16
   const F32x16 infinity = set1(__builtin_inff());
   const auto entries = [&](int64_t unit) {
-    return reinterpret_cast<uint16_t*>(task.group + 4 * kGroupRows + unit * unit_bytes);
+    return reinterpret_cast<uint16_t*>(task.group + 4 * kGroupRows + unit * task.unit_bytes);
   };
   const auto magnitude = [&](F32x16 v) {  // infinity for NaN
     return select_less(abs(v), infinity, abs(v), infinity);
@@ -254,25 +230,28 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
     const F32x16 finite = select_less(abs(v), infinity, v, zero());
     return to_int(max(min(mul(finite, inverse), limit), sub(zero(), limit)));
   };
-  const F32x16 small = select_less(most, infinity, mul(most, set1(1.0F / kMostScaleRatio)), zero());
-  F32x16 majority = zero();  // of small scales: less the others, but for zeros
-  const auto rounded_scale = [&](const uint16_t* at) {
-    const F32x16 v = load_f16(at);
-    const F32x16 vote = select_less(abs(v), small, set1(1.0F), set1(-1.0F));
-    majority = add(majority, select_less(zero(), abs(v), vote, zero()));
-    return rounded(v);
+  const float ratio = task.format.super_scales ? 2.0F / kMostScaleRatio : 1.0F / kMostScaleRatio;
+  const F32x16 small = select_less(most, infinity, mul(most, set1(ratio)), zero());
+  F32x16 majority = zero();  // of entries that ask for little: less the others, but for nothing
+  const auto vote = [&](const uint16_t* at) {
+    F32x16 asked = abs(load_f16(at));
+    if constexpr (kOffsets) asked = max(asked, abs(mul(load_f16(at + kGroupRows), inverse_parts)));
+    const F32x16 its = select_less(asked, small, set1(1.0F), set1(-1.0F));
+    majority = add(majority, select_less(zero(), asked, its, zero()));
   };
+  const auto rounded_scale = [&](const uint16_t* at) { return rounded(load_f16(at)); };
   const auto rounded_offset = [&](const uint16_t* at) {
     return rounded(mul(load_f16(at + kGroupRows), inverse_parts));
   };
   for (int64_t u = 0; u < task.num_units; ++u) {
     const uint16_t* at = entries(u);
+    for (int64_t e = 0; e < kEntries; ++e) vote(at + e * kEntry);
     auto* to = reinterpret_cast<uint8_t*>(entries(u));
     const auto put = [&](int64_t index, I32x16 low, I32x16 high) {
       store_i32(to + 64 * index, join_halves(low, shift_left(high, 16)));
     };
     const I32x16 first = rounded_scale(at);
-    if constexpr (kSuper) {
+    if constexpr (kEntries == 1) {
       put(0, first, rounded_offset(at));
     } else {
       const I32x16 second = rounded_scale(at + kEntry);
@@ -288,9 +267,9 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
 }
 
 inline int32_t make_integer_scales(const IntegerScalesTask& task) {
-  if (task.format.super_scales) return make_integer_scales_of<true, true>(task);
-  if (task.format.offsets) return make_integer_scales_of<true, false>(task);
-  return make_integer_scales_of<false, false>(task);
+  if (!task.format.offsets) return make_integer_scales_of<false, 2>(task);
+  return task.format.super_scales ? make_integer_scales_of<true, 1>(task)
+                                  : make_integer_scales_of<true, 2>(task);
 }
 
 /// [columns][16] of float, or of pairs of bf16; for f16 the halves of each pair come apart.

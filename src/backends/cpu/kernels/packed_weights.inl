@@ -46,13 +46,12 @@ HASTEN_INLINE inline U8x64 unpack_codes(const uint8_t* block) {
 template <const PackedFormat& kFormat>
 class PackedGroup {
  public:
-  static constexpr int kScalesPerBlock = kFormat.scales_per_block;
-  static constexpr int kParts = kBlockColumns / kFormat.activation_columns;
-  static constexpr int kSpanBlocks = kFormat.span_blocks;
+  static constexpr int kParts = kFormat.scales_per_block;  // of a block: 1 or 2
+  static constexpr int kSpanBlocks = span_blocks(kFormat);
   static_assert(kPanelBlocks % kSpanBlocks == 0);
   static constexpr ScaleKind kScaleKind = scale_kind(kFormat);
   static constexpr bool kIntegerScales = kScaleKind != ScaleKind::floats;
-  static_assert(!kIntegerScales || (kParts == 1 && kSpanBlocks == 2));
+  static_assert(kIntegerScales || kFormat.super_scales);
   static constexpr bool kOffsets = kFormat.offsets;
   static constexpr int64_t kSpanBytes = activation_span_bytes(kScaleKind);
   /// Quads of products to a ProductRun; 0: none fits, and codes are split.
@@ -87,42 +86,37 @@ class PackedGroup {
 
   /// Of integer scales: those of this block, the first of a pair, and of the next one, [16][2].
   HASTEN_INLINE I32x16 pair_scales(int64_t block) const {
-    if constexpr (kFormat.super_scales) {
-      return multiply_high(even_bytes(load_codes(inner_of(block))), low_halves(outer_of(block)));
-    } else {
+    if constexpr (!kFormat.super_scales) {
       return load_halves(unit_of(block));
+    } else if constexpr (kOffsets) {
+      return multiply_high(even_bytes(load_codes(inner_of(block))),
+                           low_halves(load_halves(unit_of(block))));
+    } else {
+      const auto second_pair = static_cast<int32_t>(block / 2 % 2);
+      const auto second_super = static_cast<int32_t>(block / kBlocksPerSuper % 2);
+      const I32x16 inner = as_lanes(load_codes(inner_of(block - block % 4)));
+      return multiply_high(even_bytes(as_bytes(shift_right(inner, 8 * second_pair))),
+                           low_halves(shift_right(load_halves(unit_of(block)), 16 * second_super)));
     }
   }
   HASTEN_INLINE I32x16 pair_offsets(int64_t block) const {
     if constexpr (kFormat.super_scales) {
-      return multiply_high(odd_bytes(load_codes(inner_of(block))), high_halves(outer_of(block)));
+      return multiply_high(odd_bytes(load_codes(inner_of(block))),
+                           high_halves(load_halves(unit_of(block))));
     } else {
       return load_halves(unit_of(block) + 64);
     }
   }
   HASTEN_INLINE F32x16 row_units() const { return load(row_units_); }
 
+  /// Of others: those of a part of the block.
   HASTEN_INLINE F32x16 scale(int64_t block, int part) const {
-    const F32x16 outer = load_f16(halves_of(block));
-    if constexpr (!kFormat.super_scales) {
-      return outer;
-    } else if constexpr (kScalesPerBlock == 2 && kOffsets) {
-      return mul(outer, load_low_nibbles(inner_of(block) + part * kGroupRows));
-    } else {
-      const uint8_t* at = inner_of(block) + part * kGroupRows;
-      return mul(outer, kFormat.signed_scales ? load_i8(at) : load_u8(at));
-    }
+    const uint8_t* at = inner_of(block) + part * kGroupRows;
+    return mul(load_f16(halves_of(block)), kOffsets ? load_low_nibbles(at) : load_i8(at));
   }
-
   HASTEN_INLINE F32x16 offset(int64_t block, int part) const {
-    const F32x16 outer = load_f16(halves_of(block) + kGroupRows);
-    if constexpr (!kFormat.super_scales) {
-      return outer;
-    } else if constexpr (kScalesPerBlock == 2) {
-      return mul(outer, load_high_nibbles(inner_of(block) + part * kGroupRows));
-    } else {
-      return mul(outer, load_u8(inner_of(block) + kGroupRows));
-    }
+    const uint8_t* at = inner_of(block) + part * kGroupRows;
+    return mul(load_f16(halves_of(block) + kGroupRows), load_high_nibbles(at));
   }
 
   /// The blocks from that one on, the first of a unit.
@@ -149,13 +143,8 @@ class PackedGroup {
     return unit_of(block) + kUnit.codes_at + block % kUnit.blocks * kUnit.code_bytes;
   }
   HASTEN_INLINE const uint16_t* halves_of(int64_t block) const {
-    constexpr int64_t kBlocks = kFormat.super_scales ? kBlocksPerSuper : 1;
-    return reinterpret_cast<const uint16_t*>(unit_of(block) +
-                                             block % kUnit.blocks / kBlocks * kUnit.half_bytes);
-  }
-  /// Of integer scales: of the super-block, [16][scale, offset].
-  HASTEN_INLINE I32x16 outer_of(int64_t block) const {
-    return load_halves(reinterpret_cast<const uint8_t*>(halves_of(block)));
+    return reinterpret_cast<const uint16_t*>(
+        unit_of(block) + block % kUnit.blocks / kBlocksPerSuper * kUnit.half_bytes);
   }
   HASTEN_INLINE const uint8_t* inner_of(int64_t block) const {
     return unit_of(block) + kUnit.inner_at + block % kUnit.blocks * kUnit.inner_bytes;
@@ -167,10 +156,8 @@ class PackedGroup {
 
 /// Some blocks of a group with codes as bytes, or split, and scales as floats: what is made of a
 /// PackedGroup for use with many activation rows. Block indices count from the panel's first.
-template <int kScales, int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind,
-          int kQuadsToRun>
+template <int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind, int kQuadsToRun>
 struct Panel {
-  static constexpr int kScalesPerBlock = kScales;
   static constexpr int kParts = kNumParts;
   static constexpr int kSpanBlocks = kNumSpanBlocks;
   static constexpr bool kOffsets = kHasOffsets;
@@ -179,10 +166,10 @@ struct Panel {
   static constexpr int kRun = kQuadsToRun;
   static constexpr bool kSplit = kRun == 0;
   static constexpr int64_t kCodeBytes = kSplit ? 1024 : 512;  // of a block
-  static constexpr int64_t kScaleFloats = kIntegerScales ? kGroupRows / 2 : kScales * kGroupRows;
+  static constexpr int64_t kScaleFloats = kIntegerScales ? kGroupRows / 2 : kParts * kGroupRows;
 
   uint8_t* code_bytes;  // [blocks][8][64], or int16 [blocks][16][32]
-  float* scales;        // [blocks * kScales][16], or integer scales, [blocks / 2][16][2] int16
+  float* scales;        // [blocks * kParts][16], or integer scales, [blocks / 2][16][2] int16
   float* offsets;       // likewise
 
   HASTEN_INLINE uint8_t* codes_at(int64_t block, int index) const {
@@ -195,10 +182,10 @@ struct Panel {
     return reinterpret_cast<uint8_t*>(offsets + block / 2 * kGroupRows);
   }
   HASTEN_INLINE float* scales_at(int64_t block, int part) const {
-    return scales + (block * kScales + part) * kGroupRows;
+    return scales + (block * kParts + part) * kGroupRows;
   }
   HASTEN_INLINE float* offsets_at(int64_t block, int part) const {
-    return offsets + (block * kScales + part) * kGroupRows;
+    return offsets + (block * kParts + part) * kGroupRows;
   }
 
   template <int kIndex>
@@ -224,8 +211,8 @@ struct Panel {
 /// The panel of a group: the group itself, where it is one.
 template <class Source, bool kIsPanel = Source::kIsPanel>
 struct PanelOf {
-  using Type = Panel<Source::kScalesPerBlock, Source::kParts, Source::kSpanBlocks, Source::kOffsets,
-                     Source::kScaleKind, Source::kRun>;
+  using Type = Panel<Source::kParts, Source::kSpanBlocks, Source::kOffsets, Source::kScaleKind,
+                     Source::kRun>;
   static constexpr int64_t kCodes = kPanelBlocks * Type::kCodeBytes;     // bytes
   static constexpr int64_t kScales = kPanelBlocks * Type::kScaleFloats;  // floats; or offsets
   static constexpr int64_t kBytes = kCodes + (Type::kOffsets ? 2 : 1) * 4 * kScales;
@@ -265,7 +252,7 @@ inline void unpack(Source source, int64_t first_block, int64_t num_blocks, Panel
         store_i32(panel.pair_offsets_at(b), source.pair_offsets(first_block + b));
       }
     } else {
-      for (int part = 0; part < Source::kScalesPerBlock; ++part) {
+      for (int part = 0; part < Source::kParts; ++part) {
         store(panel.scales_at(b, part), source.scale(first_block + b, part));
         if constexpr (Source::kOffsets) {
           store(panel.offsets_at(b, part), source.offset(first_block + b, part));

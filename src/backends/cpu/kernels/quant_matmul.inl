@@ -11,7 +11,7 @@
 // of its own would take another turn of the two ports that the products need.
 // Weights with integer scales are summed a pair of blocks after the other:
 //   dot    = (start + sum(code * x)) >> n, of each block, an int16: start has -zero_point * sum(x),
-//            and half of 2^n to round;
+//            and half of 2^n to round (QuantizedRows);
 //   sum    = dot * scale + dot of the second block * its scale, in integers, and, of weights that
 //            have offsets, + sum(x) * offset of each block, whose sums are shifted likewise;
 //   total += sum * the scale of the activations, which has 2^-kIntegerScaleBits;
@@ -89,7 +89,6 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
     const int64_t block = source_first + i;
     unroll<0, kParts>([&](auto part_index) HASTEN_INLINE {
       constexpr int kPart = decltype(part_index)::value;
-      constexpr int kScale = kPart * Source::kScalesPerBlock / kParts;
       const uint8_t* bases = x + kRows * (kBlockColumns * kValueBytes + 8 * kPart);
       const uint8_t* sums = bases + kRows * 4;
       I32x16 dot[kGroups][kRows];
@@ -100,13 +99,13 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
       }
       multiply_part<kPart>(sources, block, x, dot, [](auto) HASTEN_INLINE {});
       for (int g = 0; g < kGroups; ++g) {
-        const F32x16 scale = sources[g].scale(block, kScale);
+        const F32x16 scale = sources[g].scale(block, kPart);
         for (int r = 0; r < kRows; ++r) {
           const F32x16 base = set1(load_scalar<float>(bases + 4 * r));
           add_product(total[g][r], sub(as_float(dot[g][r]), base), scale);
         }
         if constexpr (Source::kOffsets) {
-          const F32x16 offset = sources[g].offset(block, kScale);
+          const F32x16 offset = sources[g].offset(block, kPart);
           for (int r = 0; r < kRows; ++r) {
             add_product(total[g][r], set1(load_scalar<float>(sums + 4 * r)), offset);
           }

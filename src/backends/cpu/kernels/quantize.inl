@@ -65,8 +65,8 @@ struct SpanChain {
 /// The lanes of all parts of a span become the largest of them.
 template <int kSpanParts>
 HASTEN_INLINE inline I32x16 largest_of_spans(I32x16 v) {
-  static_assert(kSpanParts == 1 || kSpanParts == 2 || kSpanParts == 8);
-  if constexpr (kSpanParts >= 2) v = max_i32(v, swap_lanes<1>(v));
+  static_assert(kSpanParts == 2 || kSpanParts == 8);
+  v = max_i32(v, swap_lanes<1>(v));
   if constexpr (kSpanParts == 8) {
     v = max_i32(v, swap_lanes<2>(v));
     v = max_i32(v, swap_lanes<4>(v));
@@ -297,7 +297,7 @@ constexpr bool fits_integer_scales(const PackedFormat& format) {
   const int bits = wide_dot_bits(format);
   if (kMostPairShift + bits > 16) return false;
   if (!format.offsets) {
-    return most_level(format) <= 2 * format.zero_point && !format.super_scales &&
+    return most_level(format) <= 2 * format.zero_point &&
            ((kMostSum * format.zero_point >> bits) + 1) * 2 * kMostIntegerScale < kLimit;
   }
   // What products and sums of offsets make together is at most the activations times the largest
@@ -311,7 +311,8 @@ constexpr bool fits_integer_scales(const PackedFormat& format) {
 /// Whether there is a QuantizeKind for the format.
 constexpr bool is_known(const PackedFormat& format) {
   if (has_integer_scales(format)) return fits_integer_scales(format);
-  return format.activation_columns == 16 && format.span_blocks == 4;
+  return format.scales_per_block == 2 && format.super_scales &&
+         format.offsets != format.signed_scales;
 }
 constexpr bool all_are_known() {
   for (const PackedFormat& format : kPackedFormats) {

@@ -266,7 +266,6 @@ inline F32x16 load_i8(const uint8_t* p) {
 inline I32x16 widen_u8(const uint8_t* p) {
   return {_mm256_cvtepu8_epi32(load_8_bytes(p)), _mm256_cvtepu8_epi32(load_8_bytes(p + 8))};
 }
-inline F32x16 load_u8(const uint8_t* p) { return to_float(widen_u8(p)); }
 /// The low (high) nibbles of 16 bytes.
 inline F32x16 load_low_nibbles(const uint8_t* p) {
   const I32x16 v = widen_u8(p);
@@ -348,6 +347,9 @@ inline void store_bf16(uint16_t* p, F32x16 v) {
   const __m256i packed = _mm256_packus_epi32(half(v.low), half(v.high));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
 }
+/// The same bits.
+inline I32x16 as_lanes(U8x64 v) { return {v.low, v.high}; }
+inline U8x64 as_bytes(I32x16 v) { return {v.low, v.high}; }
 /// The even (odd) bytes times 256, as int16.
 inline I32x16 even_bytes(U8x64 v) {
   return {_mm256_slli_epi16(v.low, 8), _mm256_slli_epi16(v.high, 8)};

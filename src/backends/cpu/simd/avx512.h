@@ -201,9 +201,6 @@ inline void store_i8(int8_t* p, I32x16 v) {
 inline F32x16 load_i8(const uint8_t* p) {
   return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
-inline F32x16 load_u8(const uint8_t* p) {
-  return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-}
 /// The low (high) nibbles of 16 bytes.
 inline F32x16 load_low_nibbles(const uint8_t* p) {
   const I32x16 v = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -267,6 +264,9 @@ inline F32x16 load_bf16_odd(const uint8_t* p) {
 inline void keep_order(I32x16& v) { __asm__("" : "+v"(v)); }
 inline void keep_order(F32x16& v) { __asm__("" : "+v"(v)); }
 
+/// The same bits.
+inline I32x16 as_lanes(U8x64 v) { return v; }
+inline U8x64 as_bytes(I32x16 v) { return v; }
 /// The even (odd) bytes times 256, as int16.
 inline I32x16 even_bytes(U8x64 v) { return _mm512_slli_epi16(v, 8); }
 inline I32x16 odd_bytes(U8x64 v) {

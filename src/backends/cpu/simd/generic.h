@@ -191,11 +191,6 @@ inline F32x16 load_i8(const uint8_t* p) {
   for (int i = 0; i < 16; ++i) v[i] = static_cast<int8_t>(p[i]);
   return to_float(v);
 }
-inline F32x16 load_u8(const uint8_t* p) {
-  I32x16 v{};
-  for (int i = 0; i < 16; ++i) v[i] = p[i];
-  return to_float(v);
-}
 /// The low (high) nibbles of 16 bytes.
 inline F32x16 load_low_nibbles(const uint8_t* p) {
   I32x16 v{};
@@ -279,6 +274,9 @@ inline F32x16 load_bf16_odd(const uint8_t* p) {
   return reinterpret_cast<F32x16>(pairs & 0xffff0000U);
 }
 
+/// The same bits.
+inline I32x16 as_lanes(U8x64 v) { return reinterpret_cast<I32x16>(v); }
+inline U8x64 as_bytes(I32x16 v) { return reinterpret_cast<U8x64>(v); }
 /// The even (odd) bytes times 256, as int16.
 inline I32x16 even_bytes(U8x64 v) {
   return reinterpret_cast<I32x16>(reinterpret_cast<U16x32>(v) << 8);
