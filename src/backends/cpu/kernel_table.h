@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one instruction set offers: a table of functions over plain pointers, each the work of one
 // thread. Included by files compiled for newer machines than the rest, so nothing here has code
-// that the linker could share: no standard library, no inline functions but constexpr sizes.
+// that the linker could share: no standard library, no functions but static constexpr ones.
 #pragma once
 
 #include <stdint.h>
