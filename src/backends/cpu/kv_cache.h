@@ -35,8 +35,9 @@ class CpuKvCache final : public ops::KvCache {
   CpuKvCache(const ops::KvCacheSpec& spec, const KernelTable& kernels);
 
   static int64_t num_bytes(const ops::KvCacheSpec& spec);
-  /// What is kept elsewhere can be read by the same version only.
-  static constexpr int kLayoutVersion = 3;
+  /// What is kept elsewhere can be read by the same version only: of how it lies, and of the
+  /// products that it was computed with.
+  static constexpr int kLayoutVersion = 4;
 
   KvKind key_kind() const { return key_kind_; }
   KvKind value_kind() const { return value_kind_; }
