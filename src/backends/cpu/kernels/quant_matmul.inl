@@ -61,11 +61,9 @@ HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, co
         unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
           codes[g.value] = sources[g.value].template codes<kIndex>(block);
         });
-        unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+        unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
           const auto quad = load_scalar<int32_t>(x + r.value * kBlockColumns + 4 * kIndex);
-          unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
-            run[g.value][r.value] = add_products(run[g.value][r.value], codes[g.value], quad);
-          });
+          run[g.value][r.value] = add_products(run[g.value][r.value], codes[g.value], quad);
         });
         behind_quad(index);
       });
@@ -148,9 +146,9 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
     add(kG, kR, to_float(sum), set1(load_scalar<float>(behind)));
   };
   const auto start = [](const uint8_t* at, I32x16(&dot)[kGroups][kRows]) HASTEN_INLINE {
-    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      const I32x16 first = set1_i32(load_scalar<int32_t>(at + kShiftsAt + 4 * (kRows + r.value)));
-      unroll<0, kGroups>([&](auto g) HASTEN_INLINE { dot[g.value][r.value] = first; });
+    unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
+      const auto first = load_scalar<int32_t>(at + kShiftsAt + 4 * (kRows + r.value));
+      dot[g.value][r.value] = set1_i32(first);
     });
   };
   constexpr int kItems = kGroups * kRows;
@@ -169,11 +167,9 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
       }
     });
     before_block(i + 1);
-    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+    unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
       const auto shift = load_scalar<int32_t>(x + kShiftsAt + 4 * r.value);
-      unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
-        low[g.value][r.value] = shift_right(low[g.value][r.value], shift);
-      });
+      low[g.value][r.value] = shift_right(low[g.value][r.value], shift);
     });
     const uint8_t* second = x + kBlockBytes;
     start(second, high);

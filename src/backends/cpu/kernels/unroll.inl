@@ -30,12 +30,18 @@ HASTEN_INLINE inline void unroll(F&& f) {
   }
 }
 
+template <int kVectors, int... kOffsets, class F>
+HASTEN_INLINE inline void unroll_each_of_tile(std::integer_sequence<int, kOffsets...> /*offsets*/,
+                                              F&& f) {
+  (f(Constant<kOffsets / kVectors>{}, Constant<kOffsets % kVectors>{}), ...);
+}
+
 /// f(r, v), both Constants, for r < kRows and v < kVectors: indices that are constants let the
-/// compiler keep the elements of an array in registers.
+/// compiler keep the elements of an array in registers. Not one unroll() in another: that would be
+/// twice as many calls to inline.
 template <int kRows, int kVectors, class F>
 HASTEN_INLINE inline void unroll_tile(F&& f) {
-  unroll<0, kRows>(
-      [&](auto r) HASTEN_INLINE { unroll<0, kVectors>([&](auto v) HASTEN_INLINE { f(r, v); }); });
+  unroll_each_of_tile<kVectors>(std::make_integer_sequence<int, kRows * kVectors>{}, f);
 }
 
 /// f(Constant<n>) for n in [1, kMax].
