@@ -249,11 +249,14 @@ MachineModel read_calibration(const std::filesystem::path& path) {
   const std::string name = path.string();
   const json::Value value =
       json::parse({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, name);
-  const auto find = [&](std::string_view part, std::string_view field) -> const json::Value& {
+  const auto look_for = [&](std::string_view part, std::string_view field) -> const json::Value* {
     const json::Object* object = value.if_object();
     const json::Value* inner = object != nullptr ? object->if_contains(part) : nullptr;
-    const json::Value* found =
-        inner != nullptr && inner->is_object() ? inner->get_object().if_contains(field) : nullptr;
+    return inner != nullptr && inner->is_object() ? inner->get_object().if_contains(field)
+                                                  : nullptr;
+  };
+  const auto find = [&](std::string_view part, std::string_view field) -> const json::Value& {
+    const json::Value* found = look_for(part, field);
     if (found == nullptr)
       fail(ErrorCode::invalid_data,
            "{} is no calibration: {}.{} is missing; hasten bench replay --calibrate writes one",
@@ -268,14 +271,10 @@ MachineModel read_calibration(const std::filesystem::path& path) {
                             const Range& range) {
     // What calibrations did not always have: one peak of two; the layer that does not work for all
     // tokens of a prompt.
-    std::string_view there = field;
-    const json::Object* object = value.if_object();
-    const json::Value* inner = object != nullptr ? object->if_contains(part) : nullptr;
-    if (inner != nullptr && inner->is_object() && !inner->get_object().contains(field)) {
-      if (field == "int4_ops_per_second") there = "int8_ops_per_second";
-      if (field == "last_layer_operations_per_token" || field == "num_layers") return;
-    }
-    const json::Value& number = find(part, there);
+    const bool is_there = look_for(part, field) != nullptr;
+    if (!is_there && (field == "last_layer_operations_per_token" || field == "num_layers")) return;
+    const bool has_one = !is_there && field == "int4_ops_per_second";
+    const json::Value& number = find(part, has_one ? "int8_ops_per_second" : field);
     if (!number.is_number())
       fail(ErrorCode::invalid_data, "{} is no calibration: {}.{} is no number", name, part, field);
     const auto read = number.to_number<double>();

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of activations of eight bits and of their products with quantised weights, on each
-// instruction set: tiles, scales and what is rounded.
+// Tests of products of quantised weights with activations of eight bits, on each instruction set:
+// scales, offsets and what is rounded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,6 +16,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/pack.h"
+#include "backends/cpu/quantized_rows_test.h"
 #include "quant/codec.h"
 #include "quant/q4_1.h"
 #include "quant/q4_k.h"
@@ -33,214 +33,6 @@ class QuantizedProductsTest : public ::testing::TestWithParam<const KernelTable*
  protected:
   const KernelTable& kernels() const { return *GetParam(); }
 };
-
-/// Of a row's block, column i.
-int quantized_value(const uint8_t* row, int64_t i, int64_t value_bytes) {
-  if (value_bytes == 1) return static_cast<int8_t>(row[i]);
-  constexpr int kPlaces[4] = {0, 2, 1, 3};  // even columns, then odd ones
-  int16_t value;
-  std::memcpy(&value, row + 2 * (i / 4 * 4 + kPlaces[i % 4]), 2);
-  return value;
-}
-
-/// Of a row, where two rows are a tile.
-struct TestTile {
-  static constexpr int64_t kRows = 2;
-  static constexpr int64_t kRow = 1;  // the one that is looked at
-
-  TestTile(const KernelTable& kernels, const PackedFormat& format, const float* x, int64_t columns)
-      : parts(format.scales_per_block),
-        value_bytes(is_wide(format) ? kernels.wide_value_bytes : 1),
-        num_blocks(activation_blocks(columns, format)),
-        span_blocks(hasten::cpu::span_blocks(format)),
-        span_bytes(activation_span_bytes(scale_kind(format))),
-        bytes(static_cast<size_t>(
-                  activation_bytes(kRows, num_blocks, parts, value_bytes, span_blocks, span_bytes)),
-              77) {
-    kernels.quantize_tile({.x = x,
-                           .columns = columns,
-                           .format = format,
-                           .value_bytes = value_bytes,
-                           .tiles = bytes.data(),
-                           .tile = tile()});
-  }
-
-  ActivationTile tile() const {
-    return {.num_rows = kRows,
-            .num_blocks = num_blocks,
-            .span_blocks = span_blocks,
-            .span_bytes = span_bytes,
-            .first_row = 0,
-            .rows = kRows};
-  }
-  const uint8_t* block(int64_t index) const {
-    return bytes.data() +
-           tile().at(index / span_blocks * span_blocks,
-                     activation_block_bytes(1, parts, value_bytes)) +
-           index % span_blocks * activation_block_bytes(kRows, parts, value_bytes);
-  }
-  int value(int64_t row, int64_t column) const {
-    return quantized_value(block(column / 32) + row * kBlockColumns * value_bytes, column % 32,
-                           value_bytes);
-  }
-  /// The first (second) number of a part of the row.
-  template <class T>
-  T number(int64_t part, int64_t index) const {
-    return load<T>(block(part / parts) +
-                   kRows * (kBlockColumns * value_bytes + part % parts * 8 + 4 * index));
-  }
-  /// What lies behind the span that a block is in: the first (second) number.
-  template <class T = float>
-  T behind_span(int64_t block_index, int64_t index = 0) const {
-    const int64_t last =
-        std::min(block_index / span_blocks * span_blocks + span_blocks, num_blocks) - 1;
-    return load<T>(block(last) + activation_block_bytes(kRows, parts, value_bytes) +
-                   4 * kRows * index);
-  }
-  template <class T>
-  static T load(const uint8_t* numbers) {
-    T number;
-    std::memcpy(&number, numbers + 4 * kRow, 4);
-    return number;
-  }
-
-  int64_t parts;  // of a block
-  int64_t value_bytes;
-  int64_t num_blocks;
-  int64_t span_blocks;
-  int64_t span_bytes;
-  std::vector<uint8_t> bytes;
-};
-
-// 17 blocks, of which one goes beyond a panel and one beyond a batch.
-TEST_P(QuantizedProductsTest, QuantizedRowsAreNearAndSumUp) {
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal;
-  constexpr int64_t kColumns = 17 * kBlockColumns;
-  std::vector<float> rows(TestTile::kRows * kColumns, -2.0F);
-  float* const x = rows.data() + TestTile::kRow * kColumns;
-  for (int64_t i = 0; i < kColumns; ++i) x[i] = normal(random);
-  x[1] = 100.0F;  // an outlier spoils only its own part
-  for (const PackedFormat& format : {kPackQ2K, kPackQ3K, kPackQ6K}) {
-    const TestTile tile(kernels(), format, rows.data(), kColumns);
-    const int64_t part_columns = activation_columns(format);
-    float span_scale = 0;
-    for (int64_t part = kColumns / part_columns - 1; part >= 0; --part) {
-      const int64_t block = part / tile.parts;
-      if (block == tile.num_blocks - 1) {
-        span_scale = tile.behind_span(block);
-      } else if (part % tile.parts == tile.parts - 1 &&
-                 block % tile.span_blocks == tile.span_blocks - 1) {
-        span_scale *= tile.behind_span(block);
-      }
-      const auto base = tile.number<float>(part, 0);
-      const float power = base / kFloatBase;
-      EXPECT_EQ(std::exp2(std::round(std::log2(power))), power);
-      const float scale = span_scale * power;
-      EXPECT_EQ(scale > 0.05F, part == 0);
-      int largest = 0;
-      int32_t sum = 0;
-      for (int64_t i = part * part_columns; i < (part + 1) * part_columns; ++i) {
-        const int value = tile.value(TestTile::kRow, i);
-        EXPECT_NEAR(static_cast<float>(value) * scale, x[i], scale * 0.5001F);
-        sum += value;
-        largest = std::max(largest, std::abs(value));
-        EXPECT_EQ(tile.value(0, i), -127);
-      }
-      EXPECT_GE(largest, 63);  // no power of two is left
-      EXPECT_EQ(tile.number<int32_t>(part, 1),
-                format.offsets ? std::bit_cast<int32_t>(static_cast<float>(sum) * power)
-                               : std::bit_cast<int32_t>(base) - format.zero_point * sum);
-    }
-    EXPECT_FLOAT_EQ(span_scale, 100.0F / 127);
-  }
-}
-
-/// What the dot product of a block of a pair gets before it is shifted by `right`.
-int32_t rounding_of(int64_t block, int right) {
-  const int32_t half = 1 << right >> 1;
-  return block % 2 == 1 && half > 0 ? half - 1 : half;
-}
-
-// Three blocks, of which the second is much smaller than the first, and one that makes a pair.
-TEST_P(QuantizedProductsTest, PairsOfBlocksShareAScaleButForShifts) {
-  std::mt19937 random(8);
-  std::normal_distribution<float> normal;
-  constexpr int64_t kColumns = 96;
-  constexpr float kPeaks[3] = {100, 1, 1};
-  constexpr int kShifts[4] = {0, 6, 0, 12};
-  std::vector<float> rows(TestTile::kRows * kColumns, 1.0F);
-  float* const x = rows.data() + TestTile::kRow * kColumns;
-  for (int64_t i = 0; i < kColumns; ++i) {
-    x[i] = std::clamp(0.3F * normal(random), -1.0F, 1.0F) * kPeaks[i / 32];
-  }
-  for (int b = 0; b < 3; ++b) x[32 * b + 7] = kPeaks[b];
-  for (const PackedFormat& format : {kPackQ4_0, kPackQ8_0, kPackQ4K, kPackQ5_1}) {
-    const TestTile tile(kernels(), format, rows.data(), kColumns);
-    ASSERT_EQ(tile.num_blocks, 4);
-    for (int64_t b = 0; b < tile.num_blocks; ++b) {
-      const float peak = kPeaks[b / 2 * 2];
-      EXPECT_FLOAT_EQ(tile.behind_span(b), peak / 127 *
-                                               static_cast<float>(1 << wide_dot_bits(format)) /
-                                               static_cast<float>(1 << kIntegerScaleBits));
-      const int right = kShifts[b] + wide_dot_bits(format);
-      EXPECT_EQ(tile.number<int32_t>(b, 0), b % 2 == 0 ? right : 16 - right) << "block " << b;
-      int32_t sum = 0;
-      for (int64_t i = 32 * b; i < 32 * (b + 1); ++i) {
-        const int value = tile.value(TestTile::kRow, i);
-        const float step = peak / 127 / static_cast<float>(1 << kShifts[b]);
-        EXPECT_NEAR(static_cast<float>(value) * step, b < 3 ? x[i] : 0, step * 0.5001F);
-        sum += value;
-      }
-      EXPECT_EQ(tile.number<int32_t>(b, 1), rounding_of(b, right) - format.zero_point * sum);
-      if (!format.offsets) continue;
-      const auto sums = std::bit_cast<std::array<int16_t, 2>>(tile.behind_span<int32_t>(b, 1));
-      EXPECT_EQ(sums[static_cast<size_t>(b % 2)],
-                std::nearbyint(std::ldexp(static_cast<float>(sum), kSumBits - kShifts[b])));
-    }
-  }
-}
-
-TEST(RowTiles, AreFewAndEven) {
-  for (int64_t num_rows = 1; num_rows < 100; ++num_rows) {
-    const auto tiles = RowTiles::of(num_rows, 9, 6);
-    EXPECT_EQ(tiles.count, num_rows <= 9 ? 1 : (num_rows + 5) / 6);
-    EXPECT_EQ(tiles.first_row(0), 0);
-    EXPECT_EQ(tiles.first_row(tiles.count), num_rows);
-    for (int64_t t = 0; t < tiles.count; ++t) {
-      const int64_t rows = tiles.first_row(t + 1) - tiles.first_row(t);
-      EXPECT_LE(rows, num_rows <= 9 ? 9 : 6);
-      EXPECT_GE(rows, num_rows / tiles.count);
-    }
-  }
-}
-
-TEST(QuantizedRows, PanelsMeetTileAfterTileWithoutGaps) {
-  constexpr int64_t kRowBlockBytes = activation_block_bytes(1, 2, 1);
-  for (const int64_t num_blocks : {1, 4, 15, 16, 17, 40, 41}) {
-    const int64_t span_blocks = num_blocks % 3 == 0 ? 2 : 4;
-    const int64_t span_bytes = num_blocks % 2 == 0 ? 4 : 8;
-    for (int64_t num_rows = 1; num_rows < 20; ++num_rows) {
-      const auto tiles = RowTiles::of(num_rows, 5, 3);
-      int64_t before = 0;  // bytes
-      for (int64_t panel = 0; panel < num_blocks; panel += kPanelBlocks) {
-        const int64_t end = std::min(panel + kPanelBlocks, num_blocks);
-        for (int64_t t = 0; t < tiles.count; ++t) {
-          const int64_t first = tiles.first_row(t);
-          const int64_t tile_rows = tiles.first_row(t + 1) - first;
-          const ActivationTile tile{num_rows,   num_blocks, span_blocks,
-                                    span_bytes, first,      tile_rows};
-          for (int64_t block = panel; block < end; block += span_blocks) {
-            EXPECT_EQ(tile.at(block, kRowBlockBytes), before);
-            before +=
-                tile_rows * (std::min(span_blocks, end - block) * kRowBlockBytes + span_bytes);
-          }
-        }
-      }
-      EXPECT_EQ(before, activation_bytes(num_rows, num_blocks, 2, 1, span_blocks, span_bytes));
-    }
-  }
-}
 
 /// What is multiplied in tests of products of q8_0: a code, or an activation.
 int random_code(std::mt19937& random) { return static_cast<int>(random() % 255) - 127; }
