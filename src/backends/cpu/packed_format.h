@@ -204,7 +204,7 @@ static constexpr UnitLayout unit_layout(const PackedFormat& format) {
   if (format.super_scales) {
     unit.inner_bytes = format.scales_per_block == 2 ? 2 * kGroupRows : per_scale;
   }
-  const int64_t least = format.super_scales ? kBlocksPerSuper : has_integer_scales(format) ? 2 : 1;
+  const int64_t least = format.super_scales ? kBlocksPerSuper : 2;
   for (unit.blocks = least;; unit.blocks *= 2) {
     unit.inner_at = unit.blocks / (format.super_scales ? least : 1) * unit.half_bytes;
     unit.codes_at = unit.inner_at + unit.blocks * unit.inner_bytes;

@@ -154,8 +154,8 @@ class PackedGroup {
   const uint8_t* group_ = nullptr;    // the first unit
 };
 
-/// Some blocks of a group with codes as bytes, or split, and scales as floats: what is made of a
-/// PackedGroup for use with many activation rows. Block indices count from the panel's first.
+/// Some blocks of a group with codes as bytes, or split, and scales as they are used: what is made
+/// of a PackedGroup for use with many activation rows. Block indices count from the panel's first.
 template <int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind, int kQuadsToRun>
 struct Panel {
   static constexpr int kParts = kNumParts;
