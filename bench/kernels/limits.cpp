@@ -39,39 +39,64 @@ Model model_of(std::string_view shape) {
 namespace {
 
 constexpr int64_t kWindowUs = 20'000;  // of each ceiling; reading takes longer
+// Calls for so long, then one reading of memory.
+constexpr int64_t kReadEveryUs = 20'000;
 
 /// Seconds that the work takes of memory and of arithmetic, which go on at the same time.
-struct Limit {
-  double memory = 0.0;
-  double arithmetic = 0.0;
-};
+class Limit {
+ public:
+  explicit Limit(const Work& work) : work_(work) {}
 
-Limit limit_of(const Work& work, const cpu::Ceilings& ceilings) {
-  return {.memory = work.bytes / ceilings.read_bytes_per_s,
-          .arithmetic = work.peak ? work.operations / work.peak(ceilings) : 0.0};
-}
+  void add(const cpu::Ceilings& ceilings) {
+    add_reading(ceilings.read_bytes_per_s);
+    if (work_.peak) peaks_.add(work_.operations / work_.peak(ceilings));
+  }
+  void add_reading(double bytes_per_s) { readings_.add(work_.bytes / bytes_per_s); }
+
+  [[nodiscard]] double memory() const { return readings_.mean(); }
+  [[nodiscard]] double arithmetic() const { return peaks_.mean(); }
+
+ private:
+  struct Mean {
+    double sum = 0.0;
+    int64_t count = 0;
+    void add(double seconds) {
+      sum += seconds;
+      ++count;
+    }
+    [[nodiscard]] double mean() const { return count > 0 ? sum / static_cast<double>(count) : 0.0; }
+  };
+
+  const Work& work_;
+  Mean readings_, peaks_;
+};
 
 }  // namespace
 
 void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
                 const std::function<void()>& call, const std::function<void()>& clean_up) {
-  const Limit before = limit_of(work, machine.meter.measure(kWindowUs));
+  Limit ceiling(work);
+  ceiling.add(machine.meter.measure(kWindowUs));
   const int64_t begin_us = monotonic_us();
   int64_t untimed_us = 0;
+  int64_t last_reading_us = begin_us;
   for ([[maybe_unused]] auto _ : state) {
     call();
-    if (!clean_up) continue;
+    const bool reads = monotonic_us() - last_reading_us >= kReadEveryUs;
+    if (!clean_up && !reads) continue;
     state.PauseTiming();
     const int64_t pause_us = monotonic_us();
-    clean_up();
+    if (clean_up) clean_up();
+    if (reads) ceiling.add_reading(machine.meter.read_rate());
+    last_reading_us = reads ? monotonic_us() : last_reading_us;
     untimed_us += monotonic_us() - pause_us;
     state.ResumeTiming();
   }
   const double seconds = static_cast<double>(monotonic_us() - begin_us - untimed_us) * 1e-6 /
                          static_cast<double>(state.iterations());
-  const Limit after = limit_of(work, machine.meter.measure(kWindowUs));
-  const double memory = 0.5 * (before.memory + after.memory);
-  const double arithmetic = 0.5 * (before.arithmetic + after.arithmetic);
+  ceiling.add(machine.meter.measure(kWindowUs));
+  const double memory = ceiling.memory();
+  const double arithmetic = ceiling.arithmetic();
   const double limit = std::max(memory, arithmetic);
   state.counters["fraction"] = limit / seconds;
   state.SetLabel(fmt::format("limit {:.1f} us ({}), {:.0f} %; {:.1f} GB/s, {:.0f} Gop/s",

@@ -55,8 +55,9 @@ struct Work {
 
 /// Times `call`, which does `work` and waits for it; says the limit and the fraction of it that was
 /// reached (1 is the limit) in the label, and the fraction as a counter. The ceilings are
-/// measured before and after, since neighbours on a shared machine come and go: the limit is that
-/// of their mean. What `clean_up` does behind each call, if anything, is not timed.
+/// measured before and after, and reading between calls, too, since neighbours on a shared machine
+/// come and go: the limit is that of their mean. What `clean_up` does behind each call, if
+/// anything, is not timed.
 void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
                 const std::function<void()>& call, const std::function<void()>& clean_up = nullptr);
 

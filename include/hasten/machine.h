@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine is and how fast it can be at best: the limits that speeds are compared with.
+// What this machine is and how fast it can be: the limits that speeds are compared with.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,11 @@ Machine describe_machine();
 
 /// Measured peaks, with the given number of threads.
 struct Ceilings {
-  double read_bytes_per_second = 0;  // of main memory
-  double int8_ops_per_second = 0;    // multiplications and additions of 8-bit integers
+  // Of main memory: the mean of what neighbours leave of it, which is what work that takes longer
+  // than a measurement's rounds of 10 ms can have; and in the best round.
+  double read_bytes_per_second = 0;
+  double best_read_bytes_per_second = 0;
+  double int8_ops_per_second = 0;  // multiplications and additions of 8-bit integers
   // Of products of such with codes of four bits: at least int8, more where the processor has no dot
   // product instruction. A bound for all codes of fewer than eight bits.
   double int4_ops_per_second = 0;
@@ -42,8 +45,11 @@ class CeilingMeter {
   explicit CeilingMeter(int32_t num_threads = 0);
   ~CeilingMeter();
 
-  /// Half a second. The best moment of each measurement counts.
+  /// Half a second. Of arithmetic the best moment counts.
   Ceilings measure();
+  /// Bytes per second of one reading of some 10 ms, for work that stops now and then to see what
+  /// its limit is meanwhile.
+  double read_bytes_per_second();
   /// Microseconds that the threads need to begin and end together, when they do it all the time:
   /// what each operation of a step costs beside its work. A tenth of a second.
   double barrier_us();

@@ -26,6 +26,7 @@ std::string processor_name() {
 Ceilings measured(cpu::CeilingMeter& meter, int64_t window_us) {
   const cpu::Ceilings ceilings = meter.measure(window_us);
   return {.read_bytes_per_second = ceilings.read_bytes_per_s,
+          .best_read_bytes_per_second = ceilings.best_read_bytes_per_s,
           .int8_ops_per_second = ceilings.int8_ops_per_s,
           .int4_ops_per_second = ceilings.int4_ops_per_s,
           .bf16_flops_per_second = ceilings.bf16_flops_per_s,
@@ -54,6 +55,7 @@ struct CeilingMeter::Impl {
 CeilingMeter::CeilingMeter(int32_t num_threads) : impl_(std::make_unique<Impl>(num_threads)) {}
 CeilingMeter::~CeilingMeter() = default;
 Ceilings CeilingMeter::measure() { return measured(impl_->meter, 120'000); }
+double CeilingMeter::read_bytes_per_second() { return impl_->meter.read_rate(); }
 double CeilingMeter::barrier_us() { return impl_->meter.barrier_us(100'000); }
 
 Ceilings measure_ceilings(int32_t num_threads) {

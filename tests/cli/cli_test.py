@@ -510,6 +510,8 @@ class Measure(unittest.TestCase):
             self.assertEqual(result["fractions"], [result["fraction"]])
             self.assertIn(result["bound"], ("memory", "compute"))
         self.assertGreater(report["machine"]["read_bytes_per_second"], 1e8)
+        self.assertGreaterEqual(report["machine"]["best_read_bytes_per_second"],
+                                report["machine"]["read_bytes_per_second"])
 
     def test_bench_reports_the_median_of_the_rounds_fractions(self):
         for rounds in (2, 3):

@@ -16,21 +16,29 @@ namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-/// Units per second at the best of the rounds of a window: a round that another process disturbed
-/// does not count. `round()` does its work and returns how many units that was.
+/// Units per second.
+struct Rates {
+  double mean = 0;  // of all rounds together
+  double best = 0;  // of a round
+};
+
+/// What the rounds of a window reach. `round()` does its work and returns how many units that was.
 template <class Round>
-double best_rate(int64_t window_us, Round&& round) {
+Rates measure_rates(int64_t window_us, Round&& round) {
   constexpr int kLeastRounds = 3;  // or a neighbour in the only one would be taken for the machine
   double best = 0;
-  const int64_t end = monotonic_us() + window_us;
+  double total = 0;
+  const int64_t begin = monotonic_us();
+  int64_t now = begin;
   int rounds = 0;
   do {
-    const int64_t start = monotonic_us();
+    const int64_t start = now;
     const auto units = static_cast<double>(round());
-    const auto elapsed = static_cast<double>(std::max<int64_t>(1, monotonic_us() - start));
-    best = std::max(best, units / elapsed * 1e6);
-  } while (++rounds < kLeastRounds || monotonic_us() < end);
-  return best;
+    now = std::max(start + 1, monotonic_us());
+    total += units;
+    best = std::max(best, units / static_cast<double>(now - start) * 1e6);
+  } while (++rounds < kLeastRounds || now < begin + window_us);
+  return {.mean = total / static_cast<double>(now - begin) * 1e6, .best = best};
 }
 
 /// Twice the last cache, so that little of it is still there when the next round comes around.
@@ -61,44 +69,58 @@ CeilingMeter::CeilingMeter(int32_t threads)
   });
 }
 
-/// What a loop of one instruction reaches, over all threads; 0 without a kernel.
+/// What a loop of one instruction reaches at best, over all threads; 0 without a kernel. A core's
+/// units are nobody else's, so a round that another process disturbed does not count.
 double CeilingMeter::peak_rate(PeakKernel kernel, int64_t window_us) {
   if (kernel == nullptr) return 0;
   constexpr int64_t kRounds = 500'000;  // of up to 12 products: one or two milliseconds
   std::vector<int64_t> operations(static_cast<size_t>(workers_.num_threads()));
-  return best_rate(window_us, [&] {
+  const auto round = [&] {
     workers_.run([&](int32_t thread, int32_t) {
       operations[static_cast<size_t>(thread)] = kernel(kRounds);
     });
     int64_t total = 0;
     for (const int64_t count : operations) total += count;
     return total;
-  });
+  };
+  return measure_rates(window_us, round).best;
 }
 
-/// The better of the two ways to read.
-double CeilingMeter::read_rate(int64_t window_us) {
+/// Reads all of the memory once. Returns how many bytes that is.
+int64_t CeilingMeter::read_all(bool one_stream) {
   std::vector<int64_t> sums(static_cast<size_t>(workers_.num_threads()));
-  const auto rate = [&](bool one_stream) {
-    return best_rate(window_us / 2, [&] {
-      workers_.run([&](int32_t thread, int32_t num_threads) {
-        const Share share = share_of(memory_.num_bytes(), thread, num_threads);
-        sums[static_cast<size_t>(thread)] =
-            kernels_.read_bytes(memory_.data() + share.first, share.size, one_stream);
-      });
-      return memory_.num_bytes();
-    });
-  };
-  return std::max(rate(true), rate(false));
+  workers_.run([&](int32_t thread, int32_t num_threads) {
+    const Share share = share_of(memory_.num_bytes(), thread, num_threads);
+    sums[static_cast<size_t>(thread)] =
+        kernels_.read_bytes(memory_.data() + share.first, share.size, one_stream);
+  });
+  return memory_.num_bytes();
+}
+
+/// Of the better of the two ways to read.
+void CeilingMeter::measure_reading(int64_t window_us, Ceilings& to) {
+  const Rates one = measure_rates(window_us / 2, [&] { return read_all(true); });
+  const Rates several = measure_rates(window_us / 2, [&] { return read_all(false); });
+  one_stream_ = one.mean > several.mean;
+  to.read_bytes_per_s = std::max(one.mean, several.mean);
+  to.best_read_bytes_per_s = std::max(one.best, several.best);
+}
+
+double CeilingMeter::read_rate() {
+  const int64_t start = monotonic_us();
+  const auto bytes = static_cast<double>(read_all(one_stream_));
+  return bytes / static_cast<double>(std::max<int64_t>(1, monotonic_us() - start)) * 1e6;
 }
 
 Ceilings CeilingMeter::measure(int64_t window_us) {
-  const double int8_ops_per_s = peak_rate(kernels_.peak_int8, window_us);
-  return {.read_bytes_per_s = read_rate(window_us),
-          .int8_ops_per_s = int8_ops_per_s,
-          .int4_ops_per_s = std::max(int8_ops_per_s, peak_rate(kernels_.peak_int4, window_us)),
-          .bf16_flops_per_s = peak_rate(bf16_peak_kernel(), window_us),
-          .f32_flops_per_s = peak_rate(kernels_.peak_f32, window_us)};
+  Ceilings ceilings;
+  measure_reading(window_us, ceilings);
+  ceilings.int8_ops_per_s = peak_rate(kernels_.peak_int8, window_us);
+  ceilings.int4_ops_per_s =
+      std::max(ceilings.int8_ops_per_s, peak_rate(kernels_.peak_int4, window_us));
+  ceilings.bf16_flops_per_s = peak_rate(bf16_peak_kernel(), window_us);
+  ceilings.f32_flops_per_s = peak_rate(kernels_.peak_f32, window_us);
+  return ceilings;
 }
 
 double CeilingMeter::barrier_us(int64_t window_us) {
