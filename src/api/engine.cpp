@@ -197,6 +197,11 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.chunked_prefill = options.chunked_prefill;
   core.reserve_context = options.reserve_context;
   core.on_step = options.on_step;
+  if (options.pretouch) {
+    core.pretouch = [&options](double fraction) {
+      if (options.progress) options.progress("bringing in memory for keys and values", fraction);
+    };
+  }
   core.aging_us = options.aging_us;
   core.held_share = options.held_share;
   core.tenant_cache_share = options.tenant_cache_share;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
 #include <string>
@@ -103,6 +104,21 @@ TEST(Engine, VocabularyIsWhatARequestMayName) {
   EXPECT_NO_THROW(engine.generate(request));
   ++request.prompt.back();
   EXPECT_THROW(engine.generate(request), Error);
+}
+
+TEST(Engine, BringsMemoryInBeforehandOnRequest) {
+  std::vector<double> fractions;
+  const auto progress = [&](std::string_view stage, double fraction) {
+    if (stage.find("keys and values") != std::string_view::npos) fractions.push_back(fraction);
+  };
+  Engine as_needed({.progress = progress});
+  EXPECT_TRUE(fractions.empty());
+  Engine beforehand({.pretouch = true, .progress = progress});
+  ASSERT_FALSE(fractions.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(fractions));
+  EXPECT_EQ(fractions.back(), 1);
+  const Request request = question(as_needed);
+  EXPECT_EQ(beforehand.generate(request), as_needed.generate(request));
 }
 
 TEST(Engine, WeightsInTheFileGiveTheSameText) {

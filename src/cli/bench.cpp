@@ -267,6 +267,7 @@ int bench_model(BenchOptions& options) {
     // for each step that the prompts take, and a step holds at least 64 of their tokens.
     options.engine.context = options.prompt + 2 * options.gen + largest * options.prompt / 64 + 16;
   }
+  options.engine.pretouch = true;  // new pages are part of no token's cost
   Engine engine(options.engine);
   const ModelInfo& model = engine.model();
   if (largest > model.max_batch) {

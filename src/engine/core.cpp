@@ -202,7 +202,8 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                                             .context = sizing.context,
                                             .step_tokens = options.step_tokens,
                                             .max_sequences = options.max_batch,
-                                            .max_logits = options.max_batch + max_prompt_logits});
+                                            .max_logits = options.max_batch + max_prompt_logits,
+                                            .pretouch = options.pretouch});
 }
 
 void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us,

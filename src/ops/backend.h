@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -240,6 +241,9 @@ class Backend {
 
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) = 0;
   virtual int64_t kv_cache_bytes(const KvCacheSpec& spec) const = 0;
+  /// Has the system give all memory of a cache that was not written to yet, where it otherwise does
+  /// so when a block is first written; calls progress(fraction) meanwhile.
+  virtual void bring_in(KvCache& cache, const std::function<void(double fraction)>& progress);
   /// Copies whole blocks, all layers: (from, to) pairs.
   virtual void copy_blocks(KvCache& cache, std::span<const std::pair<int32_t, int32_t>> pairs) = 0;
 

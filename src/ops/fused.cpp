@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations for backends that have none of their own: fused ones, composed of the plain ones,
-// logits on one thread, and the refusal to move blocks.
+// logits on one thread, caches whose memory is there from the start, and the refusal to move
+// blocks.
 #include <array>
 
 #include "base/error.h"
@@ -34,6 +35,10 @@ void Backend::scan_rows(const ScanRowsParams& params) {
   params.check();
   for (int64_t i = 0; i < params.num_rows(); ++i)
     params.out[static_cast<size_t>(i)] = scan_row(params.row(i));
+}
+
+void Backend::bring_in(KvCache& /*cache*/, const std::function<void(double)>& progress) {
+  progress(1);
 }
 
 void Backend::export_block(const KvCache& /*cache*/, int32_t /*block*/,

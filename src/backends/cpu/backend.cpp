@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "backends/cpu/attention.h"
 #include "backends/cpu/cpu_backend.h"
@@ -33,6 +34,8 @@ constexpr int64_t kPieceAngles = 512;
 constexpr int64_t kElementwiseCost = 4;
 // Tokens of a run that are kept together.
 constexpr int64_t kRunTokens = 16;
+// Of a cache, brought in between two reports of progress.
+constexpr int64_t kReportedBytes = int64_t{64} << 20;
 
 /// Rows per piece of work so that a piece has about `elements` elements.
 int64_t piece_rows(int64_t elements, int64_t row_elements) {
@@ -90,6 +93,7 @@ class CpuBackend final : public ops::Backend {
   int64_t kv_cache_bytes(const ops::KvCacheSpec& spec) const override {
     return CpuKvCache::num_bytes(spec);
   }
+  void bring_in(ops::KvCache& cache, const std::function<void(double)>& progress) override;
   void copy_blocks(ops::KvCache& cache,
                    std::span<const std::pair<int32_t, int32_t>> pairs) override {
     auto& blocks = dynamic_cast<CpuKvCache&>(cache);
@@ -298,6 +302,19 @@ void CpuBackend::rope(const ops::RopeParams& params) {
                                .interleaved = params.layout == ops::RopeLayout::interleaved});
         }
       });
+}
+
+/// Each page by one thread: two that came to a new one at the same time would both clear one.
+void CpuBackend::bring_in(ops::KvCache& cache, const std::function<void(double)>& progress) {
+  const auto& blocks = dynamic_cast<const CpuKvCache&>(cache);
+  const int64_t total = blocks.num_bytes();
+  for (int64_t first = 0; first < total; first += kReportedBytes) {
+    const int64_t count = std::min(kReportedBytes, total - first);
+    workers_.for_each(count, kHugePage, [&](int64_t begin, int64_t end, int32_t) {
+      blocks.bring_in(first + begin, first + end);
+    });
+    progress(static_cast<double>(first + count) / static_cast<double>(total));
+  }
 }
 
 void CpuBackend::kv_write(const ops::KvWriteParams& params) {

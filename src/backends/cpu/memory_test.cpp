@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arena: pieces lie apart, live as long as they are wanted, and have their pages brought in once.
+// Arena: pieces lie apart, live as long as they are wanted, and have their pages brought in once;
+// the cache's pages are brought in on request.
 #include "backends/cpu/memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/kv_cache.h"
 
 namespace hasten::cpu {
 namespace {
@@ -127,6 +132,29 @@ TEST(NewPages, AreThereThen) {
 #else
   GTEST_SKIP() << "this system does not bring pages in before they are written";
 #endif
+}
+
+TEST(KvCache, HasItsMemoryBroughtInOnRequest) {
+  const auto backend = make_cpu_backend({.threads = 2});
+  const auto cache = backend->make_kv_cache(
+      {.num_layers = 3, .num_blocks = 700, .block_size = 16, .num_kv_heads = 8, .head_dim = 64});
+  const auto& blocks = dynamic_cast<const CpuKvCache&>(*cache);
+  ASSERT_EQ(blocks.num_bytes() % 4096, 0);
+  ASSERT_GT(blocks.num_bytes(), 64 * kMegabyte);  // more than one report
+  std::vector<unsigned char> in_core(static_cast<size_t>(blocks.num_bytes() / 4096));
+  const auto num_there = [&] {
+    EXPECT_EQ(
+        mincore(blocks.keys(0, 0, 0), static_cast<size_t>(blocks.num_bytes()), in_core.data()), 0);
+    return std::ranges::count_if(in_core, [](unsigned char page) { return (page & 1) != 0; });
+  };
+  if (num_there() > std::ssize(in_core) / 2)
+    GTEST_SKIP() << "this system does not tell which pages are there";
+  std::vector<double> told;
+  backend->bring_in(*cache, [&](double fraction) { told.push_back(fraction); });
+  EXPECT_EQ(num_there(), std::ssize(in_core));
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_LT(told[0], 1);
+  EXPECT_EQ(told[1], 1);
 }
 
 }  // namespace

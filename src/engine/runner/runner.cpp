@@ -37,6 +37,11 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
     group.slots.reserve(max_tokens);
     group.copies.reserve(max_sequences);
     caches_.push_back(group.cache.get());
+    if (!limits.pretouch) continue;
+    const auto num_groups = static_cast<double>(cache_groups.size());
+    backend.bring_in(*group.cache, [&](double fraction) {
+      limits.pretouch((static_cast<double>(g) + fraction) / num_groups);
+    });
   }
   batches_.resize(groups_.size());
   token_ids_.reserve(max_tokens);

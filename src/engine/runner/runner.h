@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -22,6 +23,8 @@ struct RunnerLimits {
   int64_t step_tokens = 0;
   int64_t max_sequences = 0;
   int64_t max_logits = 0;  // rows
+  // If there, memory of the caches is brought in before the first step; called meanwhile.
+  std::function<void(double fraction)> pretouch = {};
 };
 
 /// How the backend stores one cache group.
