@@ -164,6 +164,8 @@ void register_attention(const Machine& machine) {
         ("attention/" + std::string(info(kv_type).name)).c_str(),
         [&machine, kv_type](benchmark::State& state) { attention(state, machine, kv_type); });
     all->ArgNames({"sequences", "queries", "context", "shared"})
+        ->Args({1, 1, 256, 0})
+        ->Args({32, 1, 160, 0})
         ->Args({1, 1, 1024, 0})
         ->Args({1, 1, 8192, 0})
         ->Args({16, 1, 1024, 0})
