@@ -87,8 +87,10 @@ void time_calls(benchmark::State& state, const Machine& machine, const Work& wor
     state.PauseTiming();
     const int64_t pause_us = monotonic_us();
     if (clean_up) clean_up();
-    if (reads) ceiling.add_reading(machine.meter.read_rate());
-    last_reading_us = reads ? monotonic_us() : last_reading_us;
+    if (reads) {
+      ceiling.add_reading(machine.meter.read_rate());
+      last_reading_us = monotonic_us();
+    }
     untimed_us += monotonic_us() - pause_us;
     state.ResumeTiming();
   }

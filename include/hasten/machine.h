@@ -22,10 +22,10 @@ struct Machine {
 /// names an instruction set that it has not.
 Machine describe_machine();
 
-/// Measured peaks, with the given number of threads.
+/// What was measured with the given number of threads.
 struct Ceilings {
-  // Of main memory: the mean of what neighbours leave of it, which is what work that takes longer
-  // than a measurement's rounds of 10 ms can have; and in the best round.
+  // Of main memory: the mean of some readings of 256 MiB to 1 GiB, which is what neighbours leave
+  // of it for as long; and the best of them.
   double read_bytes_per_second = 0;
   double best_read_bytes_per_second = 0;
   double int8_ops_per_second = 0;  // multiplications and additions of 8-bit integers
@@ -47,8 +47,8 @@ class CeilingMeter {
 
   /// Half a second. Of arithmetic the best moment counts.
   Ceilings measure();
-  /// Bytes per second of one reading of some 10 ms, for work that stops now and then to see what
-  /// its limit is meanwhile.
+  /// Bytes per second of one such reading, some 10 ms at 80 GB/s, for work that stops now and then
+  /// to see what its limit is meanwhile.
   double read_bytes_per_second();
   /// Microseconds that the threads need to begin and end together, when they do it all the time:
   /// what each operation of a step costs beside its work. A tenth of a second.

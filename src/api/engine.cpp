@@ -198,7 +198,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.reserve_context = options.reserve_context;
   core.on_step = options.on_step;
   if (options.pretouch) {
-    core.pretouch = [&options](double fraction) {
+    core.on_pretouch = [&options](double fraction) {
       if (options.progress) options.progress("bringing in memory for keys and values", fraction);
     };
   }

@@ -111,9 +111,9 @@ TEST(Engine, BringsMemoryInBeforehandOnRequest) {
   const auto progress = [&](std::string_view stage, double fraction) {
     if (stage.find("keys and values") != std::string_view::npos) fractions.push_back(fraction);
   };
-  Engine as_needed({.progress = progress});
+  Engine as_needed({.kv_cache_bytes = 1 << 24, .progress = progress});
   EXPECT_TRUE(fractions.empty());
-  Engine beforehand({.pretouch = true, .progress = progress});
+  Engine beforehand({.kv_cache_bytes = 1 << 24, .pretouch = true, .progress = progress});
   ASSERT_FALSE(fractions.empty());
   EXPECT_TRUE(std::ranges::is_sorted(fractions));
   EXPECT_EQ(fractions.back(), 1);

@@ -48,6 +48,7 @@ double median(std::vector<double> values) {
 struct Round {
   double rate;  // tokens per second
   Limit limit;
+  size_t num_readings = 0;  // of memory while it ran
 };
 
 struct Result {
@@ -124,7 +125,7 @@ class BatchRun {
 
  private:
   // Decoding for so long, then one reading: often enough to meet the same neighbours, seldom enough
-  // that waking the engine's threads costs nothing.
+  // that what it leaves behind, sleeping threads and caches without the model, costs little.
   static constexpr int64_t kReadEveryUs = 40'000;
 
   void take(size_t index, const Chunk& chunk) {
@@ -154,7 +155,7 @@ class BatchRun {
     if (meter_ != nullptr && begin_us_ != 0 && !done_) read_if_due(now);
   }
 
-  /// The engine, whose thread this is, waits meanwhile.
+  /// The engine, whose thread this is, waits meanwhile: nobody else has requests.
   void read_if_due(int64_t now) {
     if (now - std::max(begin_us_, read_us_) < kReadEveryUs) return;
     readings_.push_back(meter_->read_bytes_per_second());
@@ -184,7 +185,11 @@ class BatchRun {
 
 json::Object to_json(const Result& result, const BenchOptions& options) {
   json::Array fractions;
-  for (const Round& round : result.rounds) fractions.push_back(Result::fraction_of(round));
+  size_t num_readings = 0;
+  for (const Round& round : result.rounds) {
+    fractions.push_back(Result::fraction_of(round));
+    num_readings += round.num_readings;
+  }
   return {{"test", result.prefill ? "prefill" : "decode"},
           {"batch", result.batch},
           {"prompt", options.prompt},
@@ -193,6 +198,7 @@ json::Object to_json(const Result& result, const BenchOptions& options) {
           {"limit_tokens_per_second", result.limit()},
           {"fraction", result.fraction()},
           {"fractions", std::move(fractions)},
+          {"memory_readings", static_cast<int64_t>(num_readings)},
           {"bound", result.memory_bound() ? "memory" : "compute"},
           {"bytes_per_token", result.rounds.back().limit.bytes_per_token},
           {"operations_per_token", result.rounds.back().limit.ops_per_token}};
@@ -229,9 +235,12 @@ Ceilings combined(F&& of) {
           .f32_flops_per_second = of(&Ceilings::f32_flops_per_second)};
 }
 
-/// The mean of two measurements: what the machine could do between them.
+/// The mean of two measurements, of the times that work takes: what the machine could do between
+/// them.
 Ceilings between(const Ceilings& a, const Ceilings& b) {
-  return combined([&](double Ceilings::*number) { return (a.*number + b.*number) / 2; });
+  return combined([&](double Ceilings::*number) {
+    return a.*number > 0 && b.*number > 0 ? 2 / (1 / (a.*number) + 1 / (b.*number)) : 0;
+  });
 }
 
 /// That of all readings together: the mean of the times they take, of which those around the work
@@ -278,7 +287,8 @@ int bench_model(BenchOptions& options) {
 
   std::vector<Result> results;
   const BatchRun warm_up(engine, options, 1, 1);  // warm-up: pages in the weights
-  // Neighbours come and go: the limit of a round is what was measured right before and after it.
+  // Neighbours come and go: the limit of a round is what was measured right before and after it,
+  // and of memory meanwhile, too.
   // The engine has its memory already, as without a meter.
   CeilingMeter meter(threads);
   std::vector<Ceilings> measured{meter.measure()};
@@ -298,7 +308,8 @@ int bench_model(BenchOptions& options) {
                                 prefill_limit(model, ceilings, options.prompt)});
       decode.rounds.push_back(
           {run.decode_tokens_per_second(),
-           decode_limit(model, meanwhile, batch, options.prompt + options.gen / 2)});
+           decode_limit(model, meanwhile, batch, options.prompt + options.gen / 2),
+           run.readings().size()});
       bar.show("bench", static_cast<double>(++done) / static_cast<double>(options.repeat) /
                             static_cast<double>(options.batches.size()));
     }

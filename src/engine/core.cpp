@@ -203,7 +203,7 @@ Core::Core(std::unique_ptr<models::Model> model, ops::Backend& backend,
                                             .step_tokens = options.step_tokens,
                                             .max_sequences = options.max_batch,
                                             .max_logits = options.max_batch + max_prompt_logits,
-                                            .pretouch = options.pretouch});
+                                            .on_pretouch = options.on_pretouch});
 }
 
 void Core::add(Request request, std::shared_ptr<Ticket> ticket, int64_t submit_us,

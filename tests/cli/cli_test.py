@@ -521,6 +521,16 @@ class Measure(unittest.TestCase):
                 self.assertEqual(len(result["fractions"]), rounds)
                 self.assertAlmostEqual(result["fraction"], statistics.median(result["fractions"]))
 
+    def test_bench_reads_memory_while_it_decodes(self):
+        done = hasten("bench", "--prompt", "16", "--gen", "700", "--repeat", "1", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        prefill, decode = json.loads(done.stdout)["results"]
+        self.assertEqual(prefill["memory_readings"], 0)
+        # One every 40 ms of its own time, which reading is no part of.
+        expected = 700 / decode["tokens_per_second"] / 0.04
+        self.assertGreater(expected, 2)
+        self.assertLess(abs(decode["memory_readings"] - expected), 2 + 0.3 * expected)
+
     def test_bench_takes_a_model_behind_the_batches(self):
         self.assertIn("there is no none", hasten("bench", "--batch", "1,4", "none").stderr)
 

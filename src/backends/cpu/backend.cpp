@@ -34,8 +34,8 @@ constexpr int64_t kPieceAngles = 512;
 constexpr int64_t kElementwiseCost = 4;
 // Tokens of a run that are kept together.
 constexpr int64_t kRunTokens = 16;
-// Of a cache, brought in between two reports of progress.
-constexpr int64_t kReportedBytes = int64_t{64} << 20;
+// Of a cache, that each thread brings in between two reports of progress.
+constexpr int64_t kReportedPages = 16;
 
 /// Rows per piece of work so that a piece has about `elements` elements.
 int64_t piece_rows(int64_t elements, int64_t row_elements) {
@@ -308,8 +308,9 @@ void CpuBackend::rope(const ops::RopeParams& params) {
 void CpuBackend::bring_in(ops::KvCache& cache, const std::function<void(double)>& progress) {
   const auto& blocks = dynamic_cast<const CpuKvCache&>(cache);
   const int64_t total = blocks.num_bytes();
-  for (int64_t first = 0; first < total; first += kReportedBytes) {
-    const int64_t count = std::min(kReportedBytes, total - first);
+  const int64_t at_once = kReportedPages * kHugePage * workers_.num_threads();
+  for (int64_t first = 0; first < total; first += at_once) {
+    const int64_t count = std::min(at_once, total - first);
     workers_.for_each(count, kHugePage, [&](int64_t begin, int64_t end, int32_t) {
       blocks.bring_in(first + begin, first + end);
     });

@@ -16,29 +16,22 @@ namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-/// Units per second.
-struct Rates {
-  double mean = 0;  // of all rounds together
-  double best = 0;  // of a round
-};
+constexpr int kLeastRounds = 3;  // or a neighbour in the only one would be taken for the machine
 
-/// What the rounds of a window reach. `round()` does its work and returns how many units that was.
+/// Units per second at the best of the rounds of a window: a round that another process disturbed
+/// does not count. `round()` does its work and returns how many units that was.
 template <class Round>
-Rates measure_rates(int64_t window_us, Round&& round) {
-  constexpr int kLeastRounds = 3;  // or a neighbour in the only one would be taken for the machine
+double best_rate(int64_t window_us, Round&& round) {
   double best = 0;
-  double total = 0;
-  const int64_t begin = monotonic_us();
-  int64_t now = begin;
+  const int64_t end = monotonic_us() + window_us;
   int rounds = 0;
   do {
-    const int64_t start = now;
+    const int64_t start = monotonic_us();
     const auto units = static_cast<double>(round());
-    now = std::max(start + 1, monotonic_us());
-    total += units;
-    best = std::max(best, units / static_cast<double>(now - start) * 1e6);
-  } while (++rounds < kLeastRounds || now < begin + window_us);
-  return {.mean = total / static_cast<double>(now - begin) * 1e6, .best = best};
+    const auto elapsed = static_cast<double>(std::max<int64_t>(1, monotonic_us() - start));
+    best = std::max(best, units / elapsed * 1e6);
+  } while (++rounds < kLeastRounds || monotonic_us() < end);
+  return best;
 }
 
 /// Twice the last cache, so that little of it is still there when the next round comes around.
@@ -75,42 +68,48 @@ double CeilingMeter::peak_rate(PeakKernel kernel, int64_t window_us) {
   if (kernel == nullptr) return 0;
   constexpr int64_t kRounds = 500'000;  // of up to 12 products: one or two milliseconds
   std::vector<int64_t> operations(static_cast<size_t>(workers_.num_threads()));
-  const auto round = [&] {
+  return best_rate(window_us, [&] {
     workers_.run([&](int32_t thread, int32_t) {
       operations[static_cast<size_t>(thread)] = kernel(kRounds);
     });
     int64_t total = 0;
     for (const int64_t count : operations) total += count;
     return total;
-  };
-  return measure_rates(window_us, round).best;
-}
-
-/// Reads all of the memory once. Returns how many bytes that is.
-int64_t CeilingMeter::read_all(bool one_stream) {
-  std::vector<int64_t> sums(static_cast<size_t>(workers_.num_threads()));
-  workers_.run([&](int32_t thread, int32_t num_threads) {
-    const Share share = share_of(memory_.num_bytes(), thread, num_threads);
-    sums[static_cast<size_t>(thread)] =
-        kernels_.read_bytes(memory_.data() + share.first, share.size, one_stream);
   });
-  return memory_.num_bytes();
 }
 
-/// Of the better of the two ways to read.
-void CeilingMeter::measure_reading(int64_t window_us, Ceilings& to) {
-  const Rates one = measure_rates(window_us / 2, [&] { return read_all(true); });
-  const Rates several = measure_rates(window_us / 2, [&] { return read_all(false); });
-  one_stream_ = one.mean > several.mean;
-  to.read_bytes_per_s = std::max(one.mean, several.mean);
-  to.best_read_bytes_per_s = std::max(one.best, several.best);
-}
-
-double CeilingMeter::read_rate() {
+/// Reads all of the memory once, dealt as the weights of a product of few rows are. Returns the
+/// bytes per second.
+double CeilingMeter::read_all(bool one_stream) {
+  std::vector<int64_t> sums(static_cast<size_t>(workers_.num_threads()));
   const int64_t start = monotonic_us();
-  const auto bytes = static_cast<double>(read_all(one_stream_));
-  return bytes / static_cast<double>(std::max<int64_t>(1, monotonic_us() - start)) * 1e6;
+  workers_.for_each_in_ranges(memory_.num_bytes() / kMebibyte, 1,
+                              [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t thread) {
+                                sums[static_cast<size_t>(thread)] +=
+                                    kernels_.read_bytes(memory_.data() + begin * kMebibyte,
+                                                        (end - begin) * kMebibyte, one_stream);
+                              });
+  const auto elapsed = static_cast<double>(std::max<int64_t>(1, monotonic_us() - start));
+  return static_cast<double>(memory_.num_bytes() / kMebibyte * kMebibyte) / elapsed * 1e6;
 }
+
+/// Both ways to read, in turns, so that they meet the same neighbours; of the better one.
+void CeilingMeter::measure_reading(int64_t window_us, Ceilings& to) {
+  double times[2] = {0, 0};  // of a byte, the sum over all rounds
+  const int64_t end = monotonic_us() + window_us;
+  int rounds = 0;
+  do {
+    for (const bool one_stream : {true, false}) {
+      const double rate = read_all(one_stream);
+      times[one_stream ? 1 : 0] += 1 / rate;
+      to.best_read_bytes_per_s = std::max(to.best_read_bytes_per_s, rate);
+    }
+  } while (++rounds < kLeastRounds || monotonic_us() < end);
+  one_stream_ = times[1] <= times[0];
+  to.read_bytes_per_s = rounds / std::min(times[0], times[1]);
+}
+
+double CeilingMeter::read_rate() { return read_all(one_stream_); }
 
 Ceilings CeilingMeter::measure(int64_t window_us) {
   Ceilings ceilings;

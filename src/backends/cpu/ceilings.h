@@ -15,7 +15,7 @@ struct Ceilings {
   // Streaming from memory, beyond the caches: what neighbours, with whom memory is shared, leave of
   // it in a measurement. Work that takes longer than a round of reading meets them, too.
   double read_bytes_per_s = 0;
-  double best_read_bytes_per_s = 0;  // in the best round: 10 ms of a machine
+  double best_read_bytes_per_s = 0;  // in the best round
   double int8_ops_per_s = 0;         // sums of products of bytes
   // Of products of bytes with codes of four bits. As int8, or more where there is no instruction
   // for such sums; a bound for all codes of fewer than eight bits.
@@ -42,7 +42,7 @@ class CeilingMeter {
   [[nodiscard]] double barrier_us(int64_t window_us);
 
  private:
-  int64_t read_all(bool one_stream);
+  double read_all(bool one_stream);
   void measure_reading(int64_t window_us, Ceilings& to);
   double peak_rate(PeakKernel kernel, int64_t window_us);
 

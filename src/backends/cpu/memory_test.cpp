@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -139,22 +140,23 @@ TEST(KvCache, HasItsMemoryBroughtInOnRequest) {
   const auto cache = backend->make_kv_cache(
       {.num_layers = 3, .num_blocks = 700, .block_size = 16, .num_kv_heads = 8, .head_dim = 64});
   const auto& blocks = dynamic_cast<const CpuKvCache&>(*cache);
-  ASSERT_EQ(blocks.num_bytes() % 4096, 0);
-  ASSERT_GT(blocks.num_bytes(), 64 * kMegabyte);  // more than one report
-  std::vector<unsigned char> in_core(static_cast<size_t>(blocks.num_bytes() / 4096));
+  ASSERT_GT(blocks.num_bytes(), 64 * kMegabyte);  // more than one report of two threads
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  std::vector<unsigned char> in_core(static_cast<size_t>((blocks.num_bytes() + page - 1) / page));
   const auto num_there = [&] {
     EXPECT_EQ(
         mincore(blocks.keys(0, 0, 0), static_cast<size_t>(blocks.num_bytes()), in_core.data()), 0);
-    return std::ranges::count_if(in_core, [](unsigned char page) { return (page & 1) != 0; });
+    return std::ranges::count_if(in_core, [](unsigned char state) { return (state & 1) != 0; });
   };
   if (num_there() > std::ssize(in_core) / 2)
     GTEST_SKIP() << "this system does not tell which pages are there";
   std::vector<double> told;
   backend->bring_in(*cache, [&](double fraction) { told.push_back(fraction); });
   EXPECT_EQ(num_there(), std::ssize(in_core));
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_LT(told[0], 1);
-  EXPECT_EQ(told[1], 1);
+  ASSERT_GT(told.size(), 1U);
+  EXPECT_TRUE(std::ranges::is_sorted(told));
+  EXPECT_LT(told.front(), 1);
+  EXPECT_EQ(told.back(), 1);
 }
 
 }  // namespace

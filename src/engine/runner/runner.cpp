@@ -37,10 +37,10 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
     group.slots.reserve(max_tokens);
     group.copies.reserve(max_sequences);
     caches_.push_back(group.cache.get());
-    if (!limits.pretouch) continue;
+    if (!limits.on_pretouch) continue;
     const auto num_groups = static_cast<double>(cache_groups.size());
     backend.bring_in(*group.cache, [&](double fraction) {
-      limits.pretouch((static_cast<double>(g) + fraction) / num_groups);
+      limits.on_pretouch((static_cast<double>(g) + fraction) / num_groups);
     });
   }
   batches_.resize(groups_.size());

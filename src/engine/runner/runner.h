@@ -24,7 +24,7 @@ struct RunnerLimits {
   int64_t max_sequences = 0;
   int64_t max_logits = 0;  // rows
   // If there, memory of the caches is brought in before the first step; called meanwhile.
-  std::function<void(double fraction)> pretouch = {};
+  std::function<void(double fraction)> on_pretouch = {};
 };
 
 /// How the backend stores one cache group.

@@ -89,7 +89,7 @@ class LinesAhead {
   /// soon with a place that this would be too much at once.
   template <int kRows>
   HASTEN_INLINE void fetch(int64_t at) const {
-    const int64_t near = pairs_ / 16 * 6;  // an even number
+    const int64_t near = pairs_ * 3 / 8 / 2 * 2;  // even, so that two places lie side by side
     if constexpr (kRows <= 2) {
       fetch_places<1>(at + 4 * near);
       fetch_places<1>(at + 2 * near);
@@ -107,6 +107,7 @@ class LinesAhead {
   HASTEN_INLINE void fetch_places(int64_t place) const {
     const CachedTile* tile = tile_;
     if (place >= 2 * pairs_) {
+      if (next_ == nullptr) return;
       place -= 2 * pairs_;
       tile = next_;
     }
@@ -147,7 +148,7 @@ class LinesAhead {
   }
 
   const CachedTile* tile_;
-  const CachedTile* next_;
+  const CachedTile* next_;  // null: none
   int64_t key_stride_;
   int64_t pairs_;  // of a head's elements
 };

@@ -66,7 +66,7 @@ struct PairsAhead {
   const CachedTile* next;  // null only where begin == end
   int begin;
   int end;
-  bool again;  // whether it is all asked for twice
+  bool again;  // whether this part asks for all of it, more than once
 
   /// The next tile's, `at` bytes into those of each run.
   HASTEN_INLINE void fetch_keys(int64_t at) const {
@@ -132,7 +132,8 @@ inline void attend_in_parts(const AttendCachedTask& task, Attend&& attend) {
   constexpr int kRuns = kTileKeys / 16;
   const int64_t rows = task.queries.rows;
   const int64_t num_parts = (rows + kFloatRows - 1) / kFloatRows;
-  const int runs_each = task.next == nullptr ? 0 : num_parts >= kRuns ? 1 : kRuns;
+  const bool all_at_once = num_parts < kRuns;
+  const int runs_each = task.next == nullptr ? 0 : all_at_once ? kRuns : 1;
   int64_t row = 0;
   for (int64_t part = 0; part < num_parts; ++part) {
     const int64_t count = (rows - row + num_parts - part - 1) / (num_parts - part);
@@ -141,7 +142,7 @@ inline void attend_in_parts(const AttendCachedTask& task, Attend&& attend) {
                            .next = task.next,
                            .begin = run,
                            .end = part * runs_each < kRuns ? run + runs_each : run,
-                           .again = runs_each == kRuns};
+                           .again = all_at_once && part == 0};
     with_constant<kFloatRows>(count, [&](auto part_rows) { attend(part_rows, ahead, row); });
     row += count;
   }
