@@ -82,15 +82,16 @@ double CeilingMeter::peak_rate(PeakKernel kernel, int64_t window_us) {
 /// bytes per second.
 double CeilingMeter::read_all(bool one_stream) {
   std::vector<int64_t> sums(static_cast<size_t>(workers_.num_threads()));
+  const int64_t count = memory_.num_bytes() / kMebibyte;
+  const int64_t num_bytes = count * kMebibyte;
   const int64_t start = monotonic_us();
-  workers_.for_each_in_ranges(memory_.num_bytes() / kMebibyte, 1,
-                              [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t thread) {
-                                sums[static_cast<size_t>(thread)] +=
-                                    kernels_.read_bytes(memory_.data() + begin * kMebibyte,
-                                                        (end - begin) * kMebibyte, one_stream);
-                              });
+  workers_.for_each_in_ranges(
+      count, 1, [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t thread) {
+        sums[static_cast<size_t>(thread)] += kernels_.read_bytes(
+            memory_.data() + begin * kMebibyte, (end - begin) * kMebibyte, one_stream);
+      });
   const auto elapsed = static_cast<double>(std::max<int64_t>(1, monotonic_us() - start));
-  return static_cast<double>(memory_.num_bytes() / kMebibyte * kMebibyte) / elapsed * 1e6;
+  return static_cast<double>(num_bytes) / elapsed * 1e6;
 }
 
 /// Both ways to read, in turns, so that they meet the same neighbours; of the better one.
