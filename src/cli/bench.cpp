@@ -288,8 +288,7 @@ int bench_model(BenchOptions& options) {
   std::vector<Result> results;
   const BatchRun warm_up(engine, options, 1, 1);  // warm-up: pages in the weights
   // Neighbours come and go: the limit of a round is what was measured right before and after it,
-  // and of memory meanwhile, too.
-  // The engine has its memory already, as without a meter.
+  // and of memory meanwhile, too. The engine has its memory already, as without a meter.
   CeilingMeter meter(threads);
   std::vector<Ceilings> measured{meter.measure()};
   ProgressBar bar;
@@ -432,7 +431,9 @@ void add_bench(Command program) {
   command.flag("--json", options->json, "Print one JSON object");
   command.footer(
       "Without --ctx, the context is prompt + 2 × gen + batch × prompt / 64 + 16 tokens: the\n"
-      "first request goes on decoding while the prompts of the others are read.");
+      "first request goes on decoding while the prompts of the others are read. Memory for keys\n"
+      "and values is there before anything is measured, as --pretouch has it elsewhere. Decoding\n"
+      "stops every 40 ms to read memory, which is not counted: that is the limit it had.");
   add_bench_replay(command);
   add_bench_serve(command);
   add_bench_ladder(command);

@@ -15,7 +15,6 @@ namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
-
 constexpr int kLeastRounds = 3;  // or a neighbour in the only one would be taken for the machine
 
 /// Units per second at the best of the rounds of a window: a round that another process disturbed
