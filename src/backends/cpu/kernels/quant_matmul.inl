@@ -321,7 +321,6 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   static_assert(kPanelBlocks % Source::kUnit.blocks == 0);
   const int64_t blocks = Source::num_blocks(task.x.columns);
   const int64_t first_row = tiles.first_row(first_tile);
-  const int64_t end_row = tiles.first_row(end_tile);
   const int64_t left_groups = task.num_groups - begin_group;
   const int64_t num_groups = left_groups < kQuantGroups ? left_groups : kQuantGroups;
   Source sources[kQuantGroups];
@@ -347,9 +346,6 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   // [end_row - first_row][kQuantGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
   constexpr int64_t kRowSums = kQuantGroups * kGroupRows;
-  for (int64_t i = 0; i < (end_row - first_row) * kRowSums; i += kGroupRows) {
-    store(sums + i, zero());
-  }
 
   for (int64_t first = 0; first < blocks; first += kPanelBlocks) {
     const int64_t left = blocks - first;
@@ -399,6 +395,12 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
                                   .span_bytes = Source::kSpanBytes,
                                   .first_row = row,
                                   .rows = kRows};
+        // Here, where they are read at once: all of them before the first panel would go through
+        // the second-level cache.
+        if (first == 0) {
+          unroll<0, kRows * kQuantGroups>(
+              [&](auto i) HASTEN_INLINE { store(tile_sums + i.value * kGroupRows, zero()); });
+        }
         const uint8_t* x = task.x.tiles + tile.at(first, kRowBlockBytes);
         multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
         if (last) finish_tile<kRows>(tile_sums, sources, out, row, whole);
