@@ -195,6 +195,129 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
   }
 }
 
+/// What a thread multiplies later of a run of groups, of which it takes two side by side: lines
+/// behind those of a pair of blocks in both groups, or, where those end, in the next two.
+template <class Source>
+class TwoGroupsAhead {
+ public:
+  TwoGroupsAhead(const uint8_t* groups, int64_t group_bytes)
+      : groups_(groups), group_bytes_(group_bytes) {}
+
+  /// While the pair of blocks from `block` on is multiplied: asks for lines [kPart, kPart + 1) /
+  /// kParts of what lies kAhead bytes behind it. A few at a time: a core drops what it is asked for
+  /// at once.
+  template <int64_t kAhead, int kPart, int kParts>
+  HASTEN_INLINE void fetch(int64_t block) const {
+    constexpr int64_t kBlockBytes = Source::kUnit.bytes_per_block();
+    constexpr int kLines = static_cast<int>(2 * kBlockBytes / 64);  // of each group
+    const int64_t at = Source::kUnit.head_bytes + block * kBlockBytes + kAhead;
+    const uint8_t* lines = groups_ + at + (at < group_bytes_ ? 0 : group_bytes_);
+    constexpr int kFirst = 2 * kLines * kPart / kParts;
+    constexpr int kEnd = 2 * kLines * (kPart + 1) / kParts;
+    unroll<kFirst, kEnd>([&](auto index) HASTEN_INLINE {
+      constexpr int kLine = decltype(index)::value;
+      prefetch(lines + (kLine % 2 == 0 ? 0 : group_bytes_) + kLine / 2 * 64);
+    });
+  }
+
+ private:
+  const uint8_t* groups_;
+  int64_t group_bytes_;
+};
+
+/// As accumulate_pairs(), for two groups and more rows than there is room for in registers: up to
+/// kTallRows at a time, whose dot products of a first block wait as int16, those of both groups in
+/// one register, and sums[r][g][16] in memory. That is ten loads for sixteen products, where one
+/// group and eight rows have nine for eight, more than a core of Zen 5 has time for (65 % of its
+/// int8 peak with all in the caches, this 75 to 78).
+template <int kRows, class Source>
+HASTEN_INLINE inline void accumulate_tall(const Source* sources, int64_t count, const uint8_t* x,
+                                          float* sums, const TwoGroupsAhead<Source>& ahead) {
+  static_assert(!Source::kSplit);
+  constexpr int kGroups = 2;
+  constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, 1);
+  constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
+  constexpr int64_t kPairBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
+  constexpr int kTurns = (kRows + kTallRows - 1) / kTallRows;
+  for (int64_t block = 0; block < count; block += 2, x += kPairBytes) {
+    unroll<0, kTurns>([&](auto turn_index) HASTEN_INLINE {
+      constexpr int kTurn = decltype(turn_index)::value;
+      constexpr int kFirst = kTurn * kRows / kTurns;
+      constexpr int kCount = (kTurn + 1) * kRows / kTurns - kFirst;
+      // Has the codes of the next rows unpacked again, which costs nothing that products wait for;
+      // GCC 12 would keep them in memory.
+      if constexpr (kTurns > 1) __asm__ volatile("" ::: "memory");
+      const auto multiply = [&](auto index_of_block, I32x16(&dot)[kGroups][kCount]) HASTEN_INLINE {
+        constexpr int kBlock = decltype(index_of_block)::value;
+        const uint8_t* at = x + kBlock * kBlockBytes;
+        unroll_tile<kCount, kGroups>([&](auto r, auto g) HASTEN_INLINE {
+          const uint8_t* starts = at + kShiftsAt + 4 * kRows;
+          dot[g.value][r.value] = set1_i32(load_scalar<int32_t>(starts + 4 * (kFirst + r.value)));
+        });
+        multiply_part<0>(sources, block + kBlock, at + kFirst * kBlockColumns, dot,
+                         [&](auto quad) HASTEN_INLINE {
+                           constexpr int kQuads = 8;
+                           constexpr int kPart =
+                               (2 * kTurn + kBlock) * kQuads + decltype(quad)::value;
+                           ahead.template fetch<4096, kPart, 2 * kTurns * kQuads>(block);
+                           if constexpr (kTurns == 1) {
+                             ahead.template fetch<8192, kPart, 2 * kTurns * kQuads>(block);
+                           }
+                         });
+      };
+      const auto shift_of = [&](int of_block, int r) HASTEN_INLINE {
+        return load_scalar<int32_t>(x + of_block * kBlockBytes + kShiftsAt + 4 * (kFirst + r));
+      };
+      I32x16 waiting[kCount];
+      I32x16 dot[kGroups][kCount];
+      multiply(Constant<0>{}, dot);
+      unroll<0, kCount>([&](auto r) HASTEN_INLINE {
+        const int32_t shift = shift_of(0, r.value);
+        const I32x16 second = shift_left(shift_right(dot[1][r.value], shift), 16);
+        waiting[r.value] = join_halves(shift_right(dot[0][r.value], shift), second);
+        keep_order(waiting[r.value]);
+      });
+      multiply(Constant<1>{}, dot);
+      unroll_tile<kCount, kGroups>([&](auto r, auto g) HASTEN_INLINE {
+        constexpr int kG = decltype(g)::value;
+        const I32x16 first = kG == 0 ? waiting[r.value] : shift_right(waiting[r.value], 16);
+        const I32x16 joined =
+            join_halves(first, shift_left(dot[kG][r.value], shift_of(1, r.value)));
+        const uint8_t* behind = x + 2 * kBlockBytes + 4 * (kFirst + r.value);
+        I32x16 sum = multiply_pairs(joined, sources[kG].pair_scales(block));
+        if constexpr (Source::kOffsets) {
+          const auto sums_of_x = load_scalar<int32_t>(behind + 4 * kRows);
+          sum = add_pair_products(sum, sources[kG].pair_offsets(block), sums_of_x);
+        }
+        float* to = sums + ((kFirst + r.value) * kGroups + kG) * kGroupRows;
+        F32x16 total = load(to);
+        add_product(total, to_float(sum), set1(load_scalar<float>(behind)));
+        store(to, total);
+      });
+    });
+  }
+}
+
+/// Groups begin_group and the next one of the task, if there is one.
+template <class Source, int kRows>
+inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t begin_group) {
+  const bool both = begin_group + 1 < task.num_groups;
+  const uint8_t* first = task.groups + begin_group * task.group_bytes;
+  // A last one that is alone is multiplied twice, and stored once.
+  const Source sources[2] = {Source(first), Source(both ? first + task.group_bytes : first)};
+  alignas(64) float sums[2 * kRows * kGroupRows];
+  unroll<0, 2 * kRows>([&](auto i) HASTEN_INLINE { store(sums + i.value * kGroupRows, zero()); });
+  const TwoGroupsAhead<Source> ahead(first, task.group_bytes);
+  accumulate_tall<kRows>(sources, Source::num_blocks(task.x.columns), task.x.tiles, sums, ahead);
+  for (int g = 0; g < (both ? 2 : 1); ++g) {
+    const F32x16 units = sources[g].row_units();
+    for (int r = 0; r < kRows; ++r) {
+      const F32x16 total = mul(load(sums + (2 * r + g) * kGroupRows), units);
+      store_output(total, task.out, r, begin_group + g);
+    }
+  }
+}
+
 /// Groups begin_group + g * stride of the task, straight from the packed weights.
 template <class Source, int kGroups, int kRows>
 inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
@@ -238,22 +361,26 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
 }
 
 /// Up to kQuantDirectRows rows, which are one tile. Each of several streams of memory is a part of
-/// the groups, one behind the other.
+/// the groups, one behind the other, but for tall tiles.
 template <class Source>
 inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
   with_constant<kQuantDirectRows>(task.x.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
-    constexpr int kGroups = direct_groups(kRows);
     int64_t group = 0;
-    if (!task.one_stream || kRows > kOneStreamRows) {
-      const int64_t stride = task.num_groups / kGroups;
-      for (; group < stride; ++group) {
-        quant_matmul_direct<Source, kGroups, kRows>(task, group, stride);
+    if constexpr (Source::kIntegerScales && kRows >= kLeastTallRows) {
+      for (; group < task.num_groups; group += 2) quant_matmul_tall<Source, kRows>(task, group);
+    } else {
+      constexpr int kGroups = direct_groups(kRows);
+      if (!task.one_stream || kRows > kOneStreamRows) {
+        const int64_t stride = task.num_groups / kGroups;
+        for (; group < stride; ++group) {
+          quant_matmul_direct<Source, kGroups, kRows>(task, group, stride);
+        }
+        group = stride * kGroups;
       }
-      group = stride * kGroups;
-    }
-    for (; group < task.num_groups; ++group) {
-      quant_matmul_direct<Source, 1, kRows>(task, group, 0);
+      for (; group < task.num_groups; ++group) {
+        quant_matmul_direct<Source, 1, kRows>(task, group, 0);
+      }
     }
   });
 }
@@ -343,7 +470,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   if (out.columns > num_groups * kGroupRows) out.columns = num_groups * kGroupRows;
   if (out.bias != nullptr) out.bias += begin_group * kGroupRows;
   const bool whole = out.columns >= kQuantGroups * kGroupRows && out.bias == nullptr;
-  // [end_row - first_row][kQuantGroups][16]
+  // [rows of the tiles][kQuantGroups][16]
   auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
   constexpr int64_t kRowSums = kQuantGroups * kGroupRows;
 

@@ -26,6 +26,9 @@ constexpr int kQuantRows = 3;
 constexpr int kQuantDirectRows = 6;  // rows that read packed weights without a panel
 /// Groups at a time that they read: two streams of memory, while registers last.
 constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
+/// No rows take accumulate_tall: it needs 32 registers.
+constexpr int kLeastTallRows = kQuantDirectRows + 1;
+constexpr int kTallRows = 1;
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
 constexpr int kFloatTileRows = 6;           // of activations

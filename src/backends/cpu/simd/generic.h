@@ -21,6 +21,9 @@ constexpr int kQuantRows = 2;
 constexpr int kQuantDirectRows = 1;  // rows that read packed weights without a panel
 /// Groups at a time that they read.
 constexpr int direct_groups(int /*rows*/) { return 1; }
+/// No rows take accumulate_tall: it needs 32 registers.
+constexpr int kLeastTallRows = kQuantDirectRows + 1;
+constexpr int kTallRows = 1;
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
 constexpr int kFloatTileRows = kFloatRows;  // of activations
