@@ -324,12 +324,13 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   // Bytes, of each stream; measured. Codes that are split are whole bytes and nothing is unpacked:
   // there, fetching far ahead only disturbs what the hardware fetches by itself (Zen 3). A core
   // drops what it is asked to fetch while too much is on its way: one stream is asked for twice
-  // (Zen 5, q4_0, of what reading alone reaches on one thread: once at 4 KiB 79 %, at 8 KiB 84 to
-  // 88, at both 92; 8 rows take 5 to 9 % less, of q8_0 15). Two streams gain nothing by it, and
+  // (8 rows take 5 to 9 % less on Zen 5, of q8_0 15), but not for one row, which leaves the core so
+  // much to fetch by itself that a second ask costs 1 to 4 %. Two streams gain nothing by it, and
   // without a dot instruction several rows are bound by arithmetic.
-  constexpr bool kTwice = kGroups == 1 && (kHasDotInstruction || kRows <= kOneStreamRows);
+  constexpr bool kOnce = kHasDotInstruction && kRows == 1;
+  constexpr bool kTwice = kGroups == 1 && !kOnce && (kHasDotInstruction || kRows <= kOneStreamRows);
   constexpr int64_t kAgain = kGroups == 1 ? 4096 : Source::kSplit ? 512 : 2048;
-  constexpr int64_t kAhead = kTwice ? 8192 : kAgain;
+  constexpr int64_t kAhead = kTwice ? 8192 : kGroups == 1 && kOnce ? 6144 : kAgain;
   Source sources[kGroups];
   F32x16 total[kGroups][kRows];
   for (int g = 0; g < kGroups; ++g) {
