@@ -102,7 +102,7 @@ struct RmsNormParams {
 /// x += delta, then out = rms_norm(x) * weight.
 struct AddRmsNormParams {
   Tensor x;      // [num_rows, dim] f32, updated
-  Tensor delta;  // [num_rows, dim] f32
+  Tensor delta;  // [num_rows, dim] f32, or undefined: nothing is added
   Tensor weight;
   float epsilon = 1e-5F;
   Tensor out;  // [num_rows, dim] f32; not x
@@ -280,6 +280,10 @@ class Backend {
   /// The first half of a gated feed-forward block.
   virtual void gated_matmul(const GatedMatmulParams& params);
   virtual void add_rms_norm(const AddRmsNormParams& params);
+  /// A norm and the only operation that takes what it makes: x of the matmuls, all of its rows, is
+  /// the norm's out, of which is not told what it holds afterwards.
+  virtual void norm_matmul_group(const AddRmsNormParams& norm, std::span<const MatmulParams> group);
+  virtual void norm_gated_matmul(const AddRmsNormParams& norm, const GatedMatmulParams& params);
 
   /// Here on the calling thread; a backend that has threads shares them.
   virtual void scan_rows(const ScanRowsParams& params);

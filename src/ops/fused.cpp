@@ -23,8 +23,18 @@ void Backend::gated_matmul(const GatedMatmulParams& params) {
 }
 
 void Backend::add_rms_norm(const AddRmsNormParams& params) {
-  add(params.x, params.delta);
+  if (params.delta.defined()) add(params.x, params.delta);
   rms_norm({.x = params.x, .weight = params.weight, .epsilon = params.epsilon, .out = params.out});
+}
+
+void Backend::norm_matmul_group(const AddRmsNormParams& norm, std::span<const MatmulParams> group) {
+  add_rms_norm(norm);
+  matmul_group(group);
+}
+
+void Backend::norm_gated_matmul(const AddRmsNormParams& norm, const GatedMatmulParams& params) {
+  add_rms_norm(norm);
+  gated_matmul(params);
 }
 
 void ScanRowsParams::check() const {

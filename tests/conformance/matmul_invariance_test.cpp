@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -125,6 +126,74 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralBlocksOfColumns) {
     for (const int64_t num_rows : {3, 6, 7, 12, 13, 40}) expect_equal(columns, num_rows, 1);
   }
   expect_equal(several.back(), 520, 3);
+}
+
+// A norm with the products that take it, in one operation, is the norm and then the products: of
+// weights that take the activations alike, and of others.
+TEST_P(MatmulInvarianceTest, NormsBeforeProductsChangeNothing) {
+  Random random = make_random();
+  constexpr int64_t kColumns = 512;
+  constexpr int64_t kOut = 50;
+  const HostMatrix first = random_matrix(dtype(), kOut, kColumns, random);
+  const HostMatrix alike = random_matrix(dtype(), kOut, kColumns, random);
+  const HostMatrix other = random_matrix(DType::q5_1, kOut, kColumns, random);
+  const auto values = random.normals(kMaxRows * kColumns);
+  const auto changes = random.normals(kMaxRows * kColumns);
+  const auto scales = random.normals(kColumns);
+
+  for (const int32_t threads : {1, 3}) {
+    const auto backend = make(threads);
+    const auto scale = to_device(*backend, scales, {kColumns});
+    const std::array weights = {backend->prepare_weight(first.tensor.view),
+                                backend->prepare_weight(alike.tensor.view),
+                                backend->prepare_weight(other.tensor.view)};
+    /// The sum, then all outputs.
+    const auto compute = [&](int64_t rows, bool adds, size_t second, bool gated, bool fused) {
+      const Shape shape{rows, kColumns};
+      const auto begin = [&](const std::vector<float>& all) {
+        return std::vector<float>(all.begin(), all.begin() + rows * kColumns);
+      };
+      GuardedOutput sum(*backend, shape, begin(values));
+      const auto delta = to_device(*backend, begin(changes), shape);
+      const auto x = backend->allocate(DType::f32, shape);
+      GuardedOutput a(*backend, {rows, kOut}, std::vector<float>(rows * kOut));
+      GuardedOutput b(*backend, {rows, kOut}, std::vector<float>(rows * kOut));
+      GuardedOutput out(*backend, {rows, kOut}, std::vector<float>(rows * kOut));
+      const ops::AddRmsNormParams norm{.x = sum.view(),
+                                       .delta = adds ? delta.view : Tensor(),
+                                       .weight = scale.view,
+                                       .out = x.view};
+      const std::array group = {
+          ops::MatmulParams{.weight = *weights[0], .x = x.view, .out = a.view()},
+          ops::MatmulParams{.weight = *weights[second], .x = x.view, .out = b.view()}};
+      const ops::GatedMatmulParams gate{.gate = group[0], .up = group[1], .out = out.view()};
+      if (fused && gated) backend->norm_gated_matmul(norm, gate);
+      if (fused && !gated) backend->norm_matmul_group(norm, group);
+      if (!fused) backend->add_rms_norm(norm);
+      if (!fused && gated) backend->gated_matmul(gate);
+      if (!fused && !gated) backend->matmul_group(group);
+      std::vector<float> result = sum.take();
+      for (GuardedOutput* output : {&a, &b, &out}) {
+        if (gated && output != &out) continue;  // what they hold is not told
+        const auto more = output->take();
+        result.insert(result.end(), more.begin(), more.end());
+      }
+      return result;
+    };
+    for (const int64_t rows : {1, 5, 13, 40}) {
+      for (const bool adds : {false, true}) {
+        for (const size_t second : {1, 2}) {
+          for (const bool gated : {false, true}) {
+            const auto expected = compute(rows, adds, second, gated, false);
+            const auto result = compute(rows, adds, second, gated, true);
+            ASSERT_EQ(bit_difference(result, expected, std::ssize(expected)), std::nullopt)
+                << rows << " rows, on " << threads << " threads, adds " << adds << ", weight "
+                << second << ", gated " << gated;
+          }
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatmulInvarianceTest,

@@ -111,11 +111,25 @@ class CpuBackend final : public ops::Backend {
 
   void embed(const ops::EmbedParams& params) override;
   void rms_norm(const ops::RmsNormParams& params) override {
-    normalize(params.x, {}, params.weight, params.epsilon, params.out);
+    add_rms_norm({.x = params.x,
+                  .delta = {},
+                  .weight = params.weight,
+                  .epsilon = params.epsilon,
+                  .out = params.out});
   }
-  void add_rms_norm(const ops::AddRmsNormParams& params) override {
-    HASTEN_CHECK(params.delta.shape() == params.x.shape());
-    normalize(params.x, params.delta, params.weight, params.epsilon, params.out);
+  void add_rms_norm(const ops::AddRmsNormParams& params) override;
+  void norm_matmul_group(const ops::AddRmsNormParams& norm,
+                         std::span<const ops::MatmulParams> group) override {
+    if (!matmul_.can_norm(group)) return Backend::norm_matmul_group(norm, group);
+    matmul_.run(group, &norm);
+  }
+  void norm_gated_matmul(const ops::AddRmsNormParams& norm,
+                         const ops::GatedMatmulParams& params) override {
+    const std::array projections = {params.gate, params.up};
+    if (!matmul_.can_gate(params) || !matmul_.can_norm(projections)) {
+      return Backend::norm_gated_matmul(norm, params);
+    }
+    matmul_.run_gated(params, &norm);
   }
   void matmul(const ops::MatmulParams& params) override { matmul_.run({&params, 1}); }
   void matmul_group(std::span<const ops::MatmulParams> group) override { matmul_.run(group); }
@@ -140,9 +154,6 @@ class CpuBackend final : public ops::Backend {
       std::memcpy(to.data(), from.data(), static_cast<size_t>(from.num_bytes()));
     }
   }
-  void normalize(const Tensor& x, const Tensor& delta, const Tensor& weight, float epsilon,
-                 const Tensor& out);
-
   const KernelTable& kernels_;
   bool repack_;
   Workers workers_;
@@ -172,19 +183,14 @@ void CpuBackend::embed(const ops::EmbedParams& params) {
       });
 }
 
-void CpuBackend::normalize(const Tensor& x, const Tensor& delta, const Tensor& weight,
-                           float epsilon, const Tensor& out) {
-  const int64_t dim = x.shape().back();
-  HASTEN_CHECK(weight.num_elements() == dim && out.shape() == x.shape());
+void CpuBackend::add_rms_norm(const ops::AddRmsNormParams& params) {
+  check_norm(params);
+  const int64_t dim = params.x.shape().back();
   workers_.for_each(
-      x.num_rows(), piece_rows(kPieceElements, dim), [&](int64_t begin, int64_t end, int32_t) {
+      params.x.num_rows(), piece_rows(kPieceElements, dim),
+      [&](int64_t begin, int64_t end, int32_t) {
         for (int64_t row = begin; row < end; ++row) {
-          kernels_.rms_norm_row({.x = x.f32() + row * dim,
-                                 .delta = delta.defined() ? delta.f32() + row * dim : nullptr,
-                                 .weight = weight.f32(),
-                                 .epsilon = epsilon,
-                                 .out = out.f32() + row * dim,
-                                 .dim = dim});
+          kernels_.rms_norm_row(norm_row_task(params, row, params.out.f32() + row * dim));
         }
       });
 }

@@ -154,16 +154,22 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   quantized_.reserve(activation_bytes(rows, columns / kBlockColumns + 1, kMostParts,
                                       kernels_.wide_value_bytes, kLeastSpanBlocks,
                                       kMostActivationSpanBytes));
+  normed_.reserve(normed_floats(columns) * 4);
   gated_.reserve(2 * gated_floats_ * 4 * workers_.num_threads());
   if (interleaves_) interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
 
-Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
+Matmul::Rows Matmul::gather(const ops::MatmulParams& params, const ops::AddRmsNormParams* norm) {
   const int64_t columns = params.weight.in_features();
   HASTEN_CHECK(params.x.shape().rank() == 2 && params.x.dim(1) == columns);
+  if (norm != nullptr) {
+    check_norm(*norm);
+    HASTEN_CHECK(norm->out.data() == params.x.data() && norm->out.shape() == params.x.shape() &&
+                 params.rows.empty());
+  }
   if (params.rows.empty())
-    return {.x = params.x.f32(), .count = params.x.dim(0), .columns = columns};
+    return {.x = params.x.f32(), .count = params.x.dim(0), .columns = columns, .norm = norm};
   const auto count = static_cast<int64_t>(params.rows.size());
   auto* x = gathered_.get_array<float>(count * columns);
   for (int64_t i = 0; i < count; ++i) {
@@ -175,16 +181,33 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params) {
   return {.x = x, .count = count, .columns = columns};
 }
 
+/// Some rows, normalised first if that is left to do.
+const float* Matmul::rows_of_tile(const Rows& rows, int64_t first, int64_t count, int32_t thread) {
+  if (rows.norm == nullptr) return rows.x + first * rows.columns;
+  float* tile = normed_.get_array<float>(normed_floats(rows.columns)) +
+                thread * kernels_.quant_tile_rows * rows.columns;
+  for (int64_t r = 0; r < count; ++r) {
+    kernels_.rms_norm_row(norm_row_task(*rows.norm, first + r, tile + r * rows.columns));
+  }
+  return tile;
+}
+
+/// Of normed_.
+int64_t Matmul::normed_floats(int64_t columns) const {
+  return workers_.num_threads() * kernels_.quant_tile_rows * columns;
+}
+
 void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   const int64_t num_blocks = activation_blocks(rows.columns, format);
   uint8_t* tiles = quantized_.get(activation_bytes(
       rows.count, num_blocks, format.scales_per_block, value_bytes(kernels_, format),
       span_blocks(format), activation_span_bytes(scale_kind(format))));
   const auto split = quantized_tiles(rows.count);
-  workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t) {
+  workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t thread) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
-      kernels_.quantize_tile({.x = rows.x + first * rows.columns,
+      const int64_t count = split.first_row(t + 1) - first;
+      kernels_.quantize_tile({.x = rows_of_tile(rows, first, count, thread),
                               .columns = rows.columns,
                               .format = format,
                               .value_bytes = value_bytes(kernels_, format),
@@ -194,7 +217,7 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
                                        .span_blocks = span_blocks(format),
                                        .span_bytes = activation_span_bytes(scale_kind(format)),
                                        .first_row = first,
-                                       .rows = split.first_row(t + 1) - first}});
+                                       .rows = count}});
     }
   });
 }
@@ -419,9 +442,24 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
   });
 }
 
-void Matmul::run(std::span<const ops::MatmulParams> group) {
+bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {
+  const ops::MatmulParams& first = group.front();
+  const auto kind = cpu_weight(first).layout().packed;
+  const int64_t num_rows = first.x.dim(0);
+  if (!kind || !first.rows.empty() || num_rows <= kernels_.quant_direct_rows ||
+      quantized_tiles(num_rows).count < workers_.num_threads()) {
+    return false;
+  }
+  return std::ranges::all_of(group, [&](const ops::MatmulParams& params) {
+    const auto other = cpu_weight(params).layout().packed;
+    return other && take_same_activations(kPackedFormats[static_cast<int>(*kind)],
+                                          kPackedFormats[static_cast<int>(*other)]);
+  });
+}
+
+void Matmul::run(std::span<const ops::MatmulParams> group, const ops::AddRmsNormParams* norm) {
   if (group.empty()) return;
-  Rows rows = gather(group.front());
+  Rows rows = gather(group.front(), norm);
   if (rows.count == 0) return;
   const PackedFormat* quantized = nullptr;  // what the activations are ready for
   bool rounded = false;                     // they are for weights of bf16
@@ -476,10 +514,10 @@ int64_t Matmul::gated_groups(const WeightLayout& layout, int64_t num_rows) const
   return std::min(gated_floats_ / tile_floats, ceil_div(layout.num_groups, tile)) * tile;
 }
 
-void Matmul::run_gated(const ops::GatedMatmulParams& params) {
+void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
   const CpuWeight& gate = cpu_weight(params.gate);
   const CpuWeight& up = cpu_weight(params.up);
-  Rows rows = gather(params.gate);
+  Rows rows = gather(params.gate, norm);
   if (rows.count == 0) return;
   HASTEN_CHECK(params.up.x.data() == params.gate.x.data() && up.in_features() == rows.columns &&
                params.up.rows.data() == params.gate.rows.data() &&

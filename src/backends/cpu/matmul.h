@@ -8,6 +8,7 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/pack.h"
 #include "backends/cpu/workers.h"
+#include "base/error.h"
 #include "ops/backend.h"
 
 namespace hasten::cpu {
@@ -31,6 +32,24 @@ inline GateKind gate_kind(ops::Activation activation) {
   return activation == ops::Activation::silu ? GateKind::silu : GateKind::gelu_tanh;
 }
 
+/// Fails where the tensors of a norm do not fit together.
+inline void check_norm(const ops::AddRmsNormParams& norm) {
+  HASTEN_CHECK(norm.weight.num_elements() == norm.x.shape().back() &&
+               norm.out.shape() == norm.x.shape() &&
+               (!norm.delta.defined() || norm.delta.shape() == norm.x.shape()));
+}
+
+/// One row of a norm, written to `out`.
+inline RmsNormRowTask norm_row_task(const ops::AddRmsNormParams& norm, int64_t row, float* out) {
+  const int64_t dim = norm.x.shape().back();
+  return {.x = norm.x.f32() + row * dim,
+          .delta = norm.delta.defined() ? norm.delta.f32() + row * dim : nullptr,
+          .weight = norm.weight.f32(),
+          .epsilon = norm.epsilon,
+          .out = out,
+          .dim = dim};
+}
+
 /// Not thread-safe: it owns the scratch memory of one backend.
 class Matmul {
  public:
@@ -42,15 +61,19 @@ class Matmul {
   std::unique_ptr<CpuWeight> prepare(const Tensor& source, bool repack);
   void reserve(const ops::StepLimits& limits);
 
-  /// Products of the same x and rows.
-  void run(std::span<const ops::MatmulParams> group);
+  /// Products of the same x and rows. With a norm, for which can_norm() must be asked: it makes x,
+  /// a few rows at a time that are rounded while they are in the cache, and never go to memory.
+  void run(std::span<const ops::MatmulParams> group, const ops::AddRmsNormParams* norm = nullptr);
+  /// Whether these, of one x and all of its rows, are worth a norm of their own: all take the
+  /// activations alike, quantised, and there are tiles of them for all threads.
+  bool can_norm(std::span<const ops::MatmulParams> group) const;
 
   /// Whether run_gated() is for these: both weights take the activations alike, and so many rows
   /// leave room for a tile of outputs in the cache.
   bool can_gate(const ops::GatedMatmulParams& params) const;
   /// Some outputs of both at a time, which meet while they are in the cache: they never go to
   /// memory. The same numbers as run() and the activation give.
-  void run_gated(const ops::GatedMatmulParams& params);
+  void run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm = nullptr);
 
  private:
   struct Rows {
@@ -58,6 +81,7 @@ class Matmul {
     const float* tiles = nullptr;  // the same as FloatMatmulTask has them, where it is needed
     int64_t count = 0;
     int64_t columns = 0;
+    const ops::AddRmsNormParams* norm = nullptr;  // makes x, which is not there yet; null: it is
     // One of several parts of the tiles of rows, for quantised weights alone.
     int64_t part = 0;
     int64_t num_parts = 1;
@@ -83,7 +107,9 @@ class Matmul {
 
   Arena::Piece allocate(int64_t num_bytes);
   void pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out);
-  Rows gather(const ops::MatmulParams& params);
+  Rows gather(const ops::MatmulParams& params, const ops::AddRmsNormParams* norm);
+  int64_t normed_floats(int64_t columns) const;
+  const float* rows_of_tile(const Rows& rows, int64_t first, int64_t count, int32_t thread);
   void quantize(const Rows& rows, const PackedFormat& format);
   uint8_t* make_tiles(const Rows& rows, const RowTileKind& kind, Scratch& to);
   void round_to_bf16(const Rows& rows);
@@ -105,6 +131,7 @@ class Matmul {
   const bool one_stream_;
   Arena weights_;
   Scratch gathered_;          // [rows, columns] f32
+  Scratch normed_;            // [threads][rows of a tile, columns] f32
   Scratch quantized_;         // QuantizedRows::tiles
   Scratch interleaved_;       // FloatMatmulTask::tiles
   Scratch rounded_;           // Bf16MatmulTask::tiles

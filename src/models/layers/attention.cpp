@@ -54,10 +54,11 @@ Attention::Attention(WeightLoader& load, int64_t layer, const Hyperparameters& h
   }
 }
 
-Tensor Attention::operator()(const Step& step, const Tensor& x) const {
+Tensor Attention::operator()(const Step& step, const ops::AddRmsNormParams& norm) const {
   const Activations& a = step.activations;
+  const Tensor& x = norm.out;
   const std::array projections = {query_.times(x, a.q), key_.times(x, a.k), value_.times(x, a.v)};
-  step.backend.matmul_group(projections);
+  step.backend.norm_matmul_group(norm, projections);
   write_projected(step);
   return attend_projected(step);
 }

@@ -35,8 +35,8 @@ class Attention {
             const AttentionStyle& style, const LayerCache& cache);
 
   /// O · softmax(scale · rope(Q x) · rope(K x)ᵀ) · V x for each token, over its whole sequence.
-  /// `x` and the result are [num_tokens, dim].
-  Tensor operator()(const Step& step, const Tensor& x) const;
+  /// x, which the norm makes, and the result are [num_tokens, dim].
+  Tensor operator()(const Step& step, const ops::AddRmsNormParams& norm) const;
 
   /// The same in two parts: keys and values of all tokens, then the result of some, whose rows of x
   /// are named and which are all tokens of the second step.

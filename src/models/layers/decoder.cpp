@@ -36,7 +36,7 @@ class DecoderLayer {
   }
 
   void operator()(const Step& step, Residual& x) const {
-    add_blocks(step, attention_(step, x.norm(attention_norm_)), x);
+    add_blocks(step, attention_(step, x.pending_norm(attention_norm_)), x);
   }
 
   /// The same in two parts, of which the second is for some tokens: `rows` of what the first one
@@ -59,7 +59,7 @@ class DecoderLayer {
  private:
   void add_blocks(const Step& step, const Tensor& attention, Residual& x) const {
     x += post_attention_norm_(step, attention);
-    x += post_mlp_norm_(step, mlp_(step, x.norm(mlp_norm_)));
+    x += post_mlp_norm_(step, mlp_(step, x.pending_norm(mlp_norm_)));
   }
 
   Norm attention_norm_, post_attention_norm_;

@@ -22,12 +22,12 @@ GatedMlp::GatedMlp(WeightLoader& load, int64_t layer, const Hyperparameters& h, 
       {.name = names::kDown, .layer = layer, .out_features = h.dim, .in_features = h.ffn_dim});
 }
 
-Tensor GatedMlp::operator()(const Step& step, const Tensor& x) const {
+Tensor GatedMlp::operator()(const Step& step, const ops::AddRmsNormParams& norm) const {
   const Activations& a = step.activations;
-  step.backend.gated_matmul({.gate = gate_.times(x, a.gate),
-                             .up = up_.times(x, a.up),
-                             .activation = activation_,
-                             .out = a.gate});
+  step.backend.norm_gated_matmul(norm, {.gate = gate_.times(norm.out, a.gate),
+                                        .up = up_.times(norm.out, a.up),
+                                        .activation = activation_,
+                                        .out = a.gate});
   step.backend.matmul(down_.times(a.gate, a.delta));
   return a.delta;
 }

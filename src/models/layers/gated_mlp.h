@@ -16,8 +16,9 @@ class GatedMlp {
   /// `fused`: gate and up are one matrix in the file, gate's rows first.
   GatedMlp(WeightLoader& load, int64_t layer, const Hyperparameters& h, bool fused);
 
-  /// Down · (activation(Gate x) ∘ Up x); `x` and the result are [num_tokens, dim].
-  Tensor operator()(const Step& step, const Tensor& x) const;
+  /// Down · (activation(Gate x) ∘ Up x); x, which the norm makes, and the result are
+  /// [num_tokens, dim].
+  Tensor operator()(const Step& step, const ops::AddRmsNormParams& norm) const;
 
  private:
   ops::Activation activation_;

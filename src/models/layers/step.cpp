@@ -2,6 +2,8 @@
 // Laying out the activations, and the two small parts that every layer is made with.
 #include "models/layers/step.h"
 
+#include <utility>
+
 #include "base/checked.h"
 
 namespace hasten::models {
@@ -80,19 +82,17 @@ void Residual::operator+=(const Tensor& delta) {
 }
 
 Tensor Residual::norm(const Norm& norm) {
+  step_.backend.add_rms_norm(pending_norm(norm));
+  return step_.activations.norm;
+}
+
+ops::AddRmsNormParams Residual::pending_norm(const Norm& norm) {
   const Activations& a = step_.activations;
-  if (pending_.defined()) {
-    step_.backend.add_rms_norm({.x = a.x,
-                                .delta = pending_,
-                                .weight = norm.weight(),
-                                .epsilon = norm.epsilon(),
-                                .out = a.norm});
-    pending_ = Tensor();
-  } else {
-    step_.backend.rms_norm(
-        {.x = a.x, .weight = norm.weight(), .epsilon = norm.epsilon(), .out = a.norm});
-  }
-  return a.norm;
+  return {.x = a.x,
+          .delta = std::exchange(pending_, Tensor()),
+          .weight = norm.weight(),
+          .epsilon = norm.epsilon(),
+          .out = a.norm};
 }
 
 }  // namespace hasten::models

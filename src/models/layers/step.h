@@ -72,7 +72,7 @@ class Norm {
 };
 
 /// The residual stream x. An addition waits for the norm that follows it, since backends do both in
-/// one pass over memory; so `x += block(x.norm(n))` costs what the fused operation costs.
+/// one pass over memory; so `x += block(x.pending_norm(n))` costs what the fused operation costs.
 class Residual {
  public:
   explicit Residual(const Step& step) : step_(step) {}
@@ -81,6 +81,8 @@ class Residual {
   void operator+=(const Tensor& delta);
   /// norm(x), in a buffer that lives until the next call.
   Tensor norm(const Norm& norm);
+  /// The same, left to the one operation that takes it.
+  ops::AddRmsNormParams pending_norm(const Norm& norm);
 
  private:
   const Step& step_;
