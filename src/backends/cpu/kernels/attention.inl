@@ -68,8 +68,16 @@ inline float prepare_scores(const TileQueries& queries, int64_t row, float* scor
     const F32x16 score = mul(load(scores + i), set1(queries.score_scale));
     store(scores + i, mul(cap, hyperbolic_tangent(div(score, cap))));
   }
-  for (int32_t i = 0; i < begin; ++i) scores[i] = kNoMax;
-  for (int32_t i = end; i < kTileKeys; ++i) scores[i] = kNoMax;
+  // Whole vectors: single lanes would have to leave the core's store buffer before they are loaded.
+  alignas(64) static constexpr float kLanes[] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                 8, 9, 10, 11, 12, 13, 14, 15};
+  for (int32_t i = 0; i < kTileKeys; i += 16) {
+    if (begin <= i && i + 16 <= end) continue;
+    const F32x16 key = add(load(kLanes), set1(static_cast<float>(i)));
+    const F32x16 score =
+        select_less(key, set1(static_cast<float>(end)), load(scores + i), set1(kNoMax));
+    store(scores + i, select_less(key, set1(static_cast<float>(begin)), set1(kNoMax), score));
+  }
 
   F32x16 top = load(scores);
   for (int64_t i = 16; i < kTileKeys; i += 16) top = max(load(scores + i), top);

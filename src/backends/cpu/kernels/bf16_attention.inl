@@ -153,10 +153,10 @@ class LinesAhead {
   int64_t pairs_;  // of a head's elements
 };
 
-/// Scores of kRows queries with all keys of a tile: each one chain along the head.
-template <int kRows>
+/// Scores of kRows queries with the first 16 kVectors keys of a tile: each one chain along the
+/// head.
+template <int kVectors, int kRows>
 inline void score_bf16(const AttendCachedTask& task, const PairsAhead& ahead, int64_t row) {
-  constexpr int kVectors = kTileKeys / 16;
   const int64_t head_dim = task.queries.head_dim;
   const float* q = task.queries.q + row * head_dim;
   const LinesAhead lines(task);
@@ -238,7 +238,9 @@ inline void attend_bf16_rows(const AttendCachedTask& task, const PairsAhead& ahe
   const TileQueries& queries = task.queries;
   const KeyRange seen = seen_keys<kRows>(queries, row);
   if (seen.end <= seen.begin) return;
-  score_bf16<kRows>(task, ahead, row);
+  with_constant<kTileKeys / 16>((seen.end + 15) / 16, [&](auto vectors) {
+    score_bf16<decltype(vectors)::value, kRows>(task, ahead, row);
+  });
   for (int64_t r = 0; r < kRows; ++r) {
     float* scores = queries.scores + r * kTileKeys;
     ahead.fetch_last_values(r, queries.head_dim / 2 * kLineBytes);
