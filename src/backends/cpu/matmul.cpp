@@ -4,6 +4,7 @@
 #include "backends/cpu/matmul.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -184,8 +185,8 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params, const ops::AddRmsNo
 /// Some rows, normalised first if that is left to do.
 const float* Matmul::rows_of_tile(const Rows& rows, int64_t first, int64_t count, int32_t thread) {
   if (rows.norm == nullptr) return rows.x + first * rows.columns;
-  float* tile = normed_.get_array<float>(normed_floats(rows.columns)) +
-                thread * kernels_.quant_tile_rows * rows.columns;
+  HASTEN_CHECK(count <= kernels_.quant_tile_rows);
+  float* tile = normed_.get_array<float>(0) + thread * kernels_.quant_tile_rows * rows.columns;
   for (int64_t r = 0; r < count; ++r) {
     kernels_.rms_norm_row(norm_row_task(*rows.norm, first + r, tile + r * rows.columns));
   }
@@ -202,6 +203,7 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   uint8_t* tiles = quantized_.get(activation_bytes(
       rows.count, num_blocks, format.scales_per_block, value_bytes(kernels_, format),
       span_blocks(format), activation_span_bytes(scale_kind(format))));
+  if (rows.norm != nullptr) normed_.get_array<float>(normed_floats(rows.columns));
   const auto split = quantized_tiles(rows.count);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t thread) {
     for (int64_t t = begin; t < end; ++t) {
@@ -443,6 +445,7 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
 }
 
 bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {
+  if (group.empty()) return false;
   const ops::MatmulParams& first = group.front();
   const auto kind = cpu_weight(first).layout().packed;
   const int64_t num_rows = first.x.dim(0);
@@ -459,6 +462,7 @@ bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {
 
 void Matmul::run(std::span<const ops::MatmulParams> group, const ops::AddRmsNormParams* norm) {
   if (group.empty()) return;
+  HASTEN_CHECK(norm == nullptr || can_norm(group));  // or rows would be normalised twice, or never
   Rows rows = gather(group.front(), norm);
   if (rows.count == 0) return;
   const PackedFormat* quantized = nullptr;  // what the activations are ready for
@@ -517,6 +521,8 @@ int64_t Matmul::gated_groups(const WeightLayout& layout, int64_t num_rows) const
 void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
   const CpuWeight& gate = cpu_weight(params.gate);
   const CpuWeight& up = cpu_weight(params.up);
+  const std::array group = {params.gate, params.up};
+  HASTEN_CHECK(norm == nullptr || can_norm(group));
   Rows rows = gather(params.gate, norm);
   if (rows.count == 0) return;
   HASTEN_CHECK(params.up.x.data() == params.gate.x.data() && up.in_features() == rows.columns &&

@@ -65,7 +65,7 @@ class Matmul {
   /// a few rows at a time that are rounded while they are in the cache, and never go to memory.
   void run(std::span<const ops::MatmulParams> group, const ops::AddRmsNormParams* norm = nullptr);
   /// Whether these, of one x and all of its rows, are worth a norm of their own: all take the
-  /// activations alike, quantised, and there are tiles of them for all threads.
+  /// activations alike, quantised, and there are tiles of many rows, one for each thread at least.
   bool can_norm(std::span<const ops::MatmulParams> group) const;
 
   /// Whether run_gated() is for these: both weights take the activations alike, and so many rows

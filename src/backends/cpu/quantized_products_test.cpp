@@ -72,8 +72,8 @@ OwnedTensor matrix_of(DType dtype, const std::vector<Block>& blocks) {
   return matrix;
 }
 
-/// Few rows, which are multiplied with packed weights, of one group or of two (in one turn, or
-/// two), and many, which take panels.
+/// Few rows, which are multiplied with packed weights, of one group or, with integer scales, of two
+/// (in one turn, or two), and many, which take panels.
 constexpr int64_t kNumRows[] = {1, 8, 11, 40};
 
 // With an activation scale of one, an output is the dot product times the weight's scale, and
@@ -552,7 +552,7 @@ class GuardedBytes {
         memory_(static_cast<uint8_t*>(
             mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
     if (memory_ == MAP_FAILED) throw std::bad_alloc();
-    mprotect(memory_ + length_ - page_, page_, PROT_NONE);
+    EXPECT_EQ(mprotect(memory_ + length_ - page_, page_, PROT_NONE), 0);
     data_ = memory_ + length_ - page_ - num_bytes;
   }
   ~GuardedBytes() { munmap(memory_, length_); }

@@ -81,8 +81,8 @@ class Residual {
   void operator+=(const Tensor& delta);
   /// norm(x), in a buffer that lives until the next call.
   Tensor norm(const Norm& norm);
-  /// The same, left to the one operation that takes it.
-  ops::AddRmsNormParams pending_norm(const Norm& norm);
+  /// The same, left to the one operation that takes it, which must run before x is used again.
+  [[nodiscard]] ops::AddRmsNormParams pending_norm(const Norm& norm);
 
  private:
   const Step& step_;
