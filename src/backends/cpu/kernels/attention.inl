@@ -57,8 +57,9 @@ inline float remaining_scale(const TileQueries& queries) {
   return queries.soft_cap > 0 ? 1.0F : queries.score_scale;
 }
 
-/// Caps a row of scores, makes those of keys that the row does not see -infinity, and returns the
-/// row's maximum, to which sums and output are brought if it is new. The row sees some key.
+/// Caps a row of scores, makes those of keys that the row does not see -infinity, whatever they
+/// were, and returns the row's maximum, to which sums and output are brought if it is new. The row
+/// sees some key.
 inline float prepare_scores(const TileQueries& queries, int64_t row, float* scores) {
   const int32_t begin = queries.begin[row];
   const int32_t end = queries.end[row];

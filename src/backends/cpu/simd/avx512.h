@@ -18,8 +18,8 @@ using U8x64 = __m512i;
 constexpr int kQuantGroups = 3;  // 3 x 4 sums of products, and as many of the blocks before
 constexpr int kQuantRows = 4;
 constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a panel
-/// Groups at a time that they read, but for kOneStreamRows: several streams of memory, while
-/// registers last.
+/// Groups at a time that they read, but for kOneStreamRows and tall tiles: several streams of
+/// memory, while registers last.
 constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
 /// Rows from which on two groups of weights with integer scales are multiplied side by side, so
 /// many rows at a time (accumulate_tall).
