@@ -154,6 +154,7 @@ class CpuBackend final : public ops::Backend {
       std::memcpy(to.data(), from.data(), static_cast<size_t>(from.num_bytes()));
     }
   }
+
   const KernelTable& kernels_;
   bool repack_;
   Workers workers_;

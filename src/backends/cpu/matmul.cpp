@@ -4,7 +4,6 @@
 #include "backends/cpu/matmul.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -170,7 +169,10 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params, const ops::AddRmsNo
                  params.rows.empty());
   }
   if (params.rows.empty())
-    return {.x = params.x.f32(), .count = params.x.dim(0), .columns = columns, .norm = norm};
+    return {.x = norm == nullptr ? params.x.f32() : nullptr,
+            .count = params.x.dim(0),
+            .columns = columns,
+            .norm = norm};
   const auto count = static_cast<int64_t>(params.rows.size());
   auto* x = gathered_.get_array<float>(count * columns);
   for (int64_t i = 0; i < count; ++i) {
@@ -203,6 +205,7 @@ void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
   uint8_t* tiles = quantized_.get(activation_bytes(
       rows.count, num_blocks, format.scales_per_block, value_bytes(kernels_, format),
       span_blocks(format), activation_span_bytes(scale_kind(format))));
+  // Grows before the threads share it.
   if (rows.norm != nullptr) normed_.get_array<float>(normed_floats(rows.columns));
   const auto split = quantized_tiles(rows.count);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t thread) {
@@ -341,7 +344,12 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
 
 /// Makes of the rows what products with such weights take.
 void Matmul::prepare_rows(const WeightLayout& layout, Rows& rows) {
-  if (layout.packed) return quantize(rows, kPackedFormats[static_cast<int>(*layout.packed)]);
+  HASTEN_CHECK(rows.x != nullptr || (rows.norm != nullptr && layout.packed));
+  if (layout.packed) {
+    quantize(rows, kPackedFormats[static_cast<int>(*layout.packed)]);
+    rows.norm = nullptr;  // done; it must not be twice
+    return;
+  }
   if (rounds_activations(layout)) return round_to_bf16(rows);
   rows.tiles = interleave(rows);
 }
@@ -462,7 +470,6 @@ bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {
 
 void Matmul::run(std::span<const ops::MatmulParams> group, const ops::AddRmsNormParams* norm) {
   if (group.empty()) return;
-  HASTEN_CHECK(norm == nullptr || can_norm(group));  // or rows would be normalised twice, or never
   Rows rows = gather(group.front(), norm);
   if (rows.count == 0) return;
   const PackedFormat* quantized = nullptr;  // what the activations are ready for
@@ -521,8 +528,6 @@ int64_t Matmul::gated_groups(const WeightLayout& layout, int64_t num_rows) const
 void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
   const CpuWeight& gate = cpu_weight(params.gate);
   const CpuWeight& up = cpu_weight(params.up);
-  const std::array group = {params.gate, params.up};
-  HASTEN_CHECK(norm == nullptr || can_norm(group));
   Rows rows = gather(params.gate, norm);
   if (rows.count == 0) return;
   HASTEN_CHECK(params.up.x.data() == params.gate.x.data() && up.in_features() == rows.columns &&

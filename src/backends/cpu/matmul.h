@@ -77,11 +77,11 @@ class Matmul {
 
  private:
   struct Rows {
-    const float* x = nullptr;      // [count, columns]
+    const float* x = nullptr;      // [count, columns]; null: the norm makes it
     const float* tiles = nullptr;  // the same as FloatMatmulTask has them, where it is needed
     int64_t count = 0;
     int64_t columns = 0;
-    const ops::AddRmsNormParams* norm = nullptr;  // makes x, which is not there yet; null: it is
+    const ops::AddRmsNormParams* norm = nullptr;  // what makes x, not yet done
     // One of several parts of the tiles of rows, for quantised weights alone.
     int64_t part = 0;
     int64_t num_parts = 1;

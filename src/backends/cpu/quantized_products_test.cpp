@@ -2,8 +2,6 @@
 // Tests of products of quantised weights with activations of eight bits, on each instruction set:
 // scales, offsets and what is rounded.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +9,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -538,70 +535,6 @@ TEST_P(QuantizedProductsTest, SpansOfAnySizeAddUp) {
             EXPECT_FALSE(std::isfinite(out[i]));
           }
         }
-      }
-    }
-  }
-}
-
-/// Bytes, all zero, up to a page that nobody may touch.
-class GuardedBytes {
- public:
-  explicit GuardedBytes(int64_t num_bytes)
-      : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))),
-        length_((static_cast<size_t>(num_bytes) / page_ + 2) * page_),
-        memory_(static_cast<uint8_t*>(
-            mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
-    if (memory_ == MAP_FAILED) throw std::bad_alloc();
-    EXPECT_EQ(mprotect(memory_ + length_ - page_, page_, PROT_NONE), 0);
-    data_ = memory_ + length_ - page_ - num_bytes;
-  }
-  ~GuardedBytes() { munmap(memory_, length_); }
-  GuardedBytes(const GuardedBytes&) = delete;
-  GuardedBytes& operator=(const GuardedBytes&) = delete;
-
-  uint8_t* data() const { return data_; }
-
- private:
-  size_t page_;
-  size_t length_;
-  uint8_t* memory_;
-  uint8_t* data_;
-};
-
-// Two groups, or three, are multiplied side by side: of an odd number the last is alone.
-TEST_P(QuantizedProductsTest, NothingIsReadBehindTheLastGroup) {
-  constexpr int64_t kColumns = 512;
-  std::vector<uint8_t> scratch(kMatmulScratchBytes + 64);
-  uint8_t* aligned = scratch.data() + 64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64;
-  for (int kind = 0; kind < kNumPackedKinds; ++kind) {
-    const PackedFormat& format = kPackedFormats[kind];
-    const int64_t group_bytes = unit_layout(format).group_bytes(kColumns);
-    const int64_t value_bytes = is_wide(format) ? kernels().wide_value_bytes : 1;
-    for (const int64_t num_groups : {1, 2, 3, 5}) {
-      const GuardedBytes groups(num_groups * group_bytes);
-      for (int64_t rows = 1; rows <= 17; ++rows) {
-        const GuardedBytes x(activation_bytes(
-            rows, activation_blocks(kColumns, format), format.scales_per_block, value_bytes,
-            span_blocks(format), activation_span_bytes(scale_kind(format))));
-        std::vector<float> out(static_cast<size_t>(rows * num_groups * kGroupRows), 1.0F);
-        const auto tiles =
-            RowTiles::of(rows, kernels().quant_direct_rows, kernels().quant_tile_rows);
-        kernels().quant_matmul[kind](
-            {.groups = groups.data(),
-             .group_bytes = group_bytes,
-             .num_groups = num_groups,
-             .next_groups = nullptr,
-             .x = {.tiles = x.data(), .num_rows = rows, .columns = kColumns},
-             .first_tile = 0,
-             .end_tile = tiles.count,
-             .one_stream = true,
-             .out = {.data = out.data(),
-                     .stride = num_groups * kGroupRows,
-                     .columns = num_groups * kGroupRows,
-                     .bias = nullptr},
-             .scratch = aligned});
-        EXPECT_TRUE(std::ranges::all_of(out, [](float v) { return v == 0.0F; }))
-            << "kind " << kind << ", " << num_groups << " groups, " << rows << " rows";
       }
     }
   }

@@ -63,7 +63,7 @@ inline float remaining_scale(const TileQueries& queries) {
 inline float prepare_scores(const TileQueries& queries, int64_t row, float* scores) {
   const int32_t begin = queries.begin[row];
   const int32_t end = queries.end[row];
-  for (int64_t i = 0; i < kTileKeys; i += 16) {
+  for (int64_t i = 0; i < end; i += 16) {
     if (queries.soft_cap <= 0) break;
     const F32x16 cap = set1(queries.soft_cap);
     const F32x16 score = mul(load(scores + i), set1(queries.score_scale));

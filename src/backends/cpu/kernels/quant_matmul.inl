@@ -324,7 +324,7 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   // Bytes, of each stream; measured. Codes that are split are whole bytes and nothing is unpacked:
   // there, fetching far ahead only disturbs what the hardware fetches by itself (Zen 3). A core
   // drops what it is asked to fetch while too much is on its way: one stream is asked for twice
-  // (8 rows took 5 to 15 % less on Zen 5), but not for one row, which leaves the core so
+  // (8 rows take 5 to 15 % less on Zen 5), but not for one row, which leaves the core so
   // much to fetch by itself that a second ask costs 1 to 4 %. Two streams gain nothing by it, and
   // without a dot instruction several rows are bound by arithmetic.
   constexpr bool kOnce = kHasDotInstruction && kRows == 1;
