@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -42,69 +45,96 @@ constexpr int64_t kWindowUs = 20'000;  // of each ceiling; reading takes longer
 // Calls for so long, then one reading of memory.
 constexpr int64_t kReadEveryUs = 20'000;
 
-/// Seconds that the work takes of memory and of arithmetic, which go on at the same time.
-class Limit {
+/// Seconds that many readings or calls took.
+class Times {
  public:
-  explicit Limit(const Work& work) : work_(work) {}
+  void add(double seconds) { seconds_.push_back(seconds); }
+
+  [[nodiscard]] double mean() const {
+    const double sum = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
+    return seconds_.empty() ? 0.0 : sum / static_cast<double>(seconds_.size());
+  }
+  [[nodiscard]] double median() const {
+    if (seconds_.empty()) return 0.0;
+    std::vector<double> sorted = seconds_;
+    const auto middle = sorted.begin() + std::ssize(sorted) / 2;
+    std::ranges::nth_element(sorted, middle);
+    return *middle;
+  }
+
+ private:
+  std::vector<double> seconds_;
+};
+
+/// Seconds that the work takes of memory and of arithmetic, which go on at the same time.
+struct Limit {
+  const Work& work;
+  Times readings, peaks;
 
   void add(const cpu::Ceilings& ceilings) {
     add_reading(ceilings.read_bytes_per_s);
-    if (work_.peak) peaks_.add(work_.operations / work_.peak(ceilings));
+    if (work.peak) peaks.add(work.operations / work.peak(ceilings));
   }
-  void add_reading(double bytes_per_s) { readings_.add(work_.bytes / bytes_per_s); }
-
-  [[nodiscard]] double memory() const { return readings_.mean(); }
-  [[nodiscard]] double arithmetic() const { return peaks_.mean(); }
-
- private:
-  struct Mean {
-    double sum = 0.0;
-    int64_t count = 0;
-    void add(double seconds) {
-      sum += seconds;
-      ++count;
-    }
-    [[nodiscard]] double mean() const { return count > 0 ? sum / static_cast<double>(count) : 0.0; }
-  };
-
-  const Work& work_;
-  Mean readings_, peaks_;
+  void add_reading(double bytes_per_s) { readings.add(work.bytes / bytes_per_s); }
 };
+
+void report(benchmark::State& state, const Work& work, double memory, double arithmetic,
+            double seconds, std::string_view kind) {
+  const double limit = std::max(memory, arithmetic);
+  state.counters["fraction"] = limit / seconds;
+  state.SetLabel(fmt::format("{}limit {:.1f} us ({}), {:.0f} %; {:.1f} GB/s, {:.0f} Gop/s", kind,
+                             limit * 1e6, memory < arithmetic ? "compute" : "memory",
+                             100.0 * limit / seconds, work.bytes / seconds * 1e-9,
+                             work.operations / seconds * 1e-9));
+}
 
 }  // namespace
 
 void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
-                const std::function<void()>& call, const std::function<void()>& clean_up) {
-  Limit ceiling(work);
-  ceiling.add(machine.meter.measure(kWindowUs));
+                const std::function<void()>& call) {
+  Limit limit{work, {}, {}};
+  limit.add(machine.meter.measure(kWindowUs));
   const int64_t begin_us = monotonic_us();
   int64_t untimed_us = 0;
   int64_t last_reading_us = begin_us;
   for ([[maybe_unused]] auto _ : state) {
     call();
-    const bool reads = monotonic_us() - last_reading_us >= kReadEveryUs;
-    if (!clean_up && !reads) continue;
+    if (monotonic_us() - last_reading_us < kReadEveryUs) continue;
     state.PauseTiming();
     const int64_t pause_us = monotonic_us();
-    if (clean_up) clean_up();
-    if (reads) {
-      ceiling.add_reading(machine.meter.read_rate());
-      last_reading_us = monotonic_us();
-    }
-    untimed_us += monotonic_us() - pause_us;
+    limit.add_reading(machine.meter.read_rate());
+    last_reading_us = monotonic_us();
+    untimed_us += last_reading_us - pause_us;
     state.ResumeTiming();
   }
   const double seconds = static_cast<double>(monotonic_us() - begin_us - untimed_us) * 1e-6 /
                          static_cast<double>(state.iterations());
-  ceiling.add(machine.meter.measure(kWindowUs));
-  const double memory = ceiling.memory();
-  const double arithmetic = ceiling.arithmetic();
-  const double limit = std::max(memory, arithmetic);
-  state.counters["fraction"] = limit / seconds;
-  state.SetLabel(fmt::format("limit {:.1f} us ({}), {:.0f} %; {:.1f} GB/s, {:.0f} Gop/s",
-                             limit * 1e6, memory < arithmetic ? "compute" : "memory",
-                             100.0 * limit / seconds, work.bytes / seconds * 1e-9,
-                             work.operations / seconds * 1e-9));
+  limit.add(machine.meter.measure(kWindowUs));
+  report(state, work, limit.readings.mean(), limit.peaks.mean(), seconds, "");
+}
+
+void time_each_call(benchmark::State& state, const Machine& machine, const Work& work,
+                    const std::function<void()>& call, const std::function<void()>& clean_up) {
+  Limit limit{work, {}, {}};
+  limit.add(machine.meter.measure(kWindowUs));
+  Times calls;
+  int64_t last_reading_us = monotonic_us();
+  for ([[maybe_unused]] auto _ : state) {
+    const int64_t begin_us = monotonic_us();
+    call();
+    const int64_t us = monotonic_us() - begin_us;
+    state.PauseTiming();
+    calls.add(static_cast<double>(us) * 1e-6);
+    clean_up();
+    if (monotonic_us() - last_reading_us >= kReadEveryUs) {
+      limit.add_reading(machine.meter.read_rate());
+      last_reading_us = monotonic_us();
+    }
+    state.ResumeTiming();
+  }
+  limit.add(machine.meter.measure(kWindowUs));
+  report(state, work, limit.readings.median(), limit.peaks.median(), calls.median(),
+         fmt::format("median {:.1f} us, ", calls.median() * 1e6));
 }
 
 ops::DeviceTensor to_device(ops::Backend& backend, const std::vector<float>& values, Shape shape) {

@@ -56,10 +56,13 @@ struct Work {
 /// Times `call`, which does `work` and waits for it; says the limit and the fraction of it that was
 /// reached (1 is the limit) in the label, and the fraction as a counter. The ceilings are
 /// measured before and after, and reading between calls, too, since neighbours on a shared machine
-/// come and go: the limit is that of their mean. What `clean_up` does behind each call, if
-/// anything, is not timed.
+/// come and go: the limit is that of their mean.
 void time_calls(benchmark::State& state, const Machine& machine, const Work& work,
-                const std::function<void()>& call, const std::function<void()>& clean_up = nullptr);
+                const std::function<void()>& call);
+/// Likewise each call by itself, and the medians of calls and of readings: for calls of which some
+/// wait for what the work does not say. `clean_up` behind each call is not timed.
+void time_each_call(benchmark::State& state, const Machine& machine, const Work& work,
+                    const std::function<void()>& call, const std::function<void()>& clean_up);
 
 /// A host tensor's copy on the device, and back.
 ops::DeviceTensor to_device(ops::Backend& backend, const std::vector<float>& values, Shape shape);
