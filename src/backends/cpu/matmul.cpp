@@ -38,6 +38,8 @@ constexpr int64_t kMostParts = 2;
 constexpr int64_t kLeastSpanBlocks = 2;
 // Of the available memory this much stays free for everything else.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
+// Of what was available this part is used before it is measured again.
+constexpr int64_t kUnmeasuredShare = 8;
 
 /// Rows of so many bytes that stay in half the second-level cache while all groups of a piece pass,
 /// or kLeastPassRows.
@@ -101,12 +103,12 @@ std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
 
 /// Memory for a packed weight; null: there is too little.
 Arena::Piece Matmul::allocate(int64_t num_bytes) {
-  // To measure takes as long as to pack a small weight. It is done again when the margin would be
-  // gone if somebody else had taken all the rest meanwhile.
+  // To measure takes as long as to pack a small weight, or several where memory is limited for a
+  // group of processes.
   if (num_bytes > unmeasured_bytes_) {
     const int64_t available = measure_memory().available_bytes - kMemoryMargin;
-    unmeasured_bytes_ =
-        num_bytes > available ? 0 : std::max(num_bytes, std::min(available, kMemoryMargin));
+    const int64_t share = std::max(kMemoryMargin, available / kUnmeasuredShare);
+    unmeasured_bytes_ = num_bytes > available ? 0 : std::max(num_bytes, std::min(available, share));
   }
   if (num_bytes <= unmeasured_bytes_) {
     unmeasured_bytes_ -= num_bytes;
