@@ -272,15 +272,19 @@ inline int32_t make_integer_scales(const IntegerScalesTask& task) {
                                   : make_integer_scales_of<true, 2>(task);
 }
 
-/// [columns][16] of float, or of pairs of bf16; for f16 the halves of each pair come apart.
+/// [columns][16] of float, or of pairs of bf16; for f16 the halves of each pair come apart. Rows
+/// often begin a multiple of 4 KiB apart, where a first-level cache has places for eight or twelve
+/// of the sixteen lines: taken in pieces, a line would have to come again for each. It is copied
+/// first, therefore.
 template <FloatKind kKind>
 void pack_floats(const PackTask& task) {
   constexpr int64_t kElementBytes = kKind == FloatKind::f32 ? 4 : 2;
+  constexpr int64_t kRowPart = 64;  // bytes: a line
   const int64_t bytes = task.columns * kElementBytes;
-  for (int64_t at = 0; at < bytes; at += kQuadsBytes) {
+  const auto pack_quads = [&](const uint8_t* rows, int64_t row_bytes, int64_t at) HASTEN_INLINE {
     U8x64 quads[4];
     const NextRows<kQuadsBytes, 1, 0> next{task.rows + kGroupRows * (task.row_bytes + at)};
-    bring_to_lanes<4, 0>(task.rows + at, task.row_bytes, next, quads);
+    bring_to_lanes<4, 0>(rows, row_bytes, next, quads);
     uint8_t* out = task.out + kGroupRows * at;
     for (int i = 0; i < 4; ++i) {
       if constexpr (kKind == FloatKind::f16) {
@@ -289,7 +293,16 @@ void pack_floats(const PackTask& task) {
         store_codes(out + 64 * i, quads[i]);
       }
     }
+  };
+  int64_t at = 0;
+  for (; at + kRowPart <= bytes; at += kRowPart) {
+    uint8_t lines[kGroupRows * kRowPart];
+    for (int r = 0; r < kGroupRows; ++r) {
+      __builtin_memcpy(lines + kRowPart * r, task.rows + r * task.row_bytes + at, kRowPart);
+    }
+    for (int64_t i = 0; i < kRowPart; i += kQuadsBytes) pack_quads(lines + i, kRowPart, at + i);
   }
+  for (; at < bytes; at += kQuadsBytes) pack_quads(task.rows + at, task.row_bytes, at);
 }
 
 }  // namespace
