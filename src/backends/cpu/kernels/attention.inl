@@ -59,8 +59,9 @@ inline float remaining_scale(const TileQueries& queries) {
 
 /// Caps a row of scores, makes those of keys that the row does not see -infinity, whatever they
 /// were, and returns the row's maximum, to which sums and output are brought if it is new. The row
-/// sees some key.
-inline float prepare_scores(const TileQueries& queries, int64_t row, float* scores) {
+/// sees some key, all of them if `whole`.
+HASTEN_INLINE inline float prepare_scores(const TileQueries& queries, int64_t row, float* scores,
+                                          bool whole = false) {
   const int32_t begin = queries.begin[row];
   const int32_t end = queries.end[row];
   for (int64_t i = 0; i < end; i += 16) {
@@ -73,7 +74,7 @@ inline float prepare_scores(const TileQueries& queries, int64_t row, float* scor
   alignas(64) static constexpr float kLanes[] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                  8, 9, 10, 11, 12, 13, 14, 15};
   for (int32_t i = 0; i < kTileKeys; i += 16) {
-    if (begin <= i && i + 16 <= end) continue;
+    if (whole || (begin <= i && i + 16 <= end)) continue;
     const F32x16 key = add(load(kLanes), set1(static_cast<float>(i)));
     const F32x16 score =
         select_less(key, set1(static_cast<float>(end)), load(scores + i), set1(kNoMax));

@@ -33,10 +33,11 @@ struct TileWeights {
   F32x16 of[kTileKeys / 16];
 };
 
-/// Softmax of a row of scores, which see some key, as softmax_row; the weights are returned.
+/// Softmax of a row of scores, which see some key (`whole`: all of them), as softmax_row; the
+/// weights are returned.
 HASTEN_INLINE inline TileWeights pair_softmax_row(const TileQueries& queries, int64_t row,
-                                                  float* scores) {
-  const F32x16 shift = set1(-kLog2E * prepare_scores(queries, row, scores));
+                                                  float* scores, bool whole) {
+  const F32x16 shift = set1(-kLog2E * prepare_scores(queries, row, scores, whole));
   const F32x16 scale = set1(kLog2E * remaining_scale(queries));
   TileWeights weights;
   unroll<0, kTileKeys / 16>([&](auto i) HASTEN_INLINE {
@@ -89,15 +90,6 @@ struct PairsAhead {
     if (!again) return;
     for (int run = begin; run < end; ++run) prefetch(tile->values[run] + at);
   }
-  /// Some of the next tile's last values, of `value_bytes` of a run, while the weights of query
-  /// `row` are computed, when nothing else is read.
-  HASTEN_INLINE void fetch_last_values(int64_t row, int64_t value_bytes) const {
-    if (!again) return;
-    constexpr int64_t kBytes = 2 * kLineBytes;  // of each run; twice as much is no better
-    const int64_t first = value_bytes - (row + 1) * kBytes;
-    if (first < 0) return;
-    for (int64_t at = first; at < first + kBytes; at += kLineBytes) fetch_values(at);
-  }
 };
 
 /// Keys of a tile.
@@ -116,6 +108,15 @@ inline KeyRange seen_keys(const TileQueries& queries, int64_t row) {
     seen.end = queries.end[r] > seen.end ? queries.end[r] : seen.end;
   }
   return seen;
+}
+
+/// Whether each of kRows queries sees all keys of the tile.
+template <int kRows>
+inline bool all_seen(const TileQueries& queries, int64_t row) {
+  bool all = true;
+  for (int64_t r = row; r < row + kRows; ++r)
+    all = all && queries.begin[r] == 0 && queries.end[r] == kTileKeys;
+  return all;
 }
 
 /// A bit for each key of the tile, set for those that the row sees, which are some.

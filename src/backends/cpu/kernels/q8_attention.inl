@@ -183,7 +183,7 @@ inline void attend_q8_rows(const AttendCachedTask& task, const float* scales, fl
     float* own_worth = worth + r * num_scales;
     if (!sees_nothing(queries, row + r)) {
       const TileWeights weights =
-          pair_softmax_row(queries, row + r, queries.scores + r * kTileKeys);
+          pair_softmax_row(queries, row + r, queries.scores + r * kTileKeys, false);
       round_weights(weights, seen_lanes(queries, row + r), scales, num_scales, own_codes,
                     own_worth);
       continue;
