@@ -210,15 +210,13 @@ void Attention::find_tile(const Shape& shape, const KeySpan& wanted, CachedTile&
   }
 }
 
-/// Whether the queries of all pieces see all keys of the tile at `tile`, whose keys end at `end`.
-/// Several pieces share a span only where all of them see all keys that the first one does.
-bool Attention::sees_whole_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile,
-                                int64_t end) {
-  if (end < tile + kTileKeys) return false;
-  const Piece& piece = pieces.front();
+/// The keys [begin, end) that the queries of all pieces see. Several pieces share a span only where
+/// all of them see all keys that the first one does.
+Attention::KeySpan Attention::seen_by_all(const Shape& shape, const Piece& piece) {
   const int64_t first = shape.position(piece, piece.first_token);
-  const int64_t last = first + piece.num_tokens - 1;
-  return first + 1 >= tile + kTileKeys && shape.first_visible(last) <= tile;
+  return {.piece = &piece,
+          .begin = shape.first_visible(first + piece.num_tokens - 1),
+          .end = first + 1};
 }
 
 /// Writes which keys of the tile at `tile`, whose keys end at `end`, each row sees: all of them if
@@ -252,38 +250,42 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
   const bool cached = pairs || (rows <= kCachedRows && shape.head_dim == shape.padded_dim &&
                                 block_size % kGroupRows == 0);
   const auto attend_cached = pairs ? shape.pairs->attend : kernels_.attention.attend_cached;
+  const TileQueries queries{.q = memory.q,
+                            .score_scale = shape.params.scale / shape.q_scale,
+                            .rows = rows,
+                            .head_dim = shape.head_dim,
+                            .padded_dim = shape.padded_dim,
+                            .begin = memory.begin,
+                            .end = memory.end,
+                            .soft_cap = shape.params.soft_cap,
+                            .scores = memory.scores,
+                            .state = state};
   CachedTile tiles[2];
+  AttendCachedTask task{.queries = queries,
+                        .key_kind = shape.cache.key_kind(),
+                        .value_kind = shape.cache.value_kind(),
+                        .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
+                        .scale_stride = block_size * kKvScaleBytes,
+                        .tile = nullptr,
+                        .next = nullptr,
+                        .scratch = memory.tile_keys};
   if (cached) find_tile(shape, keys, tiles[0]);
   int current = 0;
+  const KeySpan seen = seen_by_all(shape, piece);
   bool all_seen = false;  // as memory says since the tile before
   for (int64_t begin = keys.begin; begin < keys.end;) {
     const int64_t tile = begin / kTileKeys * kTileKeys;
     const int64_t end = std::min(tile + kTileKeys, keys.end);
-    const bool whole = sees_whole_tile(shape, pieces, tile, end);
+    const bool whole = end == tile + kTileKeys && seen.begin <= tile && end <= seen.end;
     if (!whole || !all_seen) see_tile(shape, pieces, tile, end, memory);
     all_seen = whole;
-    const TileQueries queries{.q = memory.q,
-                              .score_scale = shape.params.scale / shape.q_scale,
-                              .rows = rows,
-                              .head_dim = shape.head_dim,
-                              .padded_dim = shape.padded_dim,
-                              .begin = memory.begin,
-                              .end = memory.end,
-                              .soft_cap = shape.params.soft_cap,
-                              .scores = memory.scores,
-                              .state = state};
     if (cached) {
       const KeySpan rest =
           end < keys.end ? KeySpan{.piece = &piece, .begin = end, .end = keys.end} : after;
       if (!rest.is_empty()) find_tile(shape, rest, tiles[1 - current]);
-      attend_cached({.queries = queries,
-                     .key_kind = shape.cache.key_kind(),
-                     .value_kind = shape.cache.value_kind(),
-                     .key_stride = kv_key_row_bytes(shape.cache.key_kind(), block_size),
-                     .scale_stride = block_size * kKvScaleBytes,
-                     .tile = &tiles[current],
-                     .next = rest.is_empty() ? nullptr : &tiles[1 - current],
-                     .scratch = memory.tile_keys});
+      task.tile = &tiles[current];
+      task.next = rest.is_empty() ? nullptr : &tiles[1 - current];
+      attend_cached(task);
       current = 1 - current;
     } else {
       load_tile(shape, piece, begin, end, memory);

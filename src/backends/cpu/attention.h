@@ -90,8 +90,7 @@ class Attention {
   void load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                  const ThreadMemory& memory);
   void find_tile(const Shape& shape, const KeySpan& wanted, CachedTile& tile);
-  static bool sees_whole_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile,
-                              int64_t end);
+  static KeySpan seen_by_all(const Shape& shape, const Piece& piece);
   static void see_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile, int64_t end,
                        const ThreadMemory& memory);
   void finish(const Shape& shape, const Piece& piece, const SoftmaxState& total);
