@@ -105,6 +105,28 @@ TEST_P(AttentionInvarianceTest, ChunksEqualTheWholePrompt) {
   }
 }
 
+// With one query and with many, whatever number of rows a tile is then shared by.
+TEST_P(AttentionInvarianceTest, RowsOfATileChangeNothing) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const int64_t ratio : {1, 2, 3, 4, 5, 6, 7}) {
+      AttentionSettings settings = random_settings();
+      settings.num_kv_heads = 1;
+      settings.heads_per_kv_head = ratio;
+      settings.head_dim = head_dim;
+      settings.kv_types = {};
+      SCOPED_TRACE(describe(settings));
+      const std::vector<SequenceData> sequences = {random_sequence(settings, 200, random_)};
+      const auto expected = alone(settings, sequences, 0);
+      for (const int64_t chunk : {2, 33, 200}) {
+        ASSERT_EQ(bit_difference(in_chunks(settings, sequences, 0, chunk, 2), expected,
+                                 settings.query_size()),
+                  std::nullopt)
+            << "chunks of " << chunk;
+      }
+    }
+  }
+}
+
 // Decodes and prefill chunks of several sequences share steps, as in continuous batching.
 TEST_P(AttentionInvarianceTest, NeighboursChangeNothing) {
   const AttentionSettings settings = random_settings();

@@ -151,27 +151,44 @@ TEST_P(AttentionTest, StorageTypes) {
 
 TEST_P(AttentionTest, EveryContextNearATileBoundary) {
   for (const int64_t context : {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129}) {
-    check_pairs({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32},
-                {{context, 1}, {context, std::min<int64_t>(context, 3)}});
+    for (const int64_t head_dim : {32, 64, 128}) {
+      check_pairs({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = head_dim},
+                  {{context, 1}, {context, std::min<int64_t>(context, 3)}});
+    }
   }
 }
 
 TEST_P(AttentionTest, Windows) {
   for (const int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 100}) {
-    check_pairs({.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = 32, .window = window},
-                {{300, 1}, {random_.between(70, 260), 67}, random_load(90), {5, 5}});
+    for (const int64_t head_dim : {32, 64, 128}) {
+      check_pairs(
+          {.num_kv_heads = 2, .heads_per_kv_head = 2, .head_dim = head_dim, .window = window},
+          {{300, 1}, {random_.between(70, 260), 67}, random_load(90), {5, 5}});
+    }
+  }
+}
+
+// Whole tiles, and the end of one, with each number of rows that share them.
+TEST_P(AttentionTest, FewQueriesOfWholeTiles) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const int64_t ratio : {1, 2, 3, 4, 5, 6, 7, 13}) {
+      check_pairs({.num_kv_heads = 1, .heads_per_kv_head = ratio, .head_dim = head_dim},
+                  {{64, 1}, {200, 1}});
+    }
   }
 }
 
 TEST_P(AttentionTest, SoftCaps) {
   for (const float cap : {0.5F, 5.0F, 50.0F}) {
     for (const int64_t window : {0, 40}) {
-      check_pairs({.num_kv_heads = 1,
-                   .heads_per_kv_head = 4,
-                   .head_dim = 64,
-                   .soft_cap = cap,
-                   .window = window},
-                  {random_load(90), {150, 1}});
+      for (const int64_t head_dim : {64, 128}) {
+        check_pairs({.num_kv_heads = 1,
+                     .heads_per_kv_head = 4,
+                     .head_dim = head_dim,
+                     .soft_cap = cap,
+                     .window = window},
+                    {random_load(90), {150, 1}});
+      }
     }
   }
 }

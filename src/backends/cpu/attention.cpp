@@ -210,8 +210,8 @@ void Attention::find_tile(const Shape& shape, const KeySpan& wanted, CachedTile&
   }
 }
 
-/// The keys [begin, end) that the queries of all pieces see. Several pieces share a span only where
-/// all of them see all keys that the first one does.
+/// The keys that all queries of the piece see, of any span; none if begin >= end. Where several
+/// pieces share a span, the others see all of it that the first one does.
 Attention::KeySpan Attention::seen_by_all(const Shape& shape, const Piece& piece) {
   const int64_t first = shape.position(piece, piece.first_token);
   return {.piece = &piece,

@@ -59,7 +59,7 @@ class Attention {
     int64_t num_pieces = 1;
     int64_t shared_end = 0;
   };
-  /// Keys [begin, end) of a piece, of one span.
+  /// Keys [begin, end) of a piece, mostly of one span.
   struct KeySpan {
     const Piece* piece = nullptr;
     int64_t begin = 0;

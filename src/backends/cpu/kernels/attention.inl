@@ -61,7 +61,7 @@ inline float remaining_scale(const TileQueries& queries) {
 /// were, and returns the row's maximum, to which sums and output are brought if it is new. The row
 /// sees some key, all of them if `whole`.
 HASTEN_INLINE inline float prepare_scores(const TileQueries& queries, int64_t row, float* scores,
-                                          bool whole = false) {
+                                          bool whole) {
   const int32_t begin = queries.begin[row];
   const int32_t end = queries.end[row];
   for (int64_t i = 0; i < end; i += 16) {
@@ -111,7 +111,7 @@ inline void softmax_row(const TileQueries& queries, int64_t row) {
     for (int64_t i = 0; i < kTileKeys; i += 16) store(scores + i, zero());
     return;
   }
-  const F32x16 most = set1(prepare_scores(queries, row, scores));
+  const F32x16 most = set1(prepare_scores(queries, row, scores, false));
   float* sums = queries.state.sums + row * kSumLanes;
   F32x16 sum = load(sums);
   for (int64_t i = 0; i < kTileKeys; i += 16) {

@@ -77,16 +77,17 @@ HASTEN_INLINE inline void bf16_softmax_row(const TileQueries& queries, int64_t r
 enum class Half : uint8_t { keys, values };
 
 /// How long before it is read a line is asked for, in eighths of what a tile's keys (or values)
-/// take. Of what a core drops, less is dropped each time (Zen 5: 12, 6 and 3 alone take 6 to 8 %
+/// take. Of what a core drops, less is dropped each time (Zen 5: 12, 6 and 3 alone take 4 to 11 %
 /// longer; others are in docs/performance-log.md).
 constexpr int kAsks[] = {14, 10, 6, 3, 1};
 constexpr int kNumAsks = sizeof(kAsks) / sizeof(kAsks[0]);
+static_assert(kAsks[0] <= 16, "that is behind the next tile, for its last values");
 
 /// The lines of a tile and of the next one by the places at which they are read, four at each:
 /// those of a pair of elements of all keys, then of 64 elements of the values of a pair of keys.
 ///
-/// With several rows two places are asked for at a time, which are fewer instructions; one or two
-/// rows are done so soon with a place that this would be too much at once.
+/// With three rows and more two places are asked for at a time, which are fewer instructions; one
+/// or two rows are done so soon with a place that this would be too much at once.
 template <int kHeadDim>  // 0: any
 class LinesAhead {
  public:
@@ -96,7 +97,8 @@ class LinesAhead {
         key_stride_(task.key_stride),
         pairs_((kHeadDim > 0 ? kHeadDim : task.queries.head_dim) / 2) {}
 
-  /// What is asked for at one place of a tile, of keys and behind them values.
+  /// Asks at one place of a tile, of keys and behind them values, for what is read later; two
+  /// places at a time at even ones for what is far, at odd ones for the rest.
   template <int kRows>
   HASTEN_INLINE void fetch(int64_t at) const {
     const auto ask = [&](auto i) HASTEN_INLINE {
@@ -129,9 +131,10 @@ class LinesAhead {
     for (int64_t at = kBegin * pairs_ / 8; at < kLast * pairs_ / 8; at += kStep) {
       unroll<0, kNumAsks / kStep>([&](auto i) HASTEN_INLINE { ask(at, i); });
       multiply(at);
-      if constexpr (kStep == 1) continue;
-      unroll<kNumAsks / kStep, kNumAsks>([&](auto i) HASTEN_INLINE { ask(at, i); });
-      multiply(at + 1);
+      if constexpr (kStep == 2) {
+        unroll<kNumAsks / kStep, kNumAsks>([&](auto i) HASTEN_INLINE { ask(at, i); });
+        multiply(at + 1);
+      }
     }
     if constexpr (kLast < kEnd) for_places<kRows, kOwn, kLast, kEnd>(multiply);
   }
@@ -223,7 +226,8 @@ class LinesAhead {
 };
 
 /// Scores of kRows queries with the first 16 kVectors keys of a tile: each one chain along the
-/// head. kHeadDim is the head's elements, for a part that asks for all of the tile, or 0.
+/// head. kHeadDim is the head's elements where the tile is seen whole by a part that asks for all
+/// of it, and there is code for that; or 0.
 template <int kHeadDim, int kVectors, int kRows>
 inline void score_bf16(const AttendCachedTask& task, const PairsAhead& ahead, int64_t row) {
   const int64_t head_dim = kHeadDim > 0 ? kHeadDim : task.queries.head_dim;
@@ -292,6 +296,7 @@ inline void weigh_bf16(const AttendCachedTask& task, const PairsAhead& ahead, in
   };
   const auto all = [](I32x16 v) HASTEN_INLINE { return v; };
   if constexpr (kHeadDim > 0) {
+    static_assert(kTileKeys * 8 % kHeadDim == 0);
     constexpr int kChunk = kTileKeys * 8 / kHeadDim;  // eighths that 64 elements are
     constexpr int kBegin = kFirst / (16 * kFloatGroups) * kChunk;
     lines.template for_places<kRows, Half::values, kBegin, kBegin + kChunk>(

@@ -60,7 +60,7 @@ constexpr int64_t kLineBytes = 64;
 /// A core has room for a few dozen lines on their way and drops what it is asked to fetch beyond
 /// that (Zen 5: a tenth of 64 lines in a row). So what few queries read of whole tiles is asked for
 /// twice: keys while the tile before is scored and again while it is weighed, values while that is
-/// weighed and again while their own tile is scored (of bf16 three times, as LinesAhead says). With
+/// weighed and again while their own tile is scored (of bf16 more often, as kAsks says). With
 /// more queries there are parts enough, each of which fetches a run.
 struct PairsAhead {
   const CachedTile* tile;  // this one
