@@ -210,15 +210,6 @@ void Attention::find_tile(const Shape& shape, const KeySpan& wanted, CachedTile&
   }
 }
 
-/// The keys that all queries of the piece see, of any span; none if begin >= end. Where several
-/// pieces share a span, the others see all of it that the first one does.
-Attention::KeySpan Attention::seen_by_all(const Shape& shape, const Piece& piece) {
-  const int64_t first = shape.position(piece, piece.first_token);
-  return {.piece = &piece,
-          .begin = shape.first_visible(first + piece.num_tokens - 1),
-          .end = first + 1};
-}
-
 /// Writes which keys of the tile at `tile`, whose keys end at `end`, each row sees: all of them if
 /// there are several pieces.
 void Attention::see_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile,
@@ -271,12 +262,15 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
                         .scratch = memory.tile_keys};
   if (cached) find_tile(shape, keys, tiles[0]);
   int current = 0;
-  const KeySpan seen = seen_by_all(shape, piece);
+  // What all queries see: several pieces share a span only where all see all that the first does.
+  const int64_t first_position = shape.position(piece, piece.first_token);
+  const int64_t seen_begin = shape.first_visible(first_position + piece.num_tokens - 1);
+  const int64_t seen_end = first_position + 1;
   bool all_seen = false;  // as memory says since the tile before
   for (int64_t begin = keys.begin; begin < keys.end;) {
     const int64_t tile = begin / kTileKeys * kTileKeys;
     const int64_t end = std::min(tile + kTileKeys, keys.end);
-    const bool whole = end == tile + kTileKeys && seen.begin <= tile && end <= seen.end;
+    const bool whole = end == tile + kTileKeys && seen_begin <= tile && end <= seen_end;
     if (!whole || !all_seen) see_tile(shape, pieces, tile, end, memory);
     all_seen = whole;
     if (cached) {

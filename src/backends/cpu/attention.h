@@ -59,7 +59,7 @@ class Attention {
     int64_t num_pieces = 1;
     int64_t shared_end = 0;
   };
-  /// Keys [begin, end) of a piece, mostly of one span.
+  /// Keys [begin, end) of a piece, of one span.
   struct KeySpan {
     const Piece* piece = nullptr;
     int64_t begin = 0;
@@ -90,7 +90,6 @@ class Attention {
   void load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                  const ThreadMemory& memory);
   void find_tile(const Shape& shape, const KeySpan& wanted, CachedTile& tile);
-  static KeySpan seen_by_all(const Shape& shape, const Piece& piece);
   static void see_tile(const Shape& shape, std::span<const Piece> pieces, int64_t tile, int64_t end,
                        const ThreadMemory& memory);
   void finish(const Shape& shape, const Piece& piece, const SoftmaxState& total);

@@ -120,7 +120,7 @@ class LinesAhead {
   template <int kRows, Half kOwn, int kBegin, int kEnd, class F>
   HASTEN_INLINE void for_places(F&& multiply) const {
     static_assert(kHeadDim > 0 && kHeadDim % 64 == 0);
-    constexpr int kLast = next_change(kBegin) < kEnd ? next_change(kBegin) : kEnd;
+    constexpr int kStop = next_change(kBegin) < kEnd ? next_change(kBegin) : kEnd;
     constexpr int kStep = places_at_once(kRows);
     const auto ask = [&](int64_t at, auto i) HASTEN_INLINE {
       constexpr int kAhead = kAsks[decltype(i)::value];
@@ -128,7 +128,7 @@ class LinesAhead {
       fetch_of<kOwn, kHalves, kStep>(at + distance(kAhead) - kHalves * pairs_);
     };
 #pragma GCC unroll 1
-    for (int64_t at = kBegin * pairs_ / 8; at < kLast * pairs_ / 8; at += kStep) {
+    for (int64_t at = kBegin * pairs_ / 8; at < kStop * pairs_ / 8; at += kStep) {
       unroll<0, kNumAsks / kStep>([&](auto i) HASTEN_INLINE { ask(at, i); });
       multiply(at);
       if constexpr (kStep == 2) {
@@ -136,7 +136,7 @@ class LinesAhead {
         multiply(at + 1);
       }
     }
-    if constexpr (kLast < kEnd) for_places<kRows, kOwn, kLast, kEnd>(multiply);
+    if constexpr (kStop < kEnd) for_places<kRows, kOwn, kStop, kEnd>(multiply);
   }
 
   /// Some of the next tile's last values, while the weights of a part's row `row` are computed,
