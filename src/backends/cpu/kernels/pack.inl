@@ -16,9 +16,9 @@ constexpr int64_t kQuadsBytes = 16;
 
 /// Fetches what lies as far behind 16 rows as they are long, some lines with each load_quads of
 /// kLoads that take kBytes of each row: to see 16 rows coming is too much for a processor, and more
-/// lines at a time than it has places to wait for stop it. What it drops nevertheless is asked for
-/// again kAgain bytes later (q6_k 20 % faster on Zen 5; 0: not. Floats are not faster for it).
-template <int64_t kBytes, int kLoads, int64_t kAgain>
+/// lines at a time than it has places to wait for stop it. Many that it is asked for are dropped
+/// nevertheless, so it is asked kAsks times, 2 KiB apart.
+template <int64_t kBytes, int kLoads, int kAsks>
 struct NextRows {
   const uint8_t* at;
 
@@ -26,8 +26,9 @@ struct NextRows {
   HASTEN_INLINE void fetch() const {
     constexpr int64_t kLines = kGroupRows * kBytes / 64 + (kGroupRows * kBytes % 64 != 0);
     for (int64_t i = kLoad * kLines / kLoads; i < (kLoad + 1) * kLines / kLoads; ++i) {
-      prefetch(at + 64 * i);
-      if constexpr (kAgain > 0) prefetch(at + 64 * i - kAgain);
+      unroll<0, kAsks>([&](auto ask) HASTEN_INLINE {
+        prefetch(at + 64 * i - int64_t{2048} * decltype(ask)::value);
+      });
     }
   }
 };
@@ -43,13 +44,19 @@ HASTEN_INLINE inline void bring_to_lanes(const uint8_t* rows, int64_t row_bytes,
   });
 }
 
-/// A binary16 of each row.
-HASTEN_INLINE inline void put_halves(const uint8_t* rows, int64_t row_bytes, uint16_t flip,
-                                     uint8_t* out) {
-  for (int r = 0; r < kGroupRows; ++r) {
-    const auto half = load_scalar<uint16_t>(rows + r * row_bytes);
-    const auto flipped = static_cast<uint16_t>(half ^ flip);
-    __builtin_memcpy(out + 2 * r, &flipped, 2);
+/// The binary16 of a file's block: scales to `out` and, where there are any, offsets behind them.
+template <FileBlock kBlock, PackedFormat kFormat>
+HASTEN_INLINE inline void put_halves(const uint8_t* rows, int64_t row_bytes, uint8_t* out) {
+  if constexpr (kFormat.offsets) {
+    static_assert(kBlock.offset_at == kBlock.scale_at + 2);
+    const U8x64 pairs = load_quad(rows + kBlock.scale_at, row_bytes);
+    store_low_halves(out, pairs);
+    store_high_halves(out + 2 * kGroupRows,
+                      kFormat.super_scales ? flip_bits(pairs, 0x80000000U) : pairs);
+  } else if constexpr (kBlock.scale_at == 0) {
+    store_low_halves(out, load_quad(rows, row_bytes));
+  } else {  // the last of the block
+    store_high_halves(out, load_quad(rows + kBlock.scale_at - 2, row_bytes));
   }
 }
 
@@ -142,7 +149,7 @@ inline void pack_codes(const uint8_t* rows, int64_t row_bytes, const uint8_t* ne
   constexpr int kLowQuads = kBlock.columns * kLow.bits / 32;
   constexpr int kHighQuads = kBlock.columns * kHigh.bits / 32;
   constexpr int kLowLoads = kLowQuads / 4;
-  const NextRows<kBlock.bytes, kLowLoads + kHighQuads / 4, 8192> next{next_rows};
+  const NextRows<kBlock.bytes, kLowLoads + kHighQuads / 4, 5> next{next_rows};
   U8x64 low[kLowQuads];
   bring_to_lanes<kLowQuads, 0>(rows + kLow.at, row_bytes, next, low);
   U8x64 high[kHighQuads + 1];
@@ -177,11 +184,7 @@ void pack_quantized(const PackTask& task) {
     uint8_t* unit = task.out + b / kUnitFileBlocks * kUnit.bytes();
     const uint8_t* rows = task.rows + b * kBlock.bytes;
     uint8_t* halves = unit + in_unit * kUnit.half_bytes;
-    put_halves(rows + kBlock.scale_at, task.row_bytes, 0, halves);
-    if constexpr (kFormat.offsets) {
-      put_halves(rows + kBlock.offset_at, task.row_bytes, kFormat.super_scales ? 0x8000 : 0,
-                 halves + 2 * kGroupRows);
-    }
+    put_halves<kBlock, kFormat>(rows, task.row_bytes, halves);
     put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes,
                             unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes);
     pack_codes<kKind>(rows, task.row_bytes,
@@ -283,12 +286,13 @@ void pack_floats(const PackTask& task) {
   const int64_t bytes = task.columns * kElementBytes;
   const auto pack_quads = [&](const uint8_t* rows, int64_t row_bytes, int64_t at) HASTEN_INLINE {
     U8x64 quads[4];
-    const NextRows<kQuadsBytes, 1, 0> next{task.rows + kGroupRows * (task.row_bytes + at)};
+    const NextRows<kQuadsBytes, 1, 1> next{task.rows + kGroupRows * (task.row_bytes + at)};
     bring_to_lanes<4, 0>(rows, row_bytes, next, quads);
     uint8_t* out = task.out + kGroupRows * at;
     for (int i = 0; i < 4; ++i) {
       if constexpr (kKind == FloatKind::f16) {
-        store_split_halves(out + 64 * i, quads[i]);
+        store_low_halves(out + 64 * i, quads[i]);
+        store_high_halves(out + 64 * i + 32, quads[i]);
       } else {
         store_codes(out + 64 * i, quads[i]);
       }

@@ -428,6 +428,22 @@ inline void load_quads(const uint8_t* rows, int64_t row_bytes, U8x64* quads) {
   eight_rows(0, [&](int i, __m256i v) { quads[i].low = v; });
   eight_rows(8, [&](int i, __m256i v) { quads[i].high = v; });
 }
+/// 4 bytes of each of 16 rows.
+inline U8x64 load_quad(const uint8_t* rows, int64_t row_bytes) {
+  const auto row = [&](int r) {
+    int32_t bytes;
+    __builtin_memcpy(&bytes, rows + r * row_bytes, sizeof bytes);
+    return bytes;
+  };
+  const auto four = [&](int r) {
+    __m128i v = _mm_cvtsi32_si128(row(r));
+    v = _mm_insert_epi32(v, row(r + 1), 1);
+    v = _mm_insert_epi32(v, row(r + 2), 2);
+    return _mm_insert_epi32(v, row(r + 3), 3);
+  };
+  return {_mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1),
+          _mm256_inserti128_si256(_mm256_castsi128_si256(four(8)), four(12), 1)};
+}
 /// Byte t of all lanes to p + t * stride.
 inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
   const __m256i by_byte = _mm256_set_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400,
@@ -445,15 +461,22 @@ inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 2 * stride), _mm256_extracti128_si256(even, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 3 * stride), _mm256_extracti128_si256(odd, 1));
 }
-/// The low halves of all lanes, then the high ones.
-inline void store_split_halves(uint8_t* p, U8x64 v) {
+/// The low (high) halves of all lanes.
+inline void store_low_halves(uint8_t* p, U8x64 v) {
   const __m256i mask = _mm256_set1_epi32(0xffff);
-  const __m256i first =
+  const __m256i halves =
       _mm256_packus_epi32(_mm256_and_si256(v.low, mask), _mm256_and_si256(v.high, mask));
-  const __m256i second =
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(halves, 0xd8));
+}
+inline void store_high_halves(uint8_t* p, U8x64 v) {
+  const __m256i halves =
       _mm256_packus_epi32(_mm256_srli_epi32(v.low, 16), _mm256_srli_epi32(v.high, 16));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(first, 0xd8));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), _mm256_permute4x64_epi64(second, 0xd8));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(halves, 0xd8));
+}
+/// Those bits of all lanes that are in the mask become their opposites.
+inline U8x64 flip_bits(U8x64 v, uint32_t mask) {
+  const __m256i lanes = _mm256_set1_epi32(static_cast<int>(mask));
+  return {_mm256_xor_si256(v.low, lanes), _mm256_xor_si256(v.high, lanes)};
 }
 /// Modulo 256.
 inline U8x64 add_bytes(U8x64 v, int n) {

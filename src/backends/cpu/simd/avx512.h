@@ -317,6 +317,24 @@ inline void load_quads(const uint8_t* rows, int64_t row_bytes, U8x64* quads) {
   quads[2] = _mm512_unpacklo_epi64(ab_high, cd_high);
   quads[3] = _mm512_unpackhi_epi64(ab_high, cd_high);
 }
+/// 4 bytes of each of 16 rows.
+inline U8x64 load_quad(const uint8_t* rows, int64_t row_bytes) {
+  const auto row = [&](int r) {
+    int32_t bytes;
+    __builtin_memcpy(&bytes, rows + r * row_bytes, sizeof bytes);
+    return bytes;
+  };
+  const auto four = [&](int r) {
+    __m128i v = _mm_cvtsi32_si128(row(r));
+    v = _mm_insert_epi32(v, row(r + 1), 1);
+    v = _mm_insert_epi32(v, row(r + 2), 2);
+    return _mm_insert_epi32(v, row(r + 3), 3);
+  };
+  __m512i v = _mm512_castsi128_si512(four(0));
+  v = _mm512_inserti32x4(v, four(4), 1);
+  v = _mm512_inserti32x4(v, four(8), 2);
+  return _mm512_inserti32x4(v, four(12), 3);
+}
 /// Byte t of all lanes to p + t * stride.
 inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
   const __m512i by_byte = _mm512_set4_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400);
@@ -327,11 +345,16 @@ inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 2 * stride), _mm512_extracti32x4_epi32(bytes, 2));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 3 * stride), _mm512_extracti32x4_epi32(bytes, 3));
 }
-/// The low halves of all lanes, then the high ones.
-inline void store_split_halves(uint8_t* p, U8x64 v) {
+/// The low (high) halves of all lanes.
+inline void store_low_halves(uint8_t* p, U8x64 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32),
-                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16)));
+}
+inline void store_high_halves(uint8_t* p, U8x64 v) {
+  store_low_halves(p, _mm512_srli_epi32(v, 16));
+}
+/// Those bits of all lanes that are in the mask become their opposites.
+inline U8x64 flip_bits(U8x64 v, uint32_t mask) {
+  return _mm512_xor_si512(v, _mm512_set1_epi32(static_cast<int>(mask)));
 }
 /// Modulo 256.
 inline U8x64 add_bytes(U8x64 v, int n) {

@@ -317,6 +317,14 @@ inline void load_quads(const uint8_t* rows, int64_t row_bytes, U8x64* quads) {
   }
   for (int i = 0; i < 4; ++i) __builtin_memcpy(quads + i, lanes[i], 64);
 }
+/// 4 bytes of each of 16 rows.
+inline U8x64 load_quad(const uint8_t* rows, int64_t row_bytes) {
+  uint8_t lanes[64];
+  for (int r = 0; r < 16; ++r) __builtin_memcpy(lanes + 4 * r, rows + r * row_bytes, 4);
+  U8x64 v;
+  __builtin_memcpy(&v, lanes, sizeof v);
+  return v;
+}
 /// Byte t of all lanes to p + t * stride.
 inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
   uint8_t bytes[64];
@@ -325,14 +333,20 @@ inline void store_bytes(uint8_t* p, int64_t stride, U8x64 v) {
     for (int r = 0; r < 16; ++r) p[t * stride + r] = bytes[4 * r + t];
   }
 }
-/// The low halves of all lanes, then the high ones. Little-endian, as add_products.
-inline void store_split_halves(uint8_t* p, U8x64 v) {
-  uint16_t halves[32];
-  __builtin_memcpy(halves, &v, sizeof halves);
-  for (int r = 0; r < 16; ++r) {
-    __builtin_memcpy(p + 2 * r, &halves[2 * r], 2);
-    __builtin_memcpy(p + 32 + 2 * r, &halves[2 * r + 1], 2);
-  }
+/// The low (high) halves of all lanes. Little-endian, as add_products.
+inline void store_low_halves(uint8_t* p, U8x64 v) {
+  uint8_t bytes[64];
+  __builtin_memcpy(bytes, &v, sizeof bytes);
+  for (int r = 0; r < 16; ++r) __builtin_memcpy(p + 2 * r, bytes + 4 * r, 2);
+}
+inline void store_high_halves(uint8_t* p, U8x64 v) {
+  uint8_t bytes[64];
+  __builtin_memcpy(bytes, &v, sizeof bytes);
+  for (int r = 0; r < 16; ++r) __builtin_memcpy(p + 2 * r, bytes + 4 * r + 2, 2);
+}
+/// Those bits of all lanes that are in the mask become their opposites.
+inline U8x64 flip_bits(U8x64 v, uint32_t mask) {
+  return reinterpret_cast<U8x64>(reinterpret_cast<U32x16>(v) ^ mask);
 }
 /// Modulo 256.
 inline U8x64 add_bytes(U8x64 v, int n) { return v + static_cast<uint8_t>(n); }
