@@ -167,13 +167,14 @@ void gated_matmul(benchmark::State& state, const Machine& machine, DType dtype,
   });
 }
 
-/// What loading a model does to each weight: reads it and writes as much to new memory. Weights
-/// stay until there are many, as they do there: pages that have just been given back, which the
-/// system hands out first, are partly in the caches of the thread that wrote to them. Medians, and
-/// the first many not counted, since a host that takes free memory back lets the system wait for
-/// it.
+/// What loading a model does to its weights: reads them and writes as much to new memory, as many
+/// at a time as it has packed together. Weights stay until there are many, as they do there: pages
+/// that have just been given back, which the system hands out first, are partly in the caches of
+/// the thread that wrote to them. Medians, and the first many not counted, since a host that takes
+/// free memory back lets the system wait for it.
 void pack(benchmark::State& state, const Machine& machine, DType dtype, const MatrixShape& shape) {
   constexpr int64_t kSourceBytes = kStreamBytes / 4;
+  constexpr int64_t kCallBytes = int64_t{60} << 20;
   std::vector<OwnedTensor> sources;
   sources.push_back(make_matrix(dtype, shape));
   const Tensor first = sources.front().view;  // stays where the vector moves
@@ -182,19 +183,25 @@ void pack(benchmark::State& state, const Machine& machine, DType dtype, const Ma
     std::memcpy(sources.back().view.data(), first.data(), static_cast<size_t>(first.num_bytes()));
   }
   size_t next = 0;
-  const auto num_kept = static_cast<size_t>(std::max<int64_t>(1, kStreamBytes / first.num_bytes()));
+  const int64_t num_together = std::max<int64_t>(1, kCallBytes / first.num_bytes());
+  const int64_t bytes_together = num_together * first.num_bytes();
+  const auto num_kept =
+      static_cast<size_t>(num_together * std::max<int64_t>(1, kStreamBytes / bytes_together));
   std::vector<std::unique_ptr<ops::Weight>> kept;
   kept.reserve(num_kept);
   const auto prepare = [&] {
-    kept.push_back(machine.backend.prepare_weight(sources[next].view));
-    next = (next + 1) % sources.size();
+    for (int64_t i = 0; i < num_together; ++i) {
+      kept.push_back(machine.backend.prepare_weight(sources[next].view));
+      next = (next + 1) % sources.size();
+    }
+    machine.backend.synchronize();
   };
   const auto give_back = [&] {
     if (kept.size() == num_kept) kept.clear();
   };
   while (kept.size() < num_kept) prepare();
   give_back();
-  time_each_call(state, machine, {.bytes = 2.0 * static_cast<double>(first.num_bytes())}, prepare,
+  time_each_call(state, machine, {.bytes = 2.0 * static_cast<double>(bytes_together)}, prepare,
                  give_back);
 }
 

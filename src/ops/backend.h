@@ -232,7 +232,9 @@ class Backend {
   virtual void synchronize() = 0;
 
   /// Makes the matrix `source` [n, k], any DType of floats or blocks, ready for matmul. `source`
-  /// must outlive the weight. Error{unsupported} for a type that this backend cannot multiply.
+  /// must outlive the weight. The work may be put off to be done for many weights at a time, and is
+  /// done once `synchronize` returns. Error{unsupported} for a type that this backend cannot
+  /// multiply.
   virtual std::unique_ptr<Weight> prepare_weight(const Tensor& source) = 0;
   /// A table that is only read row by row (an embedding that is not tied to the output).
   virtual std::unique_ptr<Weight> prepare_embedding(const Tensor& source) = 0;

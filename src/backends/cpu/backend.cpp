@@ -73,7 +73,7 @@ class CpuBackend final : public ops::Backend {
   }
   void upload(const Tensor& host, const Tensor& device) override { copy(host, device); }
   void download(const Tensor& device, const Tensor& host) override { copy(device, host); }
-  void synchronize() override {}
+  void synchronize() override { matmul_.finish_weights(); }
 
   std::unique_ptr<ops::Weight> prepare_weight(const Tensor& source) override {
     return matmul_.prepare(source, repack_);

@@ -4,15 +4,11 @@
 #include "backends/cpu/matmul.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "base/memory.h"
-#include "base/quantity.h"
 
 namespace hasten::cpu {
 namespace {
@@ -27,8 +23,6 @@ constexpr int64_t kLeastPassRows = 192;
 constexpr int64_t kUsualL2Bytes = 1 << 20;
 // Of that cache, what is left to the outputs of gate and up.
 constexpr int64_t kGatedL2Share = 4;
-// Packed bytes that a thread packs at a time: long enough to stream, short enough to end together.
-constexpr int64_t kPieceBytes = 256 * 1024;
 // Rows beyond which register tiles have fewer groups.
 constexpr int64_t kFewRows = 16;
 // Register tiles of rows that are worth unpacking weights for, at least.
@@ -36,10 +30,6 @@ constexpr int64_t kLeastRowTiles = 4;
 // Parts of a block that have activation scales of their own.
 constexpr int64_t kMostParts = 2;
 constexpr int64_t kLeastSpanBlocks = 2;
-// Of the available memory this much stays free for everything else.
-constexpr int64_t kMemoryMargin = int64_t{256} << 20;
-// Of what was available this part is used before it is measured again.
-constexpr int64_t kUnmeasuredShare = 8;
 
 /// Rows of so many bytes that stay in half the second-level cache while all groups of a piece pass,
 /// or kLeastPassRows.
@@ -82,7 +72,7 @@ ProductRows from_group(ProductRows rows, int64_t group) {
 }  // namespace
 
 Matmul::Matmul(const KernelTable& kernels, Workers& workers, bool one_stream)
-    : kernels_(kernels), workers_(workers), one_stream_(one_stream) {
+    : kernels_(kernels), workers_(workers), one_stream_(one_stream), weights_(kernels, workers) {
   thread_scratch_.reserve(kMatmulScratchBytes * workers.num_threads());
   const int64_t l2_bytes = workers.l2_bytes() > 0 ? workers.l2_bytes() : kUsualL2Bytes;
   gated_floats_ = l2_bytes / kGatedL2Share / static_cast<int64_t>(2 * sizeof(float));
@@ -91,61 +81,12 @@ Matmul::Matmul(const KernelTable& kernels, Workers& workers, bool one_stream)
 std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
   const WeightLayout layout = weight_layout(source);
   interleaves_ |= !layout.packed && !rounds_activations(layout);
-  Arena::Piece packed = repack ? allocate(layout.num_bytes()) : nullptr;
+  Arena::Piece packed = repack ? weights_.add(layout, source) : nullptr;
   if (packed == nullptr) {
     largest_tile_bytes_ = std::max(largest_tile_bytes_, kTileGroups * layout.group_bytes);
     unpacked_groups_.reserve(largest_tile_bytes_ * workers_.num_threads());
-    return std::make_unique<CpuWeight>(source, layout, nullptr);
   }
-  pack_groups(layout, source, packed.get());
   return std::make_unique<CpuWeight>(source, layout, std::move(packed));
-}
-
-/// Memory for a packed weight; null: there is too little.
-Arena::Piece Matmul::allocate(int64_t num_bytes) {
-  // To measure takes as long as to pack a small weight, or several where memory is limited for a
-  // group of processes.
-  if (num_bytes > unmeasured_bytes_) {
-    const int64_t available = measure_memory().available_bytes - kMemoryMargin;
-    const int64_t share = std::max(kMemoryMargin, available / kUnmeasuredShare);
-    unmeasured_bytes_ = num_bytes > available ? 0 : std::max(num_bytes, std::min(available, share));
-  }
-  if (num_bytes <= unmeasured_bytes_) {
-    unmeasured_bytes_ -= num_bytes;
-    if (Arena::Piece piece = weights_.allocate(num_bytes)) return piece;
-  }
-  if (!std::exchange(told_of_memory_, true)) {
-    log::warn(
-        "no memory to pack a weight of {}: it is used from the file, slower, as are all others "
-        "that do not fit",
-        size_text(num_bytes));
-  }
-  return nullptr;
-}
-
-/// Packs all of a weight on all threads. Each new page is cleared by the thread that comes to it
-/// first, which goes on with what lies there while part of it is still in its cache.
-void Matmul::pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out) {
-  const int64_t piece =
-      std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, layout.group_bytes));
-  NewPages pages = weights_.new_pages();
-  std::atomic<int64_t> uneven{0};  // rows
-  workers_.for_each_in_ranges(layout.num_groups, piece,
-                              [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t) {
-                                for (int64_t g = begin; g < end; ++g) {
-                                  uint8_t* group = out + g * layout.group_bytes;
-                                  pages.bring_in(group, group + layout.group_bytes);
-                                  uneven += pack_group(kernels_, layout, source, g, group);
-                                }
-                              });
-  if (uneven > 0 && !std::exchange(told_of_scales_, true)) {
-    log::warn(
-        "{} of {} rows of a {} weight have mostly blocks whose scales and offsets are less than "
-        "1/{} "
-        "of what the row's largest ask for: products with them may be off by more than 2 %; a file "
-        "in Q6_K or BF16 has no such loss",
-        uneven.load(), source.dim(0), info(source.dtype()).name, kMostScaleRatio);
-  }
 }
 
 void Matmul::reserve(const ops::StepLimits& limits) {
@@ -472,6 +413,7 @@ bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {
 
 void Matmul::run(std::span<const ops::MatmulParams> group, const ops::AddRmsNormParams* norm) {
   if (group.empty()) return;
+  weights_.pack_added();
   Rows rows = gather(group.front(), norm);
   if (rows.count == 0) return;
   const PackedFormat* quantized = nullptr;  // what the activations are ready for
@@ -530,6 +472,7 @@ int64_t Matmul::gated_groups(const WeightLayout& layout, int64_t num_rows) const
 void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
   const CpuWeight& gate = cpu_weight(params.gate);
   const CpuWeight& up = cpu_weight(params.up);
+  weights_.pack_added();
   Rows rows = gather(params.gate, norm);
   if (rows.count == 0) return;
   HASTEN_CHECK(params.up.x.data() == params.gate.x.data() && up.in_features() == rows.columns &&

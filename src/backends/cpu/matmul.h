@@ -7,6 +7,7 @@
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/memory.h"
 #include "backends/cpu/pack.h"
+#include "backends/cpu/weight_store.h"
 #include "backends/cpu/workers.h"
 #include "base/error.h"
 #include "ops/backend.h"
@@ -56,9 +57,11 @@ class Matmul {
   /// `one_stream`: see kOneStreamRows; the products are the same numbers either way.
   Matmul(const KernelTable& kernels, Workers& workers, bool one_stream);
 
-  /// Packs on all threads, or leaves the weight in the file: without `repack`, or when memory is
-  /// short, which the log says once. The products are the same numbers either way.
+  /// A weight that is packed together with others, before finish_weights() returns or a product
+  /// begins, or left in the file: without `repack`, or when memory is short, which the log says
+  /// once. The products are the same numbers either way.
   std::unique_ptr<CpuWeight> prepare(const Tensor& source, bool repack);
+  void finish_weights() { weights_.pack_added(); }
   void reserve(const ops::StepLimits& limits);
 
   /// Products of the same x and rows. With a norm, for which can_norm() must be asked: it makes x,
@@ -105,8 +108,6 @@ class Matmul {
     int64_t row_bytes;  // in a tile
   };
 
-  Arena::Piece allocate(int64_t num_bytes);
-  void pack_groups(const WeightLayout& layout, const Tensor& source, uint8_t* out);
   Rows gather(const ops::MatmulParams& params, const ops::AddRmsNormParams* norm);
   int64_t normed_floats(int64_t columns) const;
   const float* rows_of_tile(const Rows& rows, int64_t first, int64_t count, int32_t thread);
@@ -129,7 +130,7 @@ class Matmul {
   const KernelTable& kernels_;
   Workers& workers_;
   const bool one_stream_;
-  Arena weights_;
+  WeightStore weights_;
   Scratch gathered_;          // [rows, columns] f32
   Scratch normed_;            // [threads][rows of a tile, columns] f32
   Scratch quantized_;         // QuantizedRows::tiles
@@ -141,9 +142,6 @@ class Matmul {
   int64_t gated_floats_ = 0;  // of gate's outputs, or up's, that a thread has room for
   int64_t largest_tile_bytes_ = 0;
   bool interleaves_ = false;  // some weights take FloatMatmulTask::tiles
-  bool told_of_memory_ = false;
-  int64_t unmeasured_bytes_ = 0;  // that may be taken before free memory is measured again
-  bool told_of_scales_ = false;
 };
 
 }  // namespace hasten::cpu

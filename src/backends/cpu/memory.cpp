@@ -37,6 +37,9 @@ void show(const uint8_t* /*data*/, int64_t /*num_bytes*/) {}
 constexpr int64_t kHiddenBytes = 0;
 #endif
 
+/// What a piece takes of its chunk.
+int64_t piece_bytes(int64_t num_bytes) { return round_up(num_bytes, kLine) + kHiddenBytes; }
+
 }  // namespace
 
 Memory::Memory(int64_t num_bytes) : Memory(try_allocate(num_bytes)) {
@@ -65,10 +68,15 @@ Memory Memory::try_allocate(int64_t num_bytes) {
 
 void Memory::Free::operator()(uint8_t* p) const { std::free(p); }
 
+bool Arena::has_room(int64_t num_bytes) const {
+  const std::shared_ptr<Memory> chunk = chunk_.lock();
+  return chunk != nullptr && chunk->num_bytes() - used_ >= piece_bytes(num_bytes);
+}
+
 Arena::Piece Arena::allocate(int64_t num_bytes) {
-  const int64_t size = round_up(num_bytes, kLine) + kHiddenBytes;
+  const int64_t size = piece_bytes(num_bytes);
   std::shared_ptr<Memory> chunk = chunk_.lock();
-  if (chunk == nullptr || chunk->num_bytes() - used_ < size) {
+  if (!has_room(num_bytes)) {
     Memory memory = Memory::try_allocate(std::max(kChunkBytes, round_up(size, kHugePage)));
     if (memory.data() == nullptr) return nullptr;
     chunk = std::make_shared<Memory>(std::move(memory));
@@ -81,7 +89,7 @@ Arena::Piece Arena::allocate(int64_t num_bytes) {
   piece_end_ = used_ + num_bytes;
   used_ += size;
   show(data, num_bytes);
-  return {std::move(chunk), data};
+  return {data, [chunk = std::move(chunk), num_bytes](uint8_t* piece) { hide(piece, num_bytes); }};
 }
 
 NewPages Arena::new_pages() {

@@ -63,8 +63,10 @@ class Arena {
 
   /// Aligned to a cache line. Null when the system refuses.
   Piece allocate(int64_t num_bytes);
-  /// The pages of the latest piece that have not been given out here: whoever writes to the piece
-  /// brings them in.
+  /// Whether such a piece lies on the same chunk as the latest one.
+  bool has_room(int64_t num_bytes) const;
+  /// The pages of the latest chunk's pieces that have not been given out here: whoever writes to
+  /// these brings them in.
   NewPages new_pages();
 
  private:

@@ -42,7 +42,9 @@ class Group {
  public:
   Group(const KernelTable& kernels, const OwnedTensor& matrix)
       : backend_(make_cpu_backend({.threads = 1, .isa = kernels.name})),
-        weight_(backend_->prepare_weight(matrix.view)) {}
+        weight_(backend_->prepare_weight(matrix.view)) {
+    backend_->synchronize();  // tests change the matrix, or let it go
+  }
 
   /// The outputs of `num_rows` rows, all of them x.
   std::vector<float> times(const std::vector<float>& x, int64_t num_rows) const {

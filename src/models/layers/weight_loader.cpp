@@ -161,6 +161,7 @@ void WeightLoader::count(const Tensor& tensor) {
 }
 
 void WeightLoader::finish() {
+  backend_.synchronize();
   if (progress_) progress_(checkpoint_.total_bytes(), checkpoint_.total_bytes());
   // The other halves of multimodal models, and tables that are computed anew, are no surprise.
   int64_t unused = 0;

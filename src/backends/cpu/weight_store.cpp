@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allocates packed weights and deals their groups to threads.
+#include "backends/cpu/weight_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/quantity.h"
+
+namespace hasten::cpu {
+namespace {
+
+// Packed bytes that a thread packs at a time: long enough to stream, short enough to end together.
+constexpr int64_t kPartBytes = 256 * 1024;
+// Of the available memory this much stays free for everything else.
+constexpr int64_t kMemoryMargin = int64_t{256} << 20;
+// Of what was available this part is used before it is measured again.
+constexpr int64_t kUnmeasuredShare = 8;
+
+}  // namespace
+
+Arena::Piece WeightStore::add(const WeightLayout& layout, const Tensor& source) {
+  const int64_t num_bytes = layout.num_bytes();
+  if (!arena_.has_room(num_bytes)) pack_added();
+  Arena::Piece memory = allocate(num_bytes);
+  if (memory != nullptr) {
+    added_.push_back({.layout = layout, .source = source, .memory = memory});
+  } else if (!std::exchange(told_of_memory_, true)) {
+    log::warn(
+        "no memory to pack a weight of {}: it is used from the file, slower, as are all others "
+        "that do not fit",
+        size_text(num_bytes));
+  }
+  return memory;
+}
+
+/// Null: there is too little.
+Arena::Piece WeightStore::allocate(int64_t num_bytes) {
+  // To measure takes as long as to pack a small weight, or several where memory is limited for a
+  // group of processes.
+  if (num_bytes > unmeasured_bytes_) {
+    pack_added();  // what was not written to yet counts as available
+    const int64_t available = measure_memory().available_bytes - kMemoryMargin;
+    const int64_t share = std::max(kMemoryMargin, available / kUnmeasuredShare);
+    unmeasured_bytes_ = num_bytes > available ? 0 : std::max(num_bytes, std::min(available, share));
+  }
+  if (num_bytes > unmeasured_bytes_) return nullptr;
+  unmeasured_bytes_ -= num_bytes;
+  return arena_.allocate(num_bytes);
+}
+
+/// Some groups of a weight.
+struct WeightStore::Part {
+  size_t weight;
+  int64_t first;
+  int64_t count;
+};
+
+/// Each new page is cleared by the thread that comes to it first, which goes on with what lies
+/// there while part of it is still in its cache.
+void WeightStore::pack() {
+  const std::vector<Added> weights = std::exchange(added_, {});
+  std::vector<Arena::Piece> memory;  // null: given up meanwhile, and its source may be gone
+  std::vector<Part> parts;
+  memory.reserve(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    memory.push_back(weights[i].memory.lock());
+    if (memory.back() == nullptr) continue;
+    const WeightLayout& layout = weights[i].layout;
+    const int64_t most =
+        std::max<int64_t>(1, kPartBytes / std::max<int64_t>(1, layout.group_bytes));
+    for (int64_t first = 0; first < layout.num_groups; first += most) {
+      parts.push_back(
+          {.weight = i, .first = first, .count = std::min(most, layout.num_groups - first)});
+    }
+  }
+  NewPages pages = arena_.new_pages();
+  std::vector<std::atomic<int64_t>> uneven_rows(weights.size());
+  const auto pack_part = [&](const Part& part) {
+    const auto& [layout, source, owner] = weights[part.weight];
+    for (int64_t g = part.first; g < part.first + part.count; ++g) {
+      uint8_t* group = memory[part.weight].get() + g * layout.group_bytes;
+      pages.bring_in(group, group + layout.group_bytes);
+      uneven_rows[part.weight] += pack_group(kernels_, layout, source, g, group);
+    }
+  };
+  workers_.for_each_in_ranges(std::ssize(parts), 1,
+                              [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t) {
+                                for (int64_t i = begin; i < end; ++i)
+                                  pack_part(parts[static_cast<size_t>(i)]);
+                              });
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (uneven_rows[i] > 0) warn_of_scales(weights[i].source, uneven_rows[i]);
+  }
+}
+
+void WeightStore::warn_of_scales(const Tensor& source, int64_t uneven_rows) {
+  if (std::exchange(told_of_scales_, true)) return;
+  log::warn(
+      "{} of {} rows of a {} weight have mostly blocks whose scales and offsets are less than 1/{} "
+      "of what the row's largest ask for: products with them may be off by more than 2 %; a file "
+      "in Q6_K or BF16 has no such loss",
+      uneven_rows, source.dim(0), info(source.dtype()).name, kMostScaleRatio);
+}
+
+}  // namespace hasten::cpu

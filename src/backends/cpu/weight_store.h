@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where packed weights live, and how their packing is shared among threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/kernel_table.h"
+#include "backends/cpu/memory.h"
+#include "backends/cpu/pack.h"
+#include "backends/cpu/workers.h"
+#include "tensor/tensor.h"
+
+namespace hasten::cpu {
+
+/// Weights are packed many at a time: threads that share a small one spend as long on waiting for
+/// each other, and for a page that the system clears, as on packing (4 M weights of Q4_0 take 1.4
+/// times as long alone). Not thread-safe.
+class WeightStore {
+ public:
+  WeightStore(const KernelTable& kernels, Workers& workers)
+      : kernels_(kernels), workers_(workers) {}
+
+  /// Memory of layout.num_bytes() for a weight, which is written when there are enough of them, at
+  /// the latest by pack_added(); `source` must be there as long as the memory. Null where memory is
+  /// short, which the log says once.
+  Arena::Piece add(const WeightLayout& layout, const Tensor& source);
+
+  /// Packs all that was added and still has an owner, on all threads.
+  void pack_added() {
+    if (!added_.empty()) pack();
+  }
+
+ private:
+  struct Added {
+    WeightLayout layout;
+    Tensor source;
+    std::weak_ptr<uint8_t> memory;
+  };
+  struct Part;
+
+  Arena::Piece allocate(int64_t num_bytes);
+  void pack();
+  void warn_of_scales(const Tensor& source, int64_t uneven_rows);
+
+  const KernelTable& kernels_;
+  Workers& workers_;
+  Arena arena_;
+  std::vector<Added> added_;      // on the arena's latest chunk
+  int64_t unmeasured_bytes_ = 0;  // that may be taken before free memory is measured again
+  bool told_of_memory_ = false;
+  bool told_of_scales_ = false;
+};
+
+}  // namespace hasten::cpu
