@@ -62,14 +62,13 @@ struct WeightStore::Part {
 /// Each new page is cleared by the thread that comes to it first, which goes on with what lies
 /// there while part of it is still in its cache.
 void WeightStore::pack() {
-  const std::vector<Added> weights = std::exchange(added_, {});
   std::vector<Arena::Piece> memory;  // null: given up meanwhile, and its source may be gone
   std::vector<Part> parts;
-  memory.reserve(weights.size());
-  for (size_t i = 0; i < weights.size(); ++i) {
-    memory.push_back(weights[i].memory.lock());
+  memory.reserve(added_.size());
+  for (size_t i = 0; i < added_.size(); ++i) {
+    memory.push_back(added_[i].memory.lock());
     if (memory.back() == nullptr) continue;
-    const WeightLayout& layout = weights[i].layout;
+    const WeightLayout& layout = added_[i].layout;
     const int64_t most =
         std::max<int64_t>(1, kPartBytes / std::max<int64_t>(1, layout.group_bytes));
     for (int64_t first = 0; first < layout.num_groups; first += most) {
@@ -78,9 +77,9 @@ void WeightStore::pack() {
     }
   }
   NewPages pages = arena_.new_pages();
-  std::vector<std::atomic<int64_t>> uneven_rows(weights.size());
+  std::vector<std::atomic<int64_t>> uneven_rows(added_.size());
   const auto pack_part = [&](const Part& part) {
-    const auto& [layout, source, owner] = weights[part.weight];
+    const auto& [layout, source, owner] = added_[part.weight];
     for (int64_t g = part.first; g < part.first + part.count; ++g) {
       uint8_t* group = memory[part.weight].get() + g * layout.group_bytes;
       pages.bring_in(group, group + layout.group_bytes);
@@ -92,8 +91,9 @@ void WeightStore::pack() {
                                 for (int64_t i = begin; i < end; ++i)
                                   pack_part(parts[static_cast<size_t>(i)]);
                               });
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (uneven_rows[i] > 0) warn_of_scales(weights[i].source, uneven_rows[i]);
+  const std::vector<Added> packed = std::exchange(added_, {});
+  for (size_t i = 0; i < packed.size(); ++i) {
+    if (uneven_rows[i] > 0) warn_of_scales(packed[i].source, uneven_rows[i]);
   }
 }
 
