@@ -167,8 +167,8 @@ void gated_matmul(benchmark::State& state, const Machine& machine, DType dtype,
   });
 }
 
-/// What loading a model does to its weights: reads them and writes as much to new memory, as many
-/// at a time as it has packed together. Weights stay until there are many, as they do there: pages
+/// What loading a model does to its weights: reads them and writes as much to new memory, about as
+/// much at a time as is packed together. Weights stay until there are many, as they do there: pages
 /// that have just been given back, which the system hands out first, are partly in the caches of
 /// the thread that wrote to them. Medians, and the first many not counted, since a host that takes
 /// free memory back lets the system wait for it.

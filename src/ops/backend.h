@@ -214,7 +214,8 @@ struct StepLimits {
 };
 
 /// One device. Operations are called by one thread at a time and are complete on return on the
-/// CPU, or in order of call on an accelerator (`synchronize` waits). Shapes are the caller's duty
+/// CPU, or in order of call on an accelerator (`synchronize` waits); weights belong to the backend
+/// that prepared them. Shapes are the caller's duty
 /// and are checked with HASTEN_CHECK; tokens outside their range are an Error before any work.
 /// Each output element is summed in one order that depends on nothing but its own operands'
 /// shapes: never on the number of rows, on neighbours, or on the number of threads.
@@ -232,9 +233,9 @@ class Backend {
   virtual void synchronize() = 0;
 
   /// Makes the matrix `source` [n, k], any DType of floats or blocks, ready for matmul. `source`
-  /// must outlive the weight. The work may be put off to be done for many weights at a time, and is
-  /// done once `synchronize` returns. Error{unsupported} for a type that this backend cannot
-  /// multiply.
+  /// must outlive the weight. The work may be put off, on the CPU too, to be done for many weights
+  /// at a time: until `synchronize`, or an operation that takes one of them. Error{unsupported} for
+  /// a type that this backend cannot multiply.
   virtual std::unique_ptr<Weight> prepare_weight(const Tensor& source) = 0;
   /// A table that is only read row by row (an embedding that is not tied to the output).
   virtual std::unique_ptr<Weight> prepare_embedding(const Tensor& source) = 0;

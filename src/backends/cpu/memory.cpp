@@ -89,7 +89,10 @@ Arena::Piece Arena::allocate(int64_t num_bytes) {
   piece_end_ = used_ + num_bytes;
   used_ += size;
   show(data, num_bytes);
-  return {data, [chunk = std::move(chunk), num_bytes](uint8_t* piece) { hide(piece, num_bytes); }};
+  return {data, [chunk = std::move(chunk), num_bytes](uint8_t* piece) mutable {
+            hide(piece, num_bytes);
+            chunk.reset();  // now, not with the last weak_ptr to the piece
+          }};
 }
 
 NewPages Arena::new_pages() {

@@ -63,7 +63,7 @@ class Arena {
 
   /// Aligned to a cache line. Null when the system refuses.
   Piece allocate(int64_t num_bytes);
-  /// Whether such a piece lies on the same chunk as the latest one.
+  /// Whether such a piece would lie on the same chunk as the latest one.
   bool has_room(int64_t num_bytes) const;
   /// The pages of the latest chunk's pieces that have not been given out here: whoever writes to
   /// these brings them in.

@@ -60,10 +60,22 @@ TEST(Arena, APieceOutlivesItsArenaAndItsNeighbours) {
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(kept.get()[i], 7);
 }
 
-TEST(Arena, AChunkWithoutPiecesIsGivenBack) {
+TEST(Arena, APieceHasAnOwnerOfItsOwn) {
+  Arena arena;
+  EXPECT_FALSE(arena.has_room(1000));
+  Arena::Piece piece = arena.allocate(1000);
+  const Arena::Piece neighbour = arena.allocate(1000);
+  const std::weak_ptr<uint8_t> gone = piece;
+  piece.reset();
+  EXPECT_TRUE(gone.expired());
+  EXPECT_TRUE(arena.has_room(1000));
+}
+
+TEST(Arena, AChunkWithoutPiecesIsGivenBackThoughOneIsRemembered) {
   Arena arena;
   const std::weak_ptr<uint8_t> gone = arena.allocate(1000);
   EXPECT_TRUE(gone.expired());
+  EXPECT_FALSE(arena.has_room(1000));
   const Arena::Piece next = arena.allocate(1000);  // of another one
   next.get()[999] = 1;
 }

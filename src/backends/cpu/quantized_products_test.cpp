@@ -43,7 +43,7 @@ class Group {
   Group(const KernelTable& kernels, const OwnedTensor& matrix)
       : backend_(make_cpu_backend({.threads = 1, .isa = kernels.name})),
         weight_(backend_->prepare_weight(matrix.view)) {
-    backend_->synchronize();  // tests change the matrix, or let it go
+    backend_->synchronize();  // packed, it is not read again: tests change it, or let it go
   }
 
   /// The outputs of `num_rows` rows, all of them x.

@@ -15,7 +15,10 @@ namespace {
 
 // Packed bytes that a thread packs at a time: long enough to stream, short enough to end together.
 constexpr int64_t kPartBytes = 256 * 1024;
-// Of the available memory this much stays free for everything else.
+// Packed bytes that are enough for all threads.
+constexpr int64_t kEnoughBytes = int64_t{64} << 20;
+// Of the available memory this much stays free for everything else, and for what was added but not
+// written to yet, which still counts as available.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 // Of what was available this part is used before it is measured again.
 constexpr int64_t kUnmeasuredShare = 8;
@@ -28,6 +31,8 @@ Arena::Piece WeightStore::add(const WeightLayout& layout, const Tensor& source) 
   Arena::Piece memory = allocate(num_bytes);
   if (memory != nullptr) {
     added_.push_back({.layout = layout, .source = source, .memory = memory});
+    added_bytes_ += num_bytes;
+    if (added_bytes_ >= kEnoughBytes) pack_added();
   } else if (!std::exchange(told_of_memory_, true)) {
     log::warn(
         "no memory to pack a weight of {}: it is used from the file, slower, as are all others "
@@ -42,7 +47,6 @@ Arena::Piece WeightStore::allocate(int64_t num_bytes) {
   // To measure takes as long as to pack a small weight, or several where memory is limited for a
   // group of processes.
   if (num_bytes > unmeasured_bytes_) {
-    pack_added();  // what was not written to yet counts as available
     const int64_t available = measure_memory().available_bytes - kMemoryMargin;
     const int64_t share = std::max(kMemoryMargin, available / kUnmeasuredShare);
     unmeasured_bytes_ = num_bytes > available ? 0 : std::max(num_bytes, std::min(available, share));
@@ -92,6 +96,7 @@ void WeightStore::pack() {
                                   pack_part(parts[static_cast<size_t>(i)]);
                               });
   const std::vector<Added> packed = std::exchange(added_, {});
+  added_bytes_ = 0;
   for (size_t i = 0; i < packed.size(); ++i) {
     if (uneven_rows[i] > 0) warn_of_scales(packed[i].source, uneven_rows[i]);
   }

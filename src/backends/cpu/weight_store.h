@@ -14,17 +14,16 @@
 
 namespace hasten::cpu {
 
-/// Weights are packed many at a time: threads that share a small one spend as long on waiting for
-/// each other, and for a page that the system clears, as on packing (4 M weights of Q4_0 take 1.4
-/// times as long alone). Not thread-safe.
+/// Weights are packed many at a time: threads that share a small one wait for each other at its
+/// end, and for a page that both write to, which the system has to clear. Not thread-safe.
 class WeightStore {
  public:
   WeightStore(const KernelTable& kernels, Workers& workers)
       : kernels_(kernels), workers_(workers) {}
 
   /// Memory of layout.num_bytes() for a weight, which is written when there are enough of them, at
-  /// the latest by pack_added(); `source` must be there as long as the memory. Null where memory is
-  /// short, which the log says once.
+  /// the latest by pack_added(); until then `source` must be there, unless the memory is given up.
+  /// Null where memory is short, which the log says once.
   Arena::Piece add(const WeightLayout& layout, const Tensor& source);
 
   /// Packs all that was added and still has an owner, on all threads.
@@ -48,6 +47,7 @@ class WeightStore {
   Workers& workers_;
   Arena arena_;
   std::vector<Added> added_;      // on the arena's latest chunk
+  int64_t added_bytes_ = 0;       // of them
   int64_t unmeasured_bytes_ = 0;  // that may be taken before free memory is measured again
   bool told_of_memory_ = false;
   bool told_of_scales_ = false;

@@ -54,16 +54,19 @@ TEST(WeightStore, PacksManyAsEachAlone) {
   for (const int32_t threads : {1, 2, 3}) {
     Workers workers(threads);
     WeightStore store(kernels, workers);
+    std::vector<Arena::Piece> earlier;
     for (int round = 0; round < 2; ++round) {  // the second one begins in the middle of a page
       std::vector<Arena::Piece> packed;
       for (const OwnedTensor& source : sources) {
         packed.push_back(store.add(weight_layout(source.view), source.view));
+        ASSERT_NE(packed.back(), nullptr) << "too little memory for this test";
       }
       store.pack_added();
       for (size_t i = 0; i < sources.size(); ++i) {
         EXPECT_TRUE(is_same(packed[i], packed_alone(kernels, sources[i].view)))
             << threads << " threads, round " << round << ", weight " << i;
       }
+      earlier.insert(earlier.end(), packed.begin(), packed.end());
     }
   }
 }
@@ -79,16 +82,31 @@ TEST(WeightStore, AChunkIsPackedBeforeTheNextBegins) {
   WeightStore store(kernels, workers);
   const WeightLayout layout = weight_layout(large.view);
   const Arena::Piece first = store.add(layout, large.view);
+  ASSERT_NE(first, nullptr) << "too little memory for this test";
   const std::vector<uint8_t> wanted = packed_alone(kernels, source.view);
   const auto last_group = [&](const Arena::Piece& piece) {
     return piece.get() + (layout.num_groups - 1) * layout.group_bytes;
   };
   EXPECT_NE(std::memcmp(last_group(first), wanted.data(), wanted.size()), 0) << "not put off";
   const Arena::Piece second = store.add(layout, large.view);
+  ASSERT_NE(second, nullptr) << "too little memory for this test";
   EXPECT_EQ(std::memcmp(last_group(first), wanted.data(), wanted.size()), 0);
   EXPECT_NE(std::memcmp(last_group(second), wanted.data(), wanted.size()), 0) << "not put off";
   store.pack_added();
   EXPECT_EQ(std::memcmp(last_group(second), wanted.data(), wanted.size()), 0);
+}
+
+TEST(WeightStore, EnoughIsPackedAtOnce) {
+  const KernelTable& kernels = *supported_kernels().front();
+  OwnedTensor source(DType::bf16, {64 * kMatrixBytes / 8192, 4096});
+  std::memset(source.view.data(), 0x11, static_cast<size_t>(source.view.num_bytes()));
+  Workers workers(2);
+  WeightStore store(kernels, workers);
+  const WeightLayout layout = weight_layout(source.view);
+  const Arena::Piece packed = store.add(layout, source.view);
+  ASSERT_NE(packed, nullptr) << "too little memory for this test";
+  EXPECT_EQ(packed.get()[0], 0x11);
+  EXPECT_EQ(packed.get()[layout.num_bytes() - 1], 0x11);
 }
 
 TEST(WeightStore, DoesNotReadWhatWasGivenUp) {

@@ -62,7 +62,8 @@ class WeightLoader {
   [[nodiscard]] ops::DeviceTensor norm(const TensorName& name, int64_t layer, int64_t size,
                                        float offset);
 
-  /// Warns of tensors that nothing has asked for, which may mean a model of another structure.
+  /// Waits until all weights are ready, and warns of tensors that nothing has asked for, which may
+  /// mean a model of another structure.
   void finish();
 
   [[nodiscard]] int64_t num_parameters() const { return num_parameters_; }

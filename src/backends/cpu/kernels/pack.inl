@@ -16,8 +16,8 @@ constexpr int64_t kQuadsBytes = 16;
 
 /// Fetches what lies as far behind 16 rows as they are long, some lines with each load_quads of
 /// kLoads that take kBytes of each row: to see 16 rows coming is too much for a processor, and more
-/// lines at a time than it has places to wait for stop it. Many that it is asked for are dropped
-/// nevertheless, so it is asked kAsks times, 2 KiB apart.
+/// lines at a time than it has places to wait for stop it. A busy processor drops many of the lines
+/// that it is asked for, so each is asked for kAsks times, 2 KiB apart.
 template <int64_t kBytes, int kLoads, int kAsks>
 struct NextRows {
   const uint8_t* at;
@@ -55,7 +55,8 @@ HASTEN_INLINE inline void put_halves(const uint8_t* rows, int64_t row_bytes, uin
                       kFormat.super_scales ? flip_bits(pairs, 0x80000000U) : pairs);
   } else if constexpr (kBlock.scale_at == 0) {
     store_low_halves(out, load_quad(rows, row_bytes));
-  } else {  // the last of the block
+  } else {
+    static_assert(kBlock.scale_at + 2 == kBlock.bytes);  // nothing behind it may be read
     store_high_halves(out, load_quad(rows + kBlock.scale_at - 2, row_bytes));
   }
 }
