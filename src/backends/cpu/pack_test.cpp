@@ -13,6 +13,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/matmul.h"
+#include "backends/cpu/random_matrix_test.h"
 #include "hasten_test/address_space_limit.h"
 #include "quant/codec.h"
 #include "quant/iq4_nl.h"
@@ -24,18 +25,6 @@ namespace {
 constexpr DType kFormats[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,   DType::q4_1,
                               DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,   DType::q3_k,
                               DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs};
-
-OwnedTensor random_matrix(DType dtype, int64_t rows, int64_t columns) {
-  OwnedTensor matrix(dtype, {rows, columns});
-  std::mt19937 random(11);
-  std::normal_distribution<float> normal(0.01F, 0.1F);
-  std::vector<float> row(static_cast<size_t>(columns));
-  for (int64_t r = 0; r < rows; ++r) {
-    for (float& v : row) v = normal(random);
-    quant::encode_row(dtype, row.data(), matrix.view.row(r), columns);
-  }
-  return matrix;
-}
 
 /// A code of a packed group, read as CodeBits describes it.
 int read_code(CodeBits bits, const uint8_t* block, int row, int column) {

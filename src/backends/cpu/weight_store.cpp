@@ -14,7 +14,7 @@ namespace hasten::cpu {
 namespace {
 
 // Packed bytes that a thread packs at a time: long enough to stream, short enough to end together.
-constexpr int64_t kPartBytes = 256 * 1024;
+constexpr int64_t kRangeBytes = 256 * 1024;
 // Packed bytes that are enough for all threads.
 constexpr int64_t kEnoughBytes = int64_t{64} << 20;
 // Of the available memory this much stays free for everything else, and for what was added but not
@@ -22,6 +22,13 @@ constexpr int64_t kEnoughBytes = int64_t{64} << 20;
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
 // Of what was available this part is used before it is measured again.
 constexpr int64_t kUnmeasuredShare = 8;
+
+/// Groups of one of several weights.
+struct GroupRange {
+  size_t weight;
+  int64_t first;
+  int64_t end;
+};
 
 }  // namespace
 
@@ -56,45 +63,37 @@ Arena::Piece WeightStore::allocate(int64_t num_bytes) {
   return arena_.allocate(num_bytes);
 }
 
-/// Some groups of a weight.
-struct WeightStore::Part {
-  size_t weight;
-  int64_t first;
-  int64_t count;
-};
-
 /// Each new page is cleared by the thread that comes to it first, which goes on with what lies
 /// there while part of it is still in its cache.
 void WeightStore::pack() {
   std::vector<Arena::Piece> memory;  // null: given up meanwhile, and its source may be gone
-  std::vector<Part> parts;
+  std::vector<GroupRange> ranges;
   memory.reserve(added_.size());
   for (size_t i = 0; i < added_.size(); ++i) {
     memory.push_back(added_[i].memory.lock());
     if (memory.back() == nullptr) continue;
     const WeightLayout& layout = added_[i].layout;
     const int64_t most =
-        std::max<int64_t>(1, kPartBytes / std::max<int64_t>(1, layout.group_bytes));
+        std::max<int64_t>(1, kRangeBytes / std::max<int64_t>(1, layout.group_bytes));
     for (int64_t first = 0; first < layout.num_groups; first += most) {
-      parts.push_back(
-          {.weight = i, .first = first, .count = std::min(most, layout.num_groups - first)});
+      ranges.push_back(
+          {.weight = i, .first = first, .end = std::min(first + most, layout.num_groups)});
     }
   }
   NewPages pages = arena_.new_pages();
   std::vector<std::atomic<int64_t>> uneven_rows(added_.size());
-  const auto pack_part = [&](const Part& part) {
-    const auto& [layout, source, owner] = added_[part.weight];
-    for (int64_t g = part.first; g < part.first + part.count; ++g) {
-      uint8_t* group = memory[part.weight].get() + g * layout.group_bytes;
+  const auto pack_range = [&](const GroupRange& range) {
+    const auto& [layout, source, owner] = added_[range.weight];
+    for (int64_t g = range.first; g < range.end; ++g) {
+      uint8_t* group = memory[range.weight].get() + g * layout.group_bytes;
       pages.bring_in(group, group + layout.group_bytes);
-      uneven_rows[part.weight] += pack_group(kernels_, layout, source, g, group);
+      uneven_rows[range.weight] += pack_group(kernels_, layout, source, g, group);
     }
   };
-  workers_.for_each_in_ranges(std::ssize(parts), 1,
-                              [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t) {
-                                for (int64_t i = begin; i < end; ++i)
-                                  pack_part(parts[static_cast<size_t>(i)]);
-                              });
+  const auto pack_ranges = [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t /*thread*/) {
+    for (int64_t i = begin; i < end; ++i) pack_range(ranges[static_cast<size_t>(i)]);
+  };
+  workers_.for_each_in_ranges(std::ssize(ranges), 1, pack_ranges);
   const std::vector<Added> packed = std::exchange(added_, {});
   added_bytes_ = 0;
   for (size_t i = 0; i < packed.size(); ++i) {

@@ -37,7 +37,6 @@ class WeightStore {
     Tensor source;
     std::weak_ptr<uint8_t> memory;
   };
-  struct Part;
 
   Arena::Piece allocate(int64_t num_bytes);
   void pack();

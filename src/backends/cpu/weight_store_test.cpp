@@ -6,29 +6,16 @@
 #include <sys/mman.h>
 
 #include <cstring>
-#include <random>
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
-#include "quant/codec.h"
+#include "backends/cpu/random_matrix_test.h"
 
 namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kMatrixBytes = 1 << 20;
-
-OwnedTensor normal_matrix(DType dtype, int64_t rows, int64_t columns, uint32_t seed) {
-  OwnedTensor matrix(dtype, {rows, columns});
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.0F, 0.1F);
-  std::vector<float> row(static_cast<size_t>(columns));
-  for (int64_t r = 0; r < rows; ++r) {
-    for (float& v : row) v = normal(random);
-    quant::encode_row(dtype, row.data(), matrix.view.row(r), columns);
-  }
-  return matrix;
-}
 
 std::vector<uint8_t> packed_alone(const KernelTable& kernels, const Tensor& source) {
   const WeightLayout layout = weight_layout(source);
@@ -48,7 +35,7 @@ TEST(WeightStore, PacksManyAsEachAlone) {
   std::vector<OwnedTensor> sources;
   for (const DType dtype : {DType::q4_0, DType::f32, DType::q6_k, DType::bf16, DType::q8_0}) {
     for (const int64_t rows : {int64_t{16} * 40, int64_t{3}, int64_t{101}}) {
-      sources.push_back(normal_matrix(dtype, rows, 512, static_cast<uint32_t>(sources.size())));
+      sources.push_back(random_matrix(dtype, rows, 512, static_cast<uint32_t>(sources.size())));
     }
   }
   for (const int32_t threads : {1, 2, 3}) {
@@ -73,7 +60,7 @@ TEST(WeightStore, PacksManyAsEachAlone) {
 
 TEST(WeightStore, AChunkIsPackedBeforeTheNextBegins) {
   const KernelTable& kernels = *supported_kernels().front();
-  const OwnedTensor source = normal_matrix(DType::bf16, 16, 4096, 1);
+  const OwnedTensor source = random_matrix(DType::bf16, 16, 4096, 1);
   OwnedTensor large(DType::bf16, {40 * kMatrixBytes / 8192, 4096});
   for (int64_t r = 0; r < large.view.dim(0); ++r) {
     std::memcpy(large.view.row(r), source.view.row(r % 16), 8192);
@@ -115,7 +102,7 @@ TEST(WeightStore, DoesNotReadWhatWasGivenUp) {
       mmap(nullptr, kMatrixBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(unreadable, MAP_FAILED);
   const Tensor gone(static_cast<const void*>(unreadable), DType::bf16, {256, 2048});
-  const OwnedTensor source = normal_matrix(DType::q4_k, 64, 1024, 2);
+  const OwnedTensor source = random_matrix(DType::q4_k, 64, 1024, 2);
   Workers workers(2);
   WeightStore store(kernels, workers);
   EXPECT_NE(store.add(weight_layout(gone), gone), nullptr);  // for nobody
@@ -136,7 +123,7 @@ std::vector<float> product(ops::Backend& backend, const ops::Weight& weight) {
 }
 
 TEST(WeightStore, WeightsAreReadyOnceTheBackendIsInSync) {
-  OwnedTensor source = normal_matrix(DType::q4_0, 48, 256, 3);
+  OwnedTensor source = random_matrix(DType::q4_0, 48, 256, 3);
   const auto other = make_cpu_backend({.threads = 1});
   const std::vector<float> wanted = product(*other, *other->prepare_weight(source.view));
   EXPECT_NE(wanted, std::vector<float>(48));

@@ -14,6 +14,10 @@ namespace {
 /// Bytes of a row that load_quads takes.
 constexpr int64_t kQuadsBytes = 16;
 
+// How often a line of the next rows is asked for. Floats gain nothing by more.
+constexpr int kQuantizedAsks = 5;
+constexpr int kFloatAsks = 1;
+
 /// Fetches what lies as far behind 16 rows as they are long, some lines with each load_quads of
 /// kLoads that take kBytes of each row: to see 16 rows coming is too much for a processor, and more
 /// lines at a time than it has places to wait for stop it. A busy processor drops many of the lines
@@ -150,7 +154,7 @@ inline void pack_codes(const uint8_t* rows, int64_t row_bytes, const uint8_t* ne
   constexpr int kLowQuads = kBlock.columns * kLow.bits / 32;
   constexpr int kHighQuads = kBlock.columns * kHigh.bits / 32;
   constexpr int kLowLoads = kLowQuads / 4;
-  const NextRows<kBlock.bytes, kLowLoads + kHighQuads / 4, 5> next{next_rows};
+  const NextRows<kBlock.bytes, kLowLoads + kHighQuads / 4, kQuantizedAsks> next{next_rows};
   U8x64 low[kLowQuads];
   bring_to_lanes<kLowQuads, 0>(rows + kLow.at, row_bytes, next, low);
   U8x64 high[kHighQuads + 1];
@@ -287,7 +291,7 @@ void pack_floats(const PackTask& task) {
   const int64_t bytes = task.columns * kElementBytes;
   const auto pack_quads = [&](const uint8_t* rows, int64_t row_bytes, int64_t at) HASTEN_INLINE {
     U8x64 quads[4];
-    const NextRows<kQuadsBytes, 1, 1> next{task.rows + kGroupRows * (task.row_bytes + at)};
+    const NextRows<kQuadsBytes, 1, kFloatAsks> next{task.rows + kGroupRows * (task.row_bytes + at)};
     bring_to_lanes<4, 0>(rows, row_bytes, next, quads);
     uint8_t* out = task.out + kGroupRows * at;
     for (int i = 0; i < 4; ++i) {

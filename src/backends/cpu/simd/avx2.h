@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "backends/cpu/kernels/unroll.inl"
+#include "backends/cpu/simd/x86.h"
 
 namespace hasten::cpu {
 namespace {
@@ -430,17 +431,7 @@ inline void load_quads(const uint8_t* rows, int64_t row_bytes, U8x64* quads) {
 }
 /// 4 bytes of each of 16 rows.
 inline U8x64 load_quad(const uint8_t* rows, int64_t row_bytes) {
-  const auto row = [&](int r) {
-    int32_t bytes;
-    __builtin_memcpy(&bytes, rows + r * row_bytes, sizeof bytes);
-    return bytes;
-  };
-  const auto four = [&](int r) {
-    __m128i v = _mm_cvtsi32_si128(row(r));
-    v = _mm_insert_epi32(v, row(r + 1), 1);
-    v = _mm_insert_epi32(v, row(r + 2), 2);
-    return _mm_insert_epi32(v, row(r + 3), 3);
-  };
+  const auto four = [&](int r) { return load_quad_of_four(rows + r * row_bytes, row_bytes); };
   return {_mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1),
           _mm256_inserti128_si256(_mm256_castsi128_si256(four(8)), four(12), 1)};
 }

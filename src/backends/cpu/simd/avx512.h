@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "backends/cpu/kernels/unroll.inl"
+#include "backends/cpu/simd/x86.h"
 
 namespace hasten::cpu {
 namespace {
@@ -319,17 +320,7 @@ inline void load_quads(const uint8_t* rows, int64_t row_bytes, U8x64* quads) {
 }
 /// 4 bytes of each of 16 rows.
 inline U8x64 load_quad(const uint8_t* rows, int64_t row_bytes) {
-  const auto row = [&](int r) {
-    int32_t bytes;
-    __builtin_memcpy(&bytes, rows + r * row_bytes, sizeof bytes);
-    return bytes;
-  };
-  const auto four = [&](int r) {
-    __m128i v = _mm_cvtsi32_si128(row(r));
-    v = _mm_insert_epi32(v, row(r + 1), 1);
-    v = _mm_insert_epi32(v, row(r + 2), 2);
-    return _mm_insert_epi32(v, row(r + 3), 3);
-  };
+  const auto four = [&](int r) { return load_quad_of_four(rows + r * row_bytes, row_bytes); };
   __m512i v = _mm512_castsi128_si512(four(0));
   v = _mm512_inserti32x4(v, four(4), 1);
   v = _mm512_inserti32x4(v, four(8), 2);

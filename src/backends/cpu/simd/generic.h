@@ -340,9 +340,7 @@ inline void store_low_halves(uint8_t* p, U8x64 v) {
   for (int r = 0; r < 16; ++r) __builtin_memcpy(p + 2 * r, bytes + 4 * r, 2);
 }
 inline void store_high_halves(uint8_t* p, U8x64 v) {
-  uint8_t bytes[64];
-  __builtin_memcpy(bytes, &v, sizeof bytes);
-  for (int r = 0; r < 16; ++r) __builtin_memcpy(p + 2 * r, bytes + 4 * r + 2, 2);
+  store_low_halves(p, reinterpret_cast<U8x64>(reinterpret_cast<U32x16>(v) >> 16));
 }
 /// Those bits of all lanes that are in the mask become their opposites.
 inline U8x64 flip_bits(U8x64 v, uint32_t mask) {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the lanes of AVX2 and of AVX-512 are put together from alike.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace hasten::cpu {
+namespace {
+
+/// 4 bytes of each of 4 rows, which are `row_bytes` apart.
+inline __m128i load_quad_of_four(const uint8_t* rows, int64_t row_bytes) {
+  const auto row = [&](int r) {
+    int32_t bytes;
+    __builtin_memcpy(&bytes, rows + r * row_bytes, sizeof bytes);
+    return bytes;
+  };
+  __m128i v = _mm_cvtsi32_si128(row(0));
+  v = _mm_insert_epi32(v, row(1), 1);
+  v = _mm_insert_epi32(v, row(2), 2);
+  return _mm_insert_epi32(v, row(3), 3);
+}
+
+}  // namespace
+}  // namespace hasten::cpu
