@@ -182,6 +182,10 @@ struct UnitLayout {
   int64_t head_bytes = 0;   // before the first unit; a multiple of 64
 
   constexpr int64_t bytes() const { return codes_at + blocks * code_bytes; }
+  /// From the first unit to where a block's codes lie.
+  constexpr int64_t codes_of(int64_t block) const {
+    return block / blocks * bytes() + codes_at + block % blocks * code_bytes;
+  }
   /// On average, scales included.
   constexpr int64_t bytes_per_block() const { return bytes() / blocks; }
   constexpr int64_t num_units(int64_t columns) const {

@@ -483,6 +483,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
       if constexpr (Source::kIsPanel) {
         panels[g] = sources[g].from(first);
       } else {
+        panels[g].low = sources[g].unit_of(first);
         unpack(sources[g], first, count, panels[g]);
       }
     }
