@@ -72,15 +72,33 @@ class Workers {
   /// Kuck, Guided self-scheduling, 1987.)
   template <class F>
   void for_each_in_ranges(int64_t count, int64_t least, F&& fn) {
-    if (count <= 0) return;
-    if (count <= least || threads_.empty()) return fn(int64_t{0}, count, count, int32_t{0});
+    if (count <= least && count > 0) return fn(int64_t{0}, count, count, int32_t{0});
+    for_each_in_ranges(count, least, fn, 0, [](int64_t, int32_t) {});
+  }
+
+  /// Likewise, and then last(index, thread_index) for [0, num_last), each to the next free thread,
+  /// while others are still at their ranges: small pieces that even out when threads end.
+  template <class F, class G>
+  void for_each_in_ranges(int64_t count, int64_t least, F&& fn, int64_t num_last, G&& last) {
+    if (count <= 0 && num_last <= 0) return;
+    if (threads_.empty()) {
+      if (count > 0) fn(int64_t{0}, count, count, int32_t{0});
+      for (int64_t i = 0; i < num_last; ++i) last(i, int32_t{0});
+      return;
+    }
     deal((count + least - 1) / least);
+    std::atomic<int64_t> next_last{0};
     const auto take_pieces = [&](int32_t thread, int32_t) {
       Range piece;
       Range rest;
       while (take_piece(thread, piece, rest)) {
         fn(piece.begin * least, std::min(piece.end * least, count),
            rest.is_empty() ? count : rest.begin * least, thread);
+      }
+      for (;;) {
+        const int64_t index = next_last.fetch_add(1, std::memory_order_relaxed);
+        if (index >= num_last) return;
+        last(index, thread);
       }
     };
     run_job(job_of(take_pieces), Join::who_comes);

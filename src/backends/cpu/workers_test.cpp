@@ -77,6 +77,43 @@ TEST(Workers, RangesCoverAllInPiecesThatShrink) {
   }
 }
 
+TEST(Workers, LastPiecesComeOnceEachAndWaitForNoRange) {
+  for (const int32_t threads : {1, 3}) {
+    Workers workers(threads);
+    for (const int64_t count : {0, 1, 2, 100}) {
+      for (const int64_t num_last : {0, 1, 5, 40}) {
+        std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+        std::vector<std::atomic<int>> seen_last(static_cast<size_t>(num_last));
+        for (int round = 1; round <= 20; ++round) {
+          workers.for_each_in_ranges(
+              count, 1,
+              [&](int64_t begin, int64_t end, int64_t, int32_t) {
+                for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+              },
+              num_last,
+              [&](int64_t index, int32_t thread) {
+                ASSERT_LT(thread, threads);
+                ++seen_last[static_cast<size_t>(index)];
+              });
+          EXPECT_EQ(std::count(seen.begin(), seen.end(), round), count);
+          EXPECT_EQ(std::count(seen_last.begin(), seen_last.end(), round), num_last);
+        }
+      }
+    }
+  }
+  // A thread in its only range does not keep the other from the last pieces.
+  Workers workers(2);
+  std::atomic<int> done{0};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  workers.for_each_in_ranges(
+      1, 1,
+      [&](int64_t, int64_t, int64_t, int32_t) {
+        while (done < 4 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+        EXPECT_EQ(done, 4);
+      },
+      4, [&](int64_t, int32_t) { ++done; });
+}
+
 TEST(Workers, AThreadGoesOnBehindItsPieceAndThenTakesWhatAnotherHasLeft) {
   Workers workers(2);
   const auto wait_for = [](auto&& done) {
