@@ -286,7 +286,10 @@ class Backend {
   /// A norm and the only operation that takes what it makes: x of the matmuls, all of its rows, is
   /// the norm's out, of which is not told what it holds afterwards.
   virtual void norm_matmul_group(const AddRmsNormParams& norm, std::span<const MatmulParams> group);
-  virtual void norm_gated_matmul(const AddRmsNormParams& norm, const GatedMatmulParams& params);
+  /// The gated feed-forward block with the norm before it. `down` is the only operation that takes
+  /// what `gated` makes: all rows of its out, of which is not told what it holds afterwards.
+  virtual void norm_gated_mlp(const AddRmsNormParams& norm, const GatedMatmulParams& gated,
+                              const MatmulParams& down);
 
   /// Here on the calling thread; a backend that has threads shares them.
   virtual void scan_rows(const ScanRowsParams& params);

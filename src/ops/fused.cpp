@@ -32,9 +32,11 @@ void Backend::norm_matmul_group(const AddRmsNormParams& norm, std::span<const Ma
   matmul_group(group);
 }
 
-void Backend::norm_gated_matmul(const AddRmsNormParams& norm, const GatedMatmulParams& params) {
+void Backend::norm_gated_mlp(const AddRmsNormParams& norm, const GatedMatmulParams& gated,
+                             const MatmulParams& down) {
   add_rms_norm(norm);
-  gated_matmul(params);
+  gated_matmul(gated);
+  matmul(down);
 }
 
 void ScanRowsParams::check() const {

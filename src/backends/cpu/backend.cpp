@@ -123,13 +123,18 @@ class CpuBackend final : public ops::Backend {
     if (!matmul_.can_norm(group)) return Backend::norm_matmul_group(norm, group);
     matmul_.run(group, &norm);
   }
-  void norm_gated_matmul(const ops::AddRmsNormParams& norm,
-                         const ops::GatedMatmulParams& params) override {
-    const std::array projections = {params.gate, params.up};
-    if (!matmul_.can_gate(params) || !matmul_.can_norm(projections)) {
-      return Backend::norm_gated_matmul(norm, params);
+  void norm_gated_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulParams& gated,
+                      const ops::MatmulParams& down) override {
+    const std::array projections = {gated.gate, gated.up};
+    const bool can_norm = matmul_.can_norm(projections);
+    if (can_norm && matmul_.can_round_gated(gated, down)) {
+      return matmul_.run_mlp(norm, gated, down);
     }
-    matmul_.run_gated(params, &norm);
+    if (!can_norm || !matmul_.can_gate(gated)) {
+      return Backend::norm_gated_mlp(norm, gated, down);
+    }
+    matmul_.run_gated(gated, &norm);
+    matmul(down);
   }
   void matmul(const ops::MatmulParams& params) override { matmul_.run({&params, 1}); }
   void matmul_group(std::span<const ops::MatmulParams> group) override { matmul_.run(group); }

@@ -171,7 +171,8 @@ struct QuantMatmulTask {
   int64_t end_tile;
   bool one_stream;  // see kOneStreamRows
   ProductRows out;
-  uint8_t* scratch;  // kMatmulScratchBytes, 64-byte aligned, of this thread
+  int64_t first_out_row = 0;  // that the first one of `out` is of
+  uint8_t* scratch;           // kMatmulScratchBytes, 64-byte aligned, of this thread
 };
 
 /// As QuantMatmulTask, for weights of floats. Groups are [columns][16] elements; bf16 groups are
@@ -234,6 +235,21 @@ struct QuantizeTileTask {
   int64_t value_bytes;  // see QuantizedRows
   uint8_t* tiles;
   ActivationTile tile;  // of quant_tile_rows, or quant_direct_rows, at most
+};
+
+/// Writes one span of some tiles of QuantizedRows, of weights with integer scales: 64 columns that
+/// are outputs of four groups.
+struct QuantizeSpanTask {
+  const float* groups[4];  // [rows of the tiles, stride], 16 columns each
+  int64_t stride;          // floats from one row to the next
+  int64_t block;           // the span's first one
+  int64_t num_blocks;      // of a row
+  PackedFormat format;
+  int64_t value_bytes;  // see QuantizedRows
+  uint8_t* tiles;
+  RowTiles split;  // of all rows
+  int64_t first_tile;
+  int64_t end_tile;
 };
 
 /// Makes a group (PackedFormat) of 16 rows as a model file has them.
@@ -450,6 +466,7 @@ struct KernelTable {
   // largest / kMostScaleRatio (with super_scales, half of that), but not for nothing.
   int32_t (*make_integer_scales)(const IntegerScalesTask&);
   void (*quantize_tile)(const QuantizeTileTask&);
+  void (*quantize_span)(const QuantizeSpanTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);
   void (*gate)(const GateTask&);

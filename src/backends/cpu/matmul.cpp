@@ -25,8 +25,6 @@ constexpr int64_t kUsualL2Bytes = 1 << 20;
 constexpr int64_t kGatedL2Share = 4;
 // Rows beyond which register tiles have fewer groups.
 constexpr int64_t kFewRows = 16;
-// Register tiles of rows that are worth unpacking weights for, at least.
-constexpr int64_t kLeastRowTiles = 4;
 // Parts of a block that have activation scales of their own.
 constexpr int64_t kMostParts = 2;
 constexpr int64_t kLeastSpanBlocks = 2;
@@ -36,37 +34,6 @@ constexpr int64_t kLeastSpanBlocks = 2;
 int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
   const int64_t bytes = (l2_bytes > 0 ? l2_bytes : kUsualL2Bytes) / 2;
   return std::clamp(bytes / row_bytes, kLeastPassRows, kPassRows);
-}
-
-int64_t value_bytes(const KernelTable& kernels, const PackedFormat& format) {
-  return is_wide(format) ? kernels.wide_value_bytes : 1;
-}
-
-const CpuWeight& cpu_weight(const ops::MatmulParams& params) {
-  const auto* weight = dynamic_cast<const CpuWeight*>(&params.weight);
-  HASTEN_CHECK(weight != nullptr);  // made by prepare_weight of this kind of backend
-  return *weight;
-}
-
-bool have_same_format(const WeightLayout& a, const WeightLayout& b) {
-  return a.packed == b.packed && a.floats == b.floats;
-}
-
-ProductRows product_rows(const ops::MatmulParams& params) {
-  const int64_t features = params.weight.out_features();
-  return {.data = params.out.f32(),
-          .stride = features,
-          .columns = features,
-          .bias = params.bias.defined() ? params.bias.f32() : nullptr};
-}
-
-/// What is left of them from a group on.
-ProductRows from_group(ProductRows rows, int64_t group) {
-  const int64_t column = group * kGroupRows;
-  rows.data += column;
-  rows.columns -= column;
-  if (rows.bias != nullptr) rows.bias += column;
-  return rows;
 }
 
 }  // namespace
@@ -94,11 +61,14 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   const int64_t columns = round_up(limits.max_features, kBlockColumns);
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
-  quantized_.reserve(activation_bytes(rows, columns / kBlockColumns + 1, kMostParts,
-                                      kernels_.wide_value_bytes, kLeastSpanBlocks,
-                                      kMostActivationSpanBytes));
+  for (Scratch* quantized : {&quantized_, &quantized_gated_}) {
+    quantized->reserve(activation_bytes(rows, columns / kBlockColumns + 1, kMostParts,
+                                        kernels_.wide_value_bytes, kLeastSpanBlocks,
+                                        kMostActivationSpanBytes));
+  }
   normed_.reserve(normed_floats(columns) * 4);
-  gated_.reserve(2 * gated_floats_ * 4 * workers_.num_threads());
+  gated_.reserve(std::max(2 * gated_floats_, round_gated_floats(rows)) * 4 *
+                 workers_.num_threads());
   if (interleaves_) interleaved_.reserve(rows * columns * 4);
   if (kernels_.bf16_matmul != nullptr) rounded_.reserve(rows * bf16_row_bytes(columns));
 }
@@ -143,11 +113,17 @@ int64_t Matmul::normed_floats(int64_t columns) const {
   return workers_.num_threads() * kernels_.quant_tile_rows * columns;
 }
 
-void Matmul::quantize(const Rows& rows, const PackedFormat& format) {
+/// Of QuantizedRows.
+int64_t Matmul::tile_bytes(int64_t rows, int64_t columns, const PackedFormat& format) const {
+  return activation_bytes(rows, activation_blocks(columns, format), format.scales_per_block,
+                          value_bytes(kernels_, format), span_blocks(format),
+                          activation_span_bytes(scale_kind(format)));
+}
+
+void Matmul::quantize(Rows& rows, const PackedFormat& format) {
   const int64_t num_blocks = activation_blocks(rows.columns, format);
-  uint8_t* tiles = quantized_.get(activation_bytes(
-      rows.count, num_blocks, format.scales_per_block, value_bytes(kernels_, format),
-      span_blocks(format), activation_span_bytes(scale_kind(format))));
+  uint8_t* tiles = quantized_.get(tile_bytes(rows.count, rows.columns, format));
+  rows.quantized = tiles;
   // Grows before the threads share it.
   if (rows.norm != nullptr) normed_.get_array<float>(normed_floats(rows.columns));
   const auto split = quantized_tiles(rows.count);
@@ -230,7 +206,8 @@ void Matmul::multiply_groups(const Piece& piece, const Rows& rows, int32_t threa
                      .first = piece.first + done,
                      .count = std::min(tile_count, piece.count - done),
                      .next = nullptr,
-                     .out = from_group(piece.out, done)};
+                     .out = from_group(piece.out, done),
+                     .first_out_row = piece.first_out_row};
     for (int64_t g = 0; g < tile.count; ++g) {
       pack_group(kernels_, weight.layout(), weight.source(), tile.first + g,
                  groups + g * group_bytes);
@@ -277,11 +254,12 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
        .group_bytes = layout.group_bytes,
        .num_groups = piece.count,
        .next_groups = piece.next,
-       .x = {.tiles = quantized_.get(0), .num_rows = rows.count, .columns = rows.columns},
-       .first_tile = rows.part * tiles.count / rows.num_parts,
-       .end_tile = (rows.part + 1) * tiles.count / rows.num_parts,
+       .x = {.tiles = rows.quantized, .num_rows = rows.count, .columns = rows.columns},
+       .first_tile = rows.part.first_of(tiles.count),
+       .end_tile = rows.part.end_of(tiles.count),
        .one_stream = one_stream_,
        .out = piece.out,
+       .first_out_row = piece.first_out_row,
        .scratch = scratch});
 }
 
@@ -289,7 +267,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
 void Matmul::prepare_rows(const WeightLayout& layout, Rows& rows) {
   HASTEN_CHECK(rows.x != nullptr || (rows.norm != nullptr && layout.packed));
   if (layout.packed) {
-    quantize(rows, kPackedFormats[static_cast<int>(*layout.packed)]);
+    quantize(rows, format_of(*layout.packed));
     rows.norm = nullptr;  // done; it must not be twice
     return;
   }
@@ -365,8 +343,7 @@ void Matmul::multiply_tiles(const Tiles& tiles, const Rows& rows, int64_t begin,
 /// Products of weights that take the activations as they lie there; one dealing of work, since each
 /// costs a wait for the slower thread. With many rows a thread has weights fetched while it
 /// multiplies those before them, in its next piece too: only the first of a range come late. A
-/// register tile of many rows takes long, so tiles that do not go evenly into the threads are dealt
-/// by rows; the first of those is what a thread expects behind its range.
+/// register tile of many rows takes long, which is why the last ones are dealt by rows.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   Tiles tiles{.products = group, .groups = 1};
   bool quantized = true;
@@ -376,23 +353,12 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
     tiles.groups = std::max(tiles.groups, tile_groups(layout, rows.count));
     quantized &= layout.packed.has_value();
   }
-  const int64_t num_tiles = tiles.count();
-  const int64_t threads = workers_.num_threads();
-  const int64_t left = num_tiles % threads;
-  const int64_t row_tiles = quantized_tiles(rows.count).count;
-  const int64_t parts = std::min(left > 0 ? threads / left : 1, row_tiles / kLeastRowTiles);
-  const int64_t whole = quantized && parts > 1 ? num_tiles - left : num_tiles;
-  workers_.for_each_in_ranges(whole, 1,
-                              [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {
-                                multiply_tiles(tiles, rows, begin, end, next, thread);
-                              });
-  workers_.for_each((num_tiles - whole) * parts, 1, [&](int64_t index, int64_t, int32_t thread) {
-    Rows part = rows;
-    part.part = index % parts;
-    part.num_parts = parts;
-    const int64_t at = whole + index / parts;
-    multiply_tiles(tiles, part, at, at + 1, num_tiles, thread);
-  });
+  deal(workers_, tiles.count(), quantized ? quantized_tiles(rows.count).count : 0,
+       [&](int64_t begin, int64_t end, int64_t next, RowPart part, int32_t thread) {
+         Rows some = rows;
+         some.part = part;
+         multiply_tiles(tiles, some, begin, end, next, thread);
+       });
 }
 
 bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {
@@ -406,8 +372,7 @@ bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {
   }
   return std::ranges::all_of(group, [&](const ops::MatmulParams& params) {
     const auto other = cpu_weight(params).layout().packed;
-    return other && take_same_activations(kPackedFormats[static_cast<int>(*kind)],
-                                          kPackedFormats[static_cast<int>(*other)]);
+    return other && take_same_activations(format_of(*kind), format_of(*other));
   });
 }
 
@@ -432,7 +397,7 @@ void Matmul::run(std::span<const ops::MatmulParams> group, const ops::AddRmsNorm
       if (!ready) prepare_rows(layout, rows);
       continue;
     }
-    const PackedFormat& format = kPackedFormats[static_cast<int>(*kind)];
+    const PackedFormat& format = format_of(*kind);
     if (quantized == nullptr || !take_same_activations(*quantized, format)) {
       if (quantized != nullptr) {
         multiply(group.subspan(begin, i - begin), rows);
@@ -443,88 +408,6 @@ void Matmul::run(std::span<const ops::MatmulParams> group, const ops::AddRmsNorm
     quantized = &format;
   }
   multiply(group.subspan(begin), rows);
-}
-
-bool Matmul::can_gate(const ops::GatedMatmulParams& params) const {
-  const WeightLayout& gate = cpu_weight(params.gate).layout();
-  const WeightLayout& up = cpu_weight(params.up).layout();
-  const int64_t num_rows =
-      params.gate.rows.empty() ? params.gate.x.dim(0) : std::ssize(params.gate.rows);
-  if (gated_groups(gate, num_rows) == 0) return false;
-  if (gate.packed && up.packed) {
-    return take_same_activations(kPackedFormats[static_cast<int>(*gate.packed)],
-                                 kPackedFormats[static_cast<int>(*up.packed)]);
-  }
-  if (gate.packed || up.packed || rounds_activations(gate) != rounds_activations(up)) return false;
-  // Many rows of interleaved floats stay in the cache while all groups of a piece pass, which has
-  // to be long for that.
-  return rounds_activations(gate) || num_rows <= kernels_.float_tile_rows;
-}
-
-/// Groups of gate and up whose outputs meet at a time, whole tiles: as many as have room in the
-/// cache, since each change from one weight to the other waits for memory. 0: not one tile has.
-int64_t Matmul::gated_groups(const WeightLayout& layout, int64_t num_rows) const {
-  const int64_t tile = tile_groups(layout, num_rows);
-  const int64_t tile_floats = std::max<int64_t>(1, num_rows) * tile * kGroupRows;
-  return std::min(gated_floats_ / tile_floats, ceil_div(layout.num_groups, tile)) * tile;
-}
-
-void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
-  const CpuWeight& gate = cpu_weight(params.gate);
-  const CpuWeight& up = cpu_weight(params.up);
-  weights_.pack_added();
-  Rows rows = gather(params.gate, norm);
-  if (rows.count == 0) return;
-  HASTEN_CHECK(params.up.x.data() == params.gate.x.data() && up.in_features() == rows.columns &&
-               params.up.rows.data() == params.gate.rows.data() &&
-               params.out.shape() == params.gate.out.shape() &&
-               params.out.shape() == params.up.out.shape());
-  check_shapes(params.gate, rows);
-  check_shapes(params.up, rows);
-  prepare_rows(gate.layout(), rows);
-
-  const int64_t out_features = gate.out_features();
-  const int64_t most = gated_groups(gate.layout(), rows.count);
-  HASTEN_CHECK(most > 0);                                       // or can_gate() was not asked
-  const int64_t tile = tile_groups(gate.layout(), rows.count);  // and that of up, which is alike
-  float* scratch = gated_.get_array<float>(2 * gated_floats_ * workers_.num_threads());
-  const bool alike =
-      gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
-  workers_.for_each_in_ranges(
-      gate.layout().num_groups, tile,
-      [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {
-        for (int64_t first = begin; first < end; first += most) {
-          const int64_t count = std::min(most, end - first);
-          const int64_t stride = count * kGroupRows;
-          const int64_t behind = first + count < end ? first + count : next;
-          ProductRows gate_out = from_group(product_rows(params.gate), first);
-          ProductRows up_out = from_group(product_rows(params.up), first);
-          gate_out.data = scratch + 2 * thread * gated_floats_;
-          up_out.data = gate_out.data + gated_floats_;
-          gate_out.stride = up_out.stride = stride;
-          multiply_groups({.weight = gate,
-                           .first = first,
-                           .count = count,
-                           .next = alike ? up.group(first) : nullptr,
-                           .out = gate_out},
-                          rows, thread);
-          multiply_groups(
-              {.weight = up,
-               .first = first,
-               .count = count,
-               .next = alike && behind < gate.layout().num_groups ? gate.group(behind) : nullptr,
-               .out = up_out},
-              rows, thread);
-          kernels_.gate({.kind = gate_kind(params.activation),
-                         .gate = gate_out.data,
-                         .up = up_out.data,
-                         .stride = stride,
-                         .rows = rows.count,
-                         .columns = std::min(stride, gate_out.columns),
-                         .out = params.out.f32() + first * kGroupRows,
-                         .out_stride = out_features});
-        }
-      });
 }
 
 }  // namespace hasten::cpu

@@ -1,33 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: weights as this backend keeps them, and how their work is split over threads.
+// Matrix products: what they take of activations, and how their work is split over threads.
 #pragma once
 
 #include <span>
 
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/memory.h"
-#include "backends/cpu/pack.h"
+#include "backends/cpu/products.h"
 #include "backends/cpu/weight_store.h"
 #include "backends/cpu/workers.h"
 #include "base/error.h"
 #include "ops/backend.h"
 
 namespace hasten::cpu {
-
-/// A weight in groups of 16 rows, or still in the file and packed tile by tile while it is used.
-class CpuWeight final : public ops::Weight {
- public:
-  CpuWeight(const Tensor& source, const WeightLayout& layout, Arena::Piece packed)
-      : Weight(source), layout_(layout), packed_(std::move(packed)) {}
-
-  const WeightLayout& layout() const { return layout_; }
-  bool is_packed() const override { return packed_ != nullptr; }
-  const uint8_t* group(int64_t index) const { return packed_.get() + index * layout_.group_bytes; }
-
- private:
-  WeightLayout layout_;
-  Arena::Piece packed_;
-};
 
 inline GateKind gate_kind(ops::Activation activation) {
   return activation == ops::Activation::silu ? GateKind::silu : GateKind::gelu_tanh;
@@ -78,16 +63,23 @@ class Matmul {
   /// memory. The same numbers as run() and the activation give.
   void run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm = nullptr);
 
+  /// Whether run_mlp() is for these, of which can_norm() holds: `down` takes activations in spans
+  /// that a thread can make whole, and there are enough of them.
+  bool can_round_gated(const ops::GatedMatmulParams& gated, const ops::MatmulParams& down) const;
+  /// As run_gated(), but what it makes is rounded for `down` while it is in the cache, and is not
+  /// written as floats. The same numbers as run() of `down` gives.
+  void run_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulParams& gated,
+               const ops::MatmulParams& down);
+
  private:
   struct Rows {
-    const float* x = nullptr;      // [count, columns]; null: the norm makes it
-    const float* tiles = nullptr;  // the same as FloatMatmulTask has them, where it is needed
+    const float* x = nullptr;            // [count, columns]; null: the norm makes it
+    const uint8_t* quantized = nullptr;  // the same as QuantizedRows has them, where it is needed
+    const float* tiles = nullptr;        // likewise as FloatMatmulTask has them
     int64_t count = 0;
     int64_t columns = 0;
     const ops::AddRmsNormParams* norm = nullptr;  // what makes x, not yet done
-    // One of several parts of the tiles of rows, for quantised weights alone.
-    int64_t part = 0;
-    int64_t num_parts = 1;
+    RowPart part = {};                            // for quantised weights alone
   };
 
   /// Some groups of a weight, for one thread.
@@ -97,6 +89,17 @@ class Matmul {
     int64_t count;
     const uint8_t* next;  // packed groups of the same format that come next; null: nobody knows
     ProductRows out;
+    int64_t first_out_row = 0;  // see QuantMatmulTask
+  };
+
+  /// Some groups of gate and up, whole spans of their outputs, for one thread.
+  struct GatedPiece {
+    int64_t first;
+    int64_t end;
+    int64_t next;  // group that comes next
+    PackedFormat format;
+    uint8_t* tiles;  // of QuantizedRows
+    float* scratch;  // round_gated_floats()
   };
 
   struct Tiles;
@@ -111,7 +114,8 @@ class Matmul {
   Rows gather(const ops::MatmulParams& params, const ops::AddRmsNormParams* norm);
   int64_t normed_floats(int64_t columns) const;
   const float* rows_of_tile(const Rows& rows, int64_t first, int64_t count, int32_t thread);
-  void quantize(const Rows& rows, const PackedFormat& format);
+  int64_t tile_bytes(int64_t rows, int64_t columns, const PackedFormat& format) const;
+  void quantize(Rows& rows, const PackedFormat& format);
   uint8_t* make_tiles(const Rows& rows, const RowTileKind& kind, Scratch& to);
   void round_to_bf16(const Rows& rows);
   const float* interleave(const Rows& rows);
@@ -122,6 +126,14 @@ class Matmul {
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
   void multiply_tiles(const Tiles& tiles, const Rows& rows, int64_t begin, int64_t end,
                       int64_t next, int32_t thread);
+  static void check_gated(const ops::GatedMatmulParams& params, const Rows& rows);
+  int64_t piece_groups() const;
+  int64_t span_tiles() const;
+  int64_t round_gated_floats(int64_t rows) const;
+  Rows round_gated(const ops::GatedMatmulParams& params, const Rows& rows,
+                   const PackedFormat& format);
+  void round_gated_piece(const ops::GatedMatmulParams& params, const Rows& rows,
+                         const GatedPiece& piece, int32_t thread);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const Piece& piece, const Rows& rows, int32_t thread);
   void multiply_packed(const Piece& piece, const Rows& rows, const uint8_t* groups, int32_t thread);
@@ -134,9 +146,10 @@ class Matmul {
   Scratch gathered_;          // [rows, columns] f32
   Scratch normed_;            // [threads][rows of a tile, columns] f32
   Scratch quantized_;         // QuantizedRows::tiles
+  Scratch quantized_gated_;   // likewise, of gated outputs
   Scratch interleaved_;       // FloatMatmulTask::tiles
   Scratch rounded_;           // Bf16MatmulTask::tiles
-  Scratch gated_;             // [threads][gate, up] of gated_floats_
+  Scratch gated_;             // [threads][gate, up] of gated_floats_, or GatedPiece::scratch
   Scratch thread_scratch_;    // [threads] of kMatmulScratchBytes
   Scratch unpacked_groups_;   // [threads] of a tile of groups, for weights left in the file
   int64_t gated_floats_ = 0;  // of gate's outputs, or up's, that a thread has room for

@@ -9,8 +9,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/isa.h"
@@ -181,6 +183,69 @@ TEST_P(QuantizedRowsTest, PairsOfBlocksShareAScaleButForShifts) {
       EXPECT_EQ(sums[static_cast<size_t>(b % 2)],
                 std::nearbyint(std::ldexp(static_cast<float>(sum), kSumBits - kShifts[b])));
     }
+  }
+}
+
+// A span that comes from outputs of four groups is what a row of all columns gets there: in tiles
+// of two and of one row, of which the last ones are no eight rows.
+TEST_P(QuantizedRowsTest, SpansOfOutputsAreThoseOfWholeRows) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kColumns = 1152;  // more than a panel
+  constexpr int64_t kRows = 21;
+  constexpr int64_t kStride = 24;  // of outputs
+  std::vector<float> x(kRows * kColumns);
+  for (float& v : x) v = normal(random);
+  x[5 * kColumns + 70] = std::numeric_limits<float>::infinity();
+  const RowTiles split = RowTiles::of(kRows, 1, 2);
+  for (const PackedFormat& format : {kPackQ4_0, kPackQ8_0, kPackIq4Nl, kPackQ4K, kPackQ5_1}) {
+    const int64_t value_bytes = is_wide(format) ? kernels().wide_value_bytes : 1;
+    const int64_t num_blocks = activation_blocks(kColumns, format);
+    const int64_t span_bytes = activation_span_bytes(scale_kind(format));
+    const auto size =
+        static_cast<size_t>(activation_bytes(kRows, num_blocks, 1, value_bytes, 2, span_bytes));
+    std::vector<uint8_t> whole(size, 1);
+    std::vector<uint8_t> in_spans(size, 2);
+    for (int64_t t = 0; t < split.count; ++t) {
+      const int64_t first = split.first_row(t);
+      kernels().quantize_tile({.x = x.data() + first * kColumns,
+                               .columns = kColumns,
+                               .format = format,
+                               .value_bytes = value_bytes,
+                               .tiles = whole.data(),
+                               .tile = {.num_rows = kRows,
+                                        .num_blocks = num_blocks,
+                                        .span_blocks = 2,
+                                        .span_bytes = span_bytes,
+                                        .first_row = first,
+                                        .rows = split.first_row(t + 1) - first}});
+    }
+    for (int64_t block = 0; block < num_blocks; block += 2) {
+      for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 4}, {4, split.count}}) {
+        std::vector<float> outputs(4 * kRows * kStride);
+        QuantizeSpanTask task{.groups = {},
+                              .stride = kStride,
+                              .block = block,
+                              .num_blocks = num_blocks,
+                              .format = format,
+                              .value_bytes = value_bytes,
+                              .tiles = in_spans.data(),
+                              .split = split,
+                              .first_tile = begin,
+                              .end_tile = end};
+        const int64_t first = split.first_row(begin);
+        for (int64_t g = 0; g < 4; ++g) {
+          float* const group = outputs.data() + g * kRows * kStride;
+          task.groups[g] = group;
+          for (int64_t row = first; row < split.first_row(end); ++row) {
+            std::copy_n(x.data() + row * kColumns + block * kBlockColumns + g * kGroupRows,
+                        kGroupRows, group + (row - first) * kStride);
+          }
+        }
+        kernels().quantize_span(task);
+      }
+    }
+    EXPECT_EQ(in_spans, whole);
   }
 }
 

@@ -24,11 +24,12 @@ GatedMlp::GatedMlp(WeightLoader& load, int64_t layer, const Hyperparameters& h, 
 
 Tensor GatedMlp::operator()(const Step& step, const ops::AddRmsNormParams& norm) const {
   const Activations& a = step.activations;
-  step.backend.norm_gated_matmul(norm, {.gate = gate_.times(norm.out, a.gate),
-                                        .up = up_.times(norm.out, a.up),
-                                        .activation = activation_,
-                                        .out = a.gate});
-  step.backend.matmul(down_.times(a.gate, a.delta));
+  step.backend.norm_gated_mlp(norm,
+                              {.gate = gate_.times(norm.out, a.gate),
+                               .up = up_.times(norm.out, a.up),
+                               .activation = activation_,
+                               .out = a.gate},
+                              down_.times(a.gate, a.delta));
   return a.delta;
 }
 

@@ -471,9 +471,12 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   if (out.columns > num_groups * kGroupRows) out.columns = num_groups * kGroupRows;
   if (out.bias != nullptr) out.bias += begin_group * kGroupRows;
   const bool whole = out.columns >= kQuantGroups * kGroupRows && out.bias == nullptr;
-  // [rows of the tiles][kQuantGroups][16]
-  auto* sums = reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
+  out.data += (first_row - task.first_out_row) * out.stride;
+  // [rows of the tiles][kQuantGroups][16]: where the outputs go, if that is how they lie there.
   constexpr int64_t kRowSums = kQuantGroups * kGroupRows;
+  const bool in_place = whole && out.stride == kRowSums;
+  auto* sums =
+      in_place ? out.data : reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
 
   for (int64_t first = 0; first < blocks; first += kPanelBlocks) {
     const int64_t left = blocks - first;
@@ -509,9 +512,9 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     for (int64_t t = first_tile; t < end_tile; ++t) {
       const int64_t end = tiles.first_row(t + 1);
       float* tile_sums = sums + (row - first_row) * kRowSums;
-      if (last) {
+      if (last && !in_place) {
         for (int64_t r = row; r < end; ++r) {
-          for (int64_t g = 0; g < num_groups; ++g) prefetch_output(out, r, g);
+          for (int64_t g = 0; g < num_groups; ++g) prefetch_output(out, r - first_row, g);
         }
       }
       with_constant<kQuantRows>(end - row, [&](auto rows) {
@@ -532,7 +535,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
         }
         const uint8_t* x = task.x.tiles + tile.at(first, kRowBlockBytes);
         multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
-        if (last) finish_tile<kRows>(tile_sums, sources, out, row, whole);
+        if (last) finish_tile<kRows>(tile_sums, sources, out, row - first_row, whole);
       });
       row = end;
     }

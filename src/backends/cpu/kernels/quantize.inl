@@ -108,13 +108,17 @@ HASTEN_INLINE inline PartScales scales_of(I32x16 peaks, SpanChain& chain) {
   return {add(div(span_peaks, set1(127.0F)), none), min(steps, set1(1e38F)), shifts};
 }
 
-/// Sixteen parts of one row, or fewer at its end.
+/// A block of a tile, or what lies behind it, and a row of the tile.
+struct TilePlace {
+  uint8_t* at;
+  int64_t row;
+  int64_t tile_rows;
+};
+
+/// Sixteen parts of one row, or fewer at its end: where they are read and written.
 template <class Kind>
-struct PartBatch {
-  static constexpr int kParts = Kind::kParts;
+struct PartsOfRow {
   static constexpr int64_t kPartColumns = Kind::kPartColumns;
-  static constexpr int64_t kValueBytes = Kind::kValueBytes;
-  static constexpr bool kTwo = kPartColumns == 32;  // vectors in a part
 
   const float* x;
   uint8_t* to;          // the tile's first block of these
@@ -123,36 +127,88 @@ struct PartBatch {
   int64_t num_blocks;   // that are written
   int64_t blocks_of_x;  // of them; the last may be there only to make a span whole
 
-  HASTEN_INLINE int64_t block_bytes() const {
-    return activation_block_bytes(tile_rows, kParts, kValueBytes);
+  HASTEN_INLINE bool are_whole() const { return blocks_of_x >= Kind::kBatchBlocks; }
+  HASTEN_INLINE bool has_values(int64_t part) const { return part < blocks_of_x * Kind::kParts; }
+  /// Vector i of part `part`.
+  HASTEN_INLINE F32x16 vector(int64_t part, int64_t i) const {
+    return load(x + part * kPartColumns + 16 * i);
+  }
+  /// The next panel of the row: the other rows of this one come first, and few processors follow so
+  /// many streams.
+  HASTEN_INLINE void fetch_next(int64_t part) const {
+    const float* at = x + part * kPartColumns + kPanelBlocks * kBlockColumns;
+    for (int64_t i = 0; i < kPartColumns; i += 16) {
+      prefetch(reinterpret_cast<const uint8_t*>(at + i));
+    }
   }
 
-  /// f(block, its place) of all blocks, g(last block, the place behind it) of all spans.
+  /// f(block, its place) of all blocks, g(last block, the place behind it) of all spans; places are
+  /// of the tile, and of this row of it.
   template <class F, class G>
   HASTEN_INLINE void for_each(F&& f, G&& g) const {
-    uint8_t* at = to;
+    TilePlace place{.at = to, .row = row, .tile_rows = tile_rows};
     for (int64_t first = 0; first < num_blocks; first += Kind::kSpanBlocks) {
       const int64_t behind = first + Kind::kSpanBlocks;
       const int64_t end = behind < num_blocks ? behind : num_blocks;
-      for (int64_t b = first; b < end; ++b, at += block_bytes()) f(b, at);
-      g(end - 1, at);
-      at += Kind::kSpanBytes * tile_rows;
+      for (int64_t b = first; b < end; ++b) {
+        f(b, place);
+        place.at += activation_block_bytes(tile_rows, Kind::kParts, Kind::kValueBytes);
+      }
+      g(end - 1, place);
+      place.at += Kind::kSpanBytes * tile_rows;
     }
   }
+  HASTEN_INLINE int64_t num_parts() const { return num_blocks * Kind::kParts; }
+};
+
+/// The two parts of one span of eight rows.
+template <class Kind>
+struct PartsOfSpan {
+  static_assert(Kind::kParts == 1 && Kind::kSpanBlocks == 2 && Kind::kPartColumns == 32);
+  static constexpr int kRows = kBatchParts / 2;
+
+  const float* const* groups;  // four
+  int64_t offsets[kRows];      // of the rows, floats from there on
+  TilePlace places[kRows];     // of the first block
+
+  static constexpr bool are_whole() { return true; }
+  static constexpr bool has_values(int64_t /*part*/) { return true; }
+  static constexpr int64_t num_parts() { return kBatchParts; }
+  HASTEN_INLINE F32x16 vector(int64_t part, int64_t i) const {
+    return load(groups[part % 2 * 2 + i] + offsets[part / 2]);
+  }
+  HASTEN_INLINE void fetch_next(int64_t /*part*/) const {}
+  template <class F, class G>
+  HASTEN_INLINE void for_each(F&& f, G&& g) const {
+    for (int64_t i = 0; i < kRows; ++i) {
+      TilePlace place = places[i];
+      const int64_t block_bytes = activation_block_bytes(place.tile_rows, 1, Kind::kValueBytes);
+      f(2 * i, place);
+      place.at += block_bytes;
+      f(2 * i + 1, place);
+      place.at += block_bytes;
+      g(2 * i + 1, place);
+    }
+  }
+};
+
+template <class Kind, class Places>
+struct PartBatch {
+  static constexpr int kParts = Kind::kParts;
+  static constexpr int64_t kPartColumns = Kind::kPartColumns;
+  static constexpr int64_t kValueBytes = Kind::kValueBytes;
+  static constexpr bool kTwo = kPartColumns == 32;  // vectors in a part
+
+  const Places& places;
 
   /// Bits of the largest magnitude of each part.
   template <bool kWhole>
   HASTEN_INLINE I32x16 peaks() const {
     return reduce_each_max([&](auto part) HASTEN_INLINE {
       constexpr int kPart = decltype(part)::value;
-      if (!kWhole && kPart >= blocks_of_x * kParts) return zero_i32();
-      const float* at = x + kPart * kPartColumns;
-      // The next panel of the row: the other rows of this one come first, and few processors follow
-      // so many streams.
-      for (int64_t i = 0; i < kPartColumns; i += 16) {
-        prefetch(reinterpret_cast<const uint8_t*>(at + kPanelBlocks * kBlockColumns + i));
-      }
-      return max_magnitudes(load(at), kTwo ? load(at + 16) : zero());
+      if (!kWhole && !places.has_values(kPart)) return zero_i32();
+      places.fetch_next(kPart);
+      return max_magnitudes(places.vector(kPart, 0), kTwo ? places.vector(kPart, 1) : zero());
     });
   }
 
@@ -161,48 +217,49 @@ struct PartBatch {
     alignas(64) float steps[kBatchParts];
     store(steps, part_steps);
     I32x16 sums[kBatchParts];
-    const auto write_block = [&](int64_t b, uint8_t* at) HASTEN_INLINE {
-      at += row * kBlockColumns * kValueBytes;
+    const auto write_block = [&](int64_t b, const TilePlace& place) HASTEN_INLINE {
+      uint8_t* at = place.at + place.row * kBlockColumns * kValueBytes;
       for (int p = 0; p < kParts; ++p, at += kPartColumns * kValueBytes) {
         const int64_t part = b * kParts + p;
         const F32x16 factor = set1(steps[part]);
         const auto write = [&](int64_t i) HASTEN_INLINE {
-          const F32x16 v = b < blocks_of_x ? load(x + part * kPartColumns + i) : zero();
+          const F32x16 v = places.has_values(part) ? places.vector(part, i) : zero();
           const I32x16 values = to_int(min(max(mul(v, factor), set1(-127.0F)), set1(127.0F)));
-          store_values<kValueBytes>(at + i * kValueBytes, values);
+          store_values<kValueBytes>(at + 16 * i * kValueBytes, values);
           return values;
         };
         sums[part] = write(0);
-        if constexpr (kTwo) sums[part] = add_i32(sums[part], write(16));
+        if constexpr (kTwo) sums[part] = add_i32(sums[part], write(1));
       }
     };
-    for_each(write_block, [](int64_t, uint8_t*) HASTEN_INLINE {});
-    for (int64_t p = num_blocks * kParts; p < kBatchParts; ++p) sums[p] = zero_i32();
+    places.for_each(write_block, [](int64_t, const TilePlace&) HASTEN_INLINE {});
+    for (int64_t p = places.num_parts(); p < kBatchParts; ++p) sums[p] = zero_i32();
     return reduce_each_add([&](auto part) HASTEN_INLINE { return sums[part.value]; });
   }
 
   /// Two numbers of each part, and one of each span, beside those of the other rows:
-  /// span(last block, its place).
+  /// span(last block, its place, the tile's rows).
   template <class Span>
   HASTEN_INLINE void write_numbers(I32x16 first, I32x16 second, Span&& span) const {
     alignas(64) int32_t firsts[kBatchParts];
     alignas(64) int32_t seconds[kBatchParts];
     store_i32(reinterpret_cast<uint8_t*>(firsts), first);
     store_i32(reinterpret_cast<uint8_t*>(seconds), second);
-    for_each(
-        [&](int64_t b, uint8_t* at) HASTEN_INLINE {
-          at += tile_rows * kBlockColumns * kValueBytes + 4 * row;
-          for (int p = 0; p < kParts; ++p, at += 8 * tile_rows) {
+    places.for_each(
+        [&](int64_t b, const TilePlace& place) HASTEN_INLINE {
+          uint8_t* at = place.at + place.tile_rows * kBlockColumns * kValueBytes + 4 * place.row;
+          for (int p = 0; p < kParts; ++p, at += 8 * place.tile_rows) {
             __builtin_memcpy(at, firsts + b * kParts + p, 4);
-            __builtin_memcpy(at + 4 * tile_rows, seconds + b * kParts + p, 4);
+            __builtin_memcpy(at + 4 * place.tile_rows, seconds + b * kParts + p, 4);
           }
         },
-        [&](int64_t b, uint8_t* at) HASTEN_INLINE { span(b, at + 4 * row); });
+        [&](int64_t b, const TilePlace& place)
+            HASTEN_INLINE { span(b, place.at + 4 * place.row, place.tile_rows); });
   }
 
   HASTEN_INLINE void quantize(const PackedFormat& format, SpanChain& chain) const {
-    const bool whole = blocks_of_x >= Kind::kBatchBlocks;
-    const PartScales scales = scales_of<Kind>(whole ? peaks<true>() : peaks<false>(), chain);
+    const PartScales scales =
+        scales_of<Kind>(places.are_whole() ? peaks<true>() : peaks<false>(), chain);
     const I32x16 sums = write_values(scales.steps);
     const I32x16 excess = mul_i32(sums, set1_i32(format.zero_point));
     alignas(64) float of_spans[kBatchParts];
@@ -228,7 +285,8 @@ struct PartBatch {
         store_i32(reinterpret_cast<uint8_t*>(shifted), to_int(mul(to_float(sums), factors)));
       }
       write_numbers(add_i32(mul_i32(right, load_i32(kFactors)), load_i32(kAddends)),
-                    sub_i32(start, excess), [&](int64_t b, uint8_t* scale) HASTEN_INLINE {
+                    sub_i32(start, excess),
+                    [&](int64_t b, uint8_t* scale, int64_t tile_rows) HASTEN_INLINE {
                       __builtin_memcpy(scale, of_spans + b, 4);
                       if constexpr (Kind::kScaleKind == ScaleKind::integers_and_offsets) {
                         const auto low = static_cast<uint16_t>(shifted[b - 1]);
@@ -242,7 +300,7 @@ struct PartBatch {
           mul(to_float(sums), power_of_two(sub_i32(zero_i32(), scales.shifts)));
       store(of_spans, scales.of_spans);
       write_numbers(bases, format.offsets ? as_bits(shifted_sums) : sub_i32(bases, excess),
-                    [&](int64_t b, uint8_t* factor)
+                    [&](int64_t b, uint8_t* factor, int64_t)
                         HASTEN_INLINE { chain.add(of_spans[b * kParts], factor); });
     }
   }
@@ -261,19 +319,72 @@ inline void quantize_tile_of(const QuantizeTileTask& task) {
     for (int64_t row = 0; row < task.tile.rows; ++row) {
       for (int64_t first = panel; first < end; first += Kind::kBatchBlocks) {
         const int64_t left = end - first;
-        PartBatch<Kind>{.x = task.x + row * task.columns + first * kBlockColumns,
-                        .to = task.tiles + task.tile.at(first, kRowBlockBytes),
-                        .row = row,
-                        .tile_rows = task.tile.rows,
-                        .num_blocks = left < Kind::kBatchBlocks ? left : Kind::kBatchBlocks,
-                        .blocks_of_x = task.columns / kBlockColumns - first}
-            .quantize(task.format, chains[row]);
+        const PartsOfRow<Kind> parts{
+            .x = task.x + row * task.columns + first * kBlockColumns,
+            .to = task.tiles + task.tile.at(first, kRowBlockBytes),
+            .row = row,
+            .tile_rows = task.tile.rows,
+            .num_blocks = left < Kind::kBatchBlocks ? left : Kind::kBatchBlocks,
+            .blocks_of_x = task.columns / kBlockColumns - first};
+        PartBatch<Kind, PartsOfRow<Kind>>{parts}.quantize(task.format, chains[row]);
       }
     }
   }
   if constexpr (!Kind::kIntegerScales) {
     for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].end();
   }
+}
+
+/// Eight rows at a time, of one tile after the other.
+template <class Kind>
+inline void quantize_span_of(const QuantizeSpanTask& task) {
+  using Parts = PartsOfSpan<Kind>;
+  constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Kind::kParts, Kind::kValueBytes);
+  const float* groups[] = {task.groups[0], task.groups[1], task.groups[2], task.groups[3]};
+  Parts parts{.groups = groups, .offsets = {}, .places = {}};
+  const PartBatch<Kind, Parts> batch{parts};
+  SpanChain none;  // integer scales have no factors
+  int count = 0;
+  int64_t offset = 0;
+  for (int64_t t = task.first_tile; t < task.end_tile; ++t) {
+    const int64_t first_row = task.split.first_row(t);
+    const ActivationTile tile{.num_rows = task.split.num_rows,
+                              .num_blocks = task.num_blocks,
+                              .span_blocks = Kind::kSpanBlocks,
+                              .span_bytes = Kind::kSpanBytes,
+                              .first_row = first_row,
+                              .rows = task.split.first_row(t + 1) - first_row};
+    uint8_t* at = task.tiles + tile.at(task.block, kRowBlockBytes);
+    for (int64_t row = 0; row < tile.rows; ++row, offset += task.stride) {
+      parts.offsets[count] = offset;
+      parts.places[count] = {.at = at, .row = row, .tile_rows = tile.rows};
+      if (++count < Parts::kRows) continue;
+      batch.quantize(task.format, none);
+      count = 0;
+    }
+  }
+  if (count == 0) return;
+  for (int i = count; i < Parts::kRows; ++i) {  // the last one again
+    parts.offsets[i] = parts.offsets[count - 1];
+    parts.places[i] = parts.places[count - 1];
+  }
+  batch.quantize(task.format, none);
+}
+
+template <int kValueBytes>
+inline void quantize_span_to(const QuantizeSpanTask& task) {
+  if (task.format.offsets) {
+    using Kind = QuantizeKind<32, 2, ScaleKind::integers_and_offsets, kValueBytes>;
+    return quantize_span_of<Kind>(task);
+  }
+  quantize_span_of<QuantizeKind<32, 2, ScaleKind::integers, kValueBytes>>(task);
+}
+
+inline void quantize_span(const QuantizeSpanTask& task) {
+  if constexpr (kSplitsWideCodes) {
+    if (task.value_bytes == 2) return quantize_span_to<2>(task);
+  }
+  quantize_span_to<1>(task);
 }
 
 template <int kValueBytes>

@@ -37,6 +37,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
                       pack_floats<FloatKind::bf16>},
       .make_integer_scales = make_integer_scales,
       .quantize_tile = quantize_tile,
+      .quantize_span = quantize_span,
       .rms_norm_row = rms_norm_row,
       .add = add_row,
       .gate = gate,

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first half of a gated feed-forward block: products of gate and up whose outputs meet while
+// they are in the cache.
+#include <algorithm>
+#include <numeric>
+
+#include "backends/cpu/matmul.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace hasten::cpu {
+namespace {
+
+// Columns that share an activation scale, of weights with integer scales.
+constexpr int64_t kSpanBlocks = 2;
+constexpr int64_t kSpanGroups = kSpanBlocks * kBlockColumns / kGroupRows;
+// Pieces of gate and up for each thread that make it worth dealing whole ones, at least.
+constexpr int64_t kLeastPieces = 4;
+
+}  // namespace
+
+bool Matmul::can_gate(const ops::GatedMatmulParams& params) const {
+  const WeightLayout& gate = cpu_weight(params.gate).layout();
+  const WeightLayout& up = cpu_weight(params.up).layout();
+  const int64_t num_rows =
+      params.gate.rows.empty() ? params.gate.x.dim(0) : std::ssize(params.gate.rows);
+  if (gated_groups(gate, num_rows) == 0) return false;
+  if (gate.packed && up.packed) {
+    return take_same_activations(format_of(*gate.packed), format_of(*up.packed));
+  }
+  if (gate.packed || up.packed || rounds_activations(gate) != rounds_activations(up)) return false;
+  // Many rows of interleaved floats stay in the cache while all groups of a piece pass, which has
+  // to be long for that.
+  return rounds_activations(gate) || num_rows <= kernels_.float_tile_rows;
+}
+
+/// Groups of gate and up whose outputs meet at a time, whole tiles: as many as have room in the
+/// cache, since each change from one weight to the other waits for memory. 0: not one tile has.
+int64_t Matmul::gated_groups(const WeightLayout& layout, int64_t num_rows) const {
+  const int64_t tile = tile_groups(layout, num_rows);
+  const int64_t tile_floats = std::max<int64_t>(1, num_rows) * tile * kGroupRows;
+  return std::min(gated_floats_ / tile_floats, ceil_div(layout.num_groups, tile)) * tile;
+}
+
+void Matmul::check_gated(const ops::GatedMatmulParams& params, const Rows& rows) {
+  HASTEN_CHECK(params.up.x.data() == params.gate.x.data() &&
+               params.up.weight.in_features() == rows.columns &&
+               params.up.rows.data() == params.gate.rows.data() &&
+               params.out.shape() == params.gate.out.shape() &&
+               params.out.shape() == params.up.out.shape());
+  check_shapes(params.gate, rows);
+  check_shapes(params.up, rows);
+}
+
+void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
+  const CpuWeight& gate = cpu_weight(params.gate);
+  const CpuWeight& up = cpu_weight(params.up);
+  weights_.pack_added();
+  Rows rows = gather(params.gate, norm);
+  if (rows.count == 0) return;
+  check_gated(params, rows);
+  prepare_rows(gate.layout(), rows);
+
+  const int64_t out_features = gate.out_features();
+  const int64_t most = gated_groups(gate.layout(), rows.count);
+  HASTEN_CHECK(most > 0);                                       // or can_gate() was not asked
+  const int64_t tile = tile_groups(gate.layout(), rows.count);  // and that of up, which is alike
+  float* scratch = gated_.get_array<float>(2 * gated_floats_ * workers_.num_threads());
+  const bool alike =
+      gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
+  workers_.for_each_in_ranges(
+      gate.layout().num_groups, tile,
+      [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {
+        for (int64_t first = begin; first < end; first += most) {
+          const int64_t count = std::min(most, end - first);
+          const int64_t stride = count * kGroupRows;
+          const int64_t behind = first + count < end ? first + count : next;
+          ProductRows gate_out = from_group(product_rows(params.gate), first);
+          ProductRows up_out = from_group(product_rows(params.up), first);
+          gate_out.data = scratch + 2 * thread * gated_floats_;
+          up_out.data = gate_out.data + gated_floats_;
+          gate_out.stride = up_out.stride = stride;
+          multiply_groups({.weight = gate,
+                           .first = first,
+                           .count = count,
+                           .next = alike ? up.group(first) : nullptr,
+                           .out = gate_out},
+                          rows, thread);
+          multiply_groups(
+              {.weight = up,
+               .first = first,
+               .count = count,
+               .next = alike && behind < gate.layout().num_groups ? gate.group(behind) : nullptr,
+               .out = up_out},
+              rows, thread);
+          kernels_.gate({.kind = gate_kind(params.activation),
+                         .gate = gate_out.data,
+                         .up = up_out.data,
+                         .stride = stride,
+                         .rows = rows.count,
+                         .columns = std::min(stride, gate_out.columns),
+                         .out = params.out.f32() + first * kGroupRows,
+                         .out_stride = out_features});
+        }
+      });
+}
+
+bool Matmul::can_round_gated(const ops::GatedMatmulParams& gated,
+                             const ops::MatmulParams& down) const {
+  const CpuWeight& gate = cpu_weight(gated.gate);
+  const auto kind = cpu_weight(down).layout().packed;
+  return kind && has_integer_scales(format_of(*kind)) && down.rows.empty() &&
+         gate.out_features() % (kSpanGroups * kGroupRows) == 0 &&
+         gate.layout().num_groups / piece_groups() >= kLeastPieces * workers_.num_threads();
+}
+
+/// Groups that are whole register tiles and whole spans.
+int64_t Matmul::piece_groups() const { return std::lcm(kernels_.quant_tile_groups, kSpanGroups); }
+
+/// Register tiles of groups that hold those of a span.
+int64_t Matmul::span_tiles() const {
+  return ceil_div(kSpanGroups - 1, kernels_.quant_tile_groups) + 1;
+}
+
+/// Of one thread: outputs of gate's tiles that hold a span, and of one of up's, of some rows or as
+/// many as are multiplied at a time.
+int64_t Matmul::round_gated_floats(int64_t rows) const {
+  return (span_tiles() + 1) * std::min(rows, kPassRows) * kernels_.quant_tile_groups * kGroupRows;
+}
+
+void Matmul::run_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulParams& gated,
+                     const ops::MatmulParams& down) {
+  weights_.pack_added();
+  Rows rows = gather(gated.gate, &norm);
+  if (rows.count == 0) return;
+  check_gated(gated, rows);
+  HASTEN_CHECK(down.x.data() == gated.out.data() && down.x.shape() == gated.out.shape());
+  prepare_rows(cpu_weight(gated.gate).layout(), rows);
+  const Rows rounded = round_gated(gated, rows, format_of(*cpu_weight(down).layout().packed));
+  multiply({&down, 1}, rounded);
+}
+
+/// What products with weights of that format take of the gated outputs.
+Matmul::Rows Matmul::round_gated(const ops::GatedMatmulParams& params, const Rows& rows,
+                                 const PackedFormat& format) {
+  const int64_t columns = params.out.shape().back();
+  const int64_t num_groups = columns / kGroupRows;
+  uint8_t* tiles = quantized_gated_.get(tile_bytes(rows.count, columns, format));
+  const int64_t floats = round_gated_floats(rows.count);
+  auto* scratch = gated_.get_array<float>(floats * workers_.num_threads());
+  const int64_t piece_groups = this->piece_groups();
+  const RowTiles split = quantized_tiles(rows.count);
+  const int64_t most_tiles = kPassRows / kernels_.quant_tile_rows;  // of rows, in a pass
+  deal(workers_, ceil_div(num_groups, piece_groups), split.count,
+       [&](int64_t begin, int64_t end, int64_t next, RowPart part, int32_t thread) {
+         const int64_t part_tiles = part.end_of(split.count) - part.first_of(split.count);
+         const int64_t passes = ceil_div(part_tiles, most_tiles);
+         for (int64_t pass = 0; pass < passes; ++pass) {
+           Rows some = rows;
+           some.part = part.of(pass, passes);
+           const GatedPiece piece{.first = begin * piece_groups,
+                                  .end = std::min(end * piece_groups, num_groups),
+                                  .next = (pass + 1 < passes ? begin : next) * piece_groups,
+                                  .format = format,
+                                  .tiles = tiles,
+                                  .scratch = scratch + thread * floats};
+           round_gated_piece(params, some, piece, thread);
+         }
+       });
+  return {.quantized = tiles, .count = rows.count, .columns = columns};
+}
+
+/// On one thread, a register tile of both weights after the other. Their outputs never leave the
+/// cache: a span is rounded as soon as its last tile is there.
+void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows& rows,
+                               const GatedPiece& piece, int32_t thread) {
+  const CpuWeight& gate = cpu_weight(params.gate);
+  const CpuWeight& up = cpu_weight(params.up);
+  const bool alike =
+      gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
+  const RowTiles split = quantized_tiles(rows.count);
+  const int64_t first_tile = rows.part.first_of(split.count);
+  const int64_t end_tile = rows.part.end_of(split.count);
+  const int64_t first_row = split.first_row(first_tile);
+  const int64_t tile = kernels_.quant_tile_groups;
+  const int64_t stride = tile * kGroupRows;
+  const int64_t floats = (split.first_row(end_tile) - first_row) * stride;
+  float* const up_outputs = piece.scratch + span_tiles() * floats;
+  const auto outputs_of = [&](int64_t group) {  // of its tile
+    return piece.scratch + group / tile % span_tiles() * floats;
+  };
+  for (int64_t at = piece.first; at < piece.end; at += tile) {
+    const int64_t behind = std::min(at + tile, piece.end);
+    const int64_t next = behind < piece.end ? behind : piece.next;
+    ProductRows gate_out = from_group(product_rows(params.gate), at);
+    ProductRows up_out = from_group(product_rows(params.up), at);
+    gate_out.data = outputs_of(at);
+    up_out.data = up_outputs;
+    gate_out.stride = up_out.stride = stride;
+    multiply_groups({.weight = gate,
+                     .first = at,
+                     .count = behind - at,
+                     .next = alike ? up.group(at) : nullptr,
+                     .out = gate_out,
+                     .first_out_row = first_row},
+                    rows, thread);
+    multiply_groups({.weight = up,
+                     .first = at,
+                     .count = behind - at,
+                     .next = alike && next < gate.layout().num_groups ? gate.group(next) : nullptr,
+                     .out = up_out,
+                     .first_out_row = first_row},
+                    rows, thread);
+    kernels_.gate({.kind = gate_kind(params.activation),
+                   .gate = gate_out.data,
+                   .up = up_outputs,
+                   .stride = 0,
+                   .rows = 1,
+                   .columns = floats,
+                   .out = gate_out.data,
+                   .out_stride = 0});
+    for (int64_t span = at / kSpanGroups; span < behind / kSpanGroups; ++span) {
+      QuantizeSpanTask task{
+          .groups = {},
+          .stride = stride,
+          .block = span * kSpanBlocks,
+          .num_blocks = activation_blocks(params.out.shape().back(), piece.format),
+          .format = piece.format,
+          .value_bytes = value_bytes(kernels_, piece.format),
+          .tiles = piece.tiles,
+          .split = split,
+          .first_tile = first_tile,
+          .end_tile = end_tile};
+      for (int64_t i = 0; i < kSpanGroups; ++i) {
+        const int64_t group = span * kSpanGroups + i;
+        task.groups[i] = outputs_of(group) + group % tile * kGroupRows;
+      }
+      kernels_.quantize_span(task);
+    }
+  }
+}
+
+}  // namespace hasten::cpu
