@@ -386,17 +386,17 @@ inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
   });
 }
 
-/// sums[r][g] += `count` blocks of panel g times row r of a tile of activations. Not inlined: all
-/// formats whose panels look alike share it.
-template <class PanelType, int kRows>
+/// sums[r][g] += `count` blocks of panel g times row r of a tile of activations, for kGroups of the
+/// kQuantGroups. Not inlined: all formats whose panels look alike share it.
+template <class PanelType, int kGroups, int kRows>
 __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t count,
                                                const uint8_t* x, Prefetcher& prefetcher,
                                                float* sums) {
   const auto before_block = [&](int64_t) HASTEN_INLINE { prefetcher.next(); };
-  PanelType own[kQuantGroups];  // which no store reaches
-  for (int g = 0; g < kQuantGroups; ++g) own[g] = panels[g];
+  PanelType own[kGroups];  // which no store reaches
+  for (int g = 0; g < kGroups; ++g) own[g] = panels[g];
   if constexpr (PanelType::kIntegerScales) {
-    accumulate_pairs<kHasDotInstruction, kQuantGroups, kRows>(
+    accumulate_pairs<kHasDotInstruction, kGroups, kRows>(
         own, 0, count, x,
         [&](int g, int r, F32x16 product, F32x16 scale) HASTEN_INLINE {
           float* sum = sums + (r * kQuantGroups + g) * kGroupRows;
@@ -406,15 +406,13 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t 
         },
         before_block);
   } else {
-    F32x16 total[kQuantGroups][kRows];
-    unroll<0, kRows * kQuantGroups>([&](auto index) HASTEN_INLINE {
-      constexpr int kIndex = decltype(index)::value;
-      total[kIndex % kQuantGroups][kIndex / kQuantGroups] = load(sums + kIndex * kGroupRows);
+    F32x16 total[kGroups][kRows];
+    unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
+      total[g.value][r.value] = load(sums + (r.value * kQuantGroups + g.value) * kGroupRows);
     });
-    accumulate<kQuantGroups, kRows>(own, 0, count, x, total, before_block);
-    unroll<0, kRows * kQuantGroups>([&](auto index) HASTEN_INLINE {
-      constexpr int kIndex = decltype(index)::value;
-      store(sums + kIndex * kGroupRows, total[kIndex % kQuantGroups][kIndex / kQuantGroups]);
+    accumulate<kGroups, kRows>(own, 0, count, x, total, before_block);
+    unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
+      store(sums + (r.value * kQuantGroups + g.value) * kGroupRows, total[g.value][r.value]);
     });
   }
 }
@@ -437,6 +435,9 @@ HASTEN_INLINE inline void finish_tile(const float* sums, const Source* sources,
   });
 }
 
+/// Groups that the last register tile is multiplied as if it had, if it has no more.
+constexpr int kLessGroups = kQuantGroups > 2 ? kQuantGroups - 1 : kQuantGroups;
+
 /// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
 /// panel.
 template <class Source>
@@ -454,7 +455,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   Source sources[kQuantGroups];
   PanelType panels[kQuantGroups];
   for (int g = 0; g < kQuantGroups; ++g) {
-    // The last tile may have groups too few; it repeats its last one and does not store it.
+    // The last tile may have groups too few; it repeats its last one, where that is multiplied at
+    // all, and does not store it.
     const int64_t group = begin_group + (g < num_groups ? g : num_groups - 1);
     sources[g] = Source(task.groups + group * task.group_bytes);
     if constexpr (!Source::kIsPanel) {
@@ -534,7 +536,12 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
               [&](auto i) HASTEN_INLINE { store(tile_sums + i.value * kGroupRows, zero()); });
         }
         const uint8_t* x = task.x.tiles + tile.at(first, kRowBlockBytes);
-        multiply_panels<PanelType, kRows>(panels, count, x, prefetcher, tile_sums);
+        const auto multiply = [&](auto groups) HASTEN_INLINE {
+          multiply_panels<PanelType, decltype(groups)::value, kRows>(panels, count, x, prefetcher,
+                                                                     tile_sums);
+        };
+        num_groups > kLessGroups ? multiply(Constant<kQuantGroups>{})
+                                 : multiply(Constant<kLessGroups>{});
         if (last) finish_tile<kRows>(tile_sums, sources, out, row - first_row, whole);
       });
       row = end;
