@@ -286,8 +286,9 @@ class Backend {
   /// A norm and the only operation that takes what it makes: x of the matmuls, all of its rows, is
   /// the norm's out, of which is not told what it holds afterwards.
   virtual void norm_matmul_group(const AddRmsNormParams& norm, std::span<const MatmulParams> group);
-  /// The gated feed-forward block with the norm before it. `down` is the only operation that takes
-  /// what `gated` makes: all rows of its out, of which is not told what it holds afterwards.
+  /// A gated feed-forward block: x of gate and up, all of its rows, is the norm's out, and x of
+  /// `down`, all of its rows, is the out of `gated`. Nothing else takes either; what they hold
+  /// afterwards is not told.
   virtual void norm_gated_mlp(const AddRmsNormParams& norm, const GatedMatmulParams& gated,
                               const MatmulParams& down);
 

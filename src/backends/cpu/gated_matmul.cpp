@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first half of a gated feed-forward block: products of gate and up whose outputs meet while
-// they are in the cache.
+// Gated feed-forward blocks: products of gate and up whose outputs meet while they are in the
+// cache, and are rounded there for the product with down.
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 
 #include "backends/cpu/matmul.h"
 #include "base/checked.h"
@@ -11,9 +12,10 @@
 namespace hasten::cpu {
 namespace {
 
-// Columns that share an activation scale, of weights with integer scales.
-constexpr int64_t kSpanBlocks = 2;
-constexpr int64_t kSpanGroups = kSpanBlocks * kBlockColumns / kGroupRows;
+// Of columns that share an activation scale, of weights with integer scales.
+constexpr int64_t kSpanBlocks = span_blocks(kPackQ4_0);
+constexpr int64_t kSpanGroups = std::extent_v<decltype(QuantizeSpanTask::groups)>;
+static_assert(kSpanGroups * kGroupRows == kSpanBlocks * kBlockColumns);
 // Pieces of gate and up for each thread that make it worth dealing whole ones, at least.
 constexpr int64_t kLeastPieces = 4;
 
@@ -52,9 +54,37 @@ void Matmul::check_gated(const ops::GatedMatmulParams& params, const Rows& rows)
   check_shapes(params.up, rows);
 }
 
-void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
+/// On one thread.
+void Matmul::multiply_both(const ops::GatedMatmulParams& params, const Rows& rows,
+                           const GatedTiles& tiles, int32_t thread) {
   const CpuWeight& gate = cpu_weight(params.gate);
   const CpuWeight& up = cpu_weight(params.up);
+  const bool alike =
+      gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
+  ProductRows gate_out = from_group(product_rows(params.gate), tiles.first);
+  ProductRows up_out = from_group(product_rows(params.up), tiles.first);
+  gate_out.data = tiles.gate;
+  up_out.data = tiles.up;
+  gate_out.stride = up_out.stride = tiles.stride;
+  const bool goes_on = alike && tiles.next < gate.layout().num_groups;
+  multiply_groups({.weight = gate,
+                   .first = tiles.first,
+                   .count = tiles.count,
+                   .next = alike ? up.group(tiles.first) : nullptr,
+                   .out = gate_out,
+                   .first_out_row = tiles.first_out_row},
+                  rows, thread);
+  multiply_groups({.weight = up,
+                   .first = tiles.first,
+                   .count = tiles.count,
+                   .next = goes_on ? gate.group(tiles.next) : nullptr,
+                   .out = up_out,
+                   .first_out_row = tiles.first_out_row},
+                  rows, thread);
+}
+
+void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
+  const CpuWeight& gate = cpu_weight(params.gate);
   weights_.pack_added();
   Rows rows = gather(params.gate, norm);
   if (rows.count == 0) return;
@@ -66,39 +96,28 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNo
   HASTEN_CHECK(most > 0);                                       // or can_gate() was not asked
   const int64_t tile = tile_groups(gate.layout(), rows.count);  // and that of up, which is alike
   float* scratch = gated_.get_array<float>(2 * gated_floats_ * workers_.num_threads());
-  const bool alike =
-      gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
   workers_.for_each_in_ranges(
       gate.layout().num_groups, tile,
       [&](int64_t begin, int64_t end, int64_t next, int32_t thread) {
         for (int64_t first = begin; first < end; first += most) {
           const int64_t count = std::min(most, end - first);
           const int64_t stride = count * kGroupRows;
-          const int64_t behind = first + count < end ? first + count : next;
-          ProductRows gate_out = from_group(product_rows(params.gate), first);
-          ProductRows up_out = from_group(product_rows(params.up), first);
-          gate_out.data = scratch + 2 * thread * gated_floats_;
-          up_out.data = gate_out.data + gated_floats_;
-          gate_out.stride = up_out.stride = stride;
-          multiply_groups({.weight = gate,
-                           .first = first,
-                           .count = count,
-                           .next = alike ? up.group(first) : nullptr,
-                           .out = gate_out},
-                          rows, thread);
-          multiply_groups(
-              {.weight = up,
-               .first = first,
-               .count = count,
-               .next = alike && behind < gate.layout().num_groups ? gate.group(behind) : nullptr,
-               .out = up_out},
-              rows, thread);
+          float* const gate_out = scratch + 2 * thread * gated_floats_;
+          float* const up_out = gate_out + gated_floats_;
+          multiply_both(params, rows,
+                        {.first = first,
+                         .count = count,
+                         .next = first + count < end ? first + count : next,
+                         .gate = gate_out,
+                         .up = up_out,
+                         .stride = stride},
+                        thread);
           kernels_.gate({.kind = gate_kind(params.activation),
-                         .gate = gate_out.data,
-                         .up = up_out.data,
+                         .gate = gate_out,
+                         .up = up_out,
                          .stride = stride,
                          .rows = rows.count,
-                         .columns = std::min(stride, gate_out.columns),
+                         .columns = std::min(stride, out_features - first * kGroupRows),
                          .out = params.out.f32() + first * kGroupRows,
                          .out_stride = out_features});
         }
@@ -109,7 +128,9 @@ bool Matmul::can_round_gated(const ops::GatedMatmulParams& gated,
                              const ops::MatmulParams& down) const {
   const CpuWeight& gate = cpu_weight(gated.gate);
   const auto kind = cpu_weight(down).layout().packed;
-  return kind && has_integer_scales(format_of(*kind)) && down.rows.empty() &&
+  // What is left in the file would be packed again for each pass over the rows.
+  return kind && has_integer_scales(format_of(*kind)) && down.rows.empty() && gate.is_packed() &&
+         cpu_weight(gated.up).is_packed() &&
          gate.out_features() % (kSpanGroups * kGroupRows) == 0 &&
          gate.layout().num_groups / piece_groups() >= kLeastPieces * workers_.num_threads();
 }
@@ -130,11 +151,13 @@ int64_t Matmul::round_gated_floats(int64_t rows) const {
 
 void Matmul::run_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulParams& gated,
                      const ops::MatmulParams& down) {
+  HASTEN_CHECK(can_round_gated(gated, down));
   weights_.pack_added();
   Rows rows = gather(gated.gate, &norm);
   if (rows.count == 0) return;
   check_gated(gated, rows);
-  HASTEN_CHECK(down.x.data() == gated.out.data() && down.x.shape() == gated.out.shape());
+  HASTEN_CHECK(down.x.data() == gated.out.data() && down.x.shape() == gated.out.shape() &&
+               down.weight.in_features() == gated.out.shape().back());
   prepare_rows(cpu_weight(gated.gate).layout(), rows);
   const Rows rounded = round_gated(gated, rows, format_of(*cpu_weight(down).layout().packed));
   multiply({&down, 1}, rounded);
@@ -148,25 +171,25 @@ Matmul::Rows Matmul::round_gated(const ops::GatedMatmulParams& params, const Row
   uint8_t* tiles = quantized_gated_.get(tile_bytes(rows.count, columns, format));
   const int64_t floats = round_gated_floats(rows.count);
   auto* scratch = gated_.get_array<float>(floats * workers_.num_threads());
-  const int64_t piece_groups = this->piece_groups();
+  const int64_t groups = piece_groups();
   const RowTiles split = quantized_tiles(rows.count);
   const int64_t most_tiles = kPassRows / kernels_.quant_tile_rows;  // of rows, in a pass
-  deal(workers_, ceil_div(num_groups, piece_groups), split.count,
-       [&](int64_t begin, int64_t end, int64_t next, RowPart part, int32_t thread) {
-         const int64_t part_tiles = part.end_of(split.count) - part.first_of(split.count);
-         const int64_t passes = ceil_div(part_tiles, most_tiles);
-         for (int64_t pass = 0; pass < passes; ++pass) {
-           Rows some = rows;
-           some.part = part.of(pass, passes);
-           const GatedPiece piece{.first = begin * piece_groups,
-                                  .end = std::min(end * piece_groups, num_groups),
-                                  .next = (pass + 1 < passes ? begin : next) * piece_groups,
-                                  .format = format,
-                                  .tiles = tiles,
-                                  .scratch = scratch + thread * floats};
-           round_gated_piece(params, some, piece, thread);
-         }
-       });
+  deal_pieces(workers_, ceil_div(num_groups, groups), split.count,
+              [&](int64_t begin, int64_t end, int64_t next, RowPart part, int32_t thread) {
+                const int64_t part_tiles = part.end_of(split.count) - part.first_of(split.count);
+                const int64_t passes = ceil_div(part_tiles, most_tiles);
+                for (int64_t pass = 0; pass < passes; ++pass) {
+                  Rows some = rows;
+                  some.part = part.of(pass, passes);
+                  const GatedPiece piece{.first = begin * groups,
+                                         .end = std::min(end * groups, num_groups),
+                                         .next = (pass + 1 < passes ? begin : next) * groups,
+                                         .format = format,
+                                         .tiles = tiles,
+                                         .scratch = scratch + thread * floats};
+                  round_gated_piece(params, some, piece, thread);
+                }
+              });
   return {.quantized = tiles, .count = rows.count, .columns = columns};
 }
 
@@ -174,10 +197,6 @@ Matmul::Rows Matmul::round_gated(const ops::GatedMatmulParams& params, const Row
 /// cache: a span is rounded as soon as its last tile is there.
 void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows& rows,
                                const GatedPiece& piece, int32_t thread) {
-  const CpuWeight& gate = cpu_weight(params.gate);
-  const CpuWeight& up = cpu_weight(params.up);
-  const bool alike =
-      gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
   const RowTiles split = quantized_tiles(rows.count);
   const int64_t first_tile = rows.part.first_of(split.count);
   const int64_t end_tile = rows.part.end_of(split.count);
@@ -191,33 +210,23 @@ void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows&
   };
   for (int64_t at = piece.first; at < piece.end; at += tile) {
     const int64_t behind = std::min(at + tile, piece.end);
-    const int64_t next = behind < piece.end ? behind : piece.next;
-    ProductRows gate_out = from_group(product_rows(params.gate), at);
-    ProductRows up_out = from_group(product_rows(params.up), at);
-    gate_out.data = outputs_of(at);
-    up_out.data = up_outputs;
-    gate_out.stride = up_out.stride = stride;
-    multiply_groups({.weight = gate,
-                     .first = at,
-                     .count = behind - at,
-                     .next = alike ? up.group(at) : nullptr,
-                     .out = gate_out,
-                     .first_out_row = first_row},
-                    rows, thread);
-    multiply_groups({.weight = up,
-                     .first = at,
-                     .count = behind - at,
-                     .next = alike && next < gate.layout().num_groups ? gate.group(next) : nullptr,
-                     .out = up_out,
-                     .first_out_row = first_row},
-                    rows, thread);
+    float* const outputs = outputs_of(at);
+    multiply_both(params, rows,
+                  {.first = at,
+                   .count = behind - at,
+                   .next = behind < piece.end ? behind : piece.next,
+                   .gate = outputs,
+                   .up = up_outputs,
+                   .stride = stride,
+                   .first_out_row = first_row},
+                  thread);
     kernels_.gate({.kind = gate_kind(params.activation),
-                   .gate = gate_out.data,
+                   .gate = outputs,
                    .up = up_outputs,
                    .stride = 0,
                    .rows = 1,
                    .columns = floats,
-                   .out = gate_out.data,
+                   .out = outputs,
                    .out_stride = 0});
     for (int64_t span = at / kSpanGroups; span < behind / kSpanGroups; ++span) {
       QuantizeSpanTask task{

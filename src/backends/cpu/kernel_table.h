@@ -171,7 +171,7 @@ struct QuantMatmulTask {
   int64_t end_tile;
   bool one_stream;  // see kOneStreamRows
   ProductRows out;
-  int64_t first_out_row = 0;  // that the first one of `out` is of
+  int64_t first_out_row = 0;  // of x: its outputs are the first row of `out`
   uint8_t* scratch;           // kMatmulScratchBytes, 64-byte aligned, of this thread
 };
 

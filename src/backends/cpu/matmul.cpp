@@ -48,6 +48,7 @@ Matmul::Matmul(const KernelTable& kernels, Workers& workers, bool one_stream)
 std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
   const WeightLayout layout = weight_layout(source);
   interleaves_ |= !layout.packed && !rounds_activations(layout);
+  rounds_gated_ |= layout.packed && has_integer_scales(format_of(*layout.packed));
   Arena::Piece packed = repack ? weights_.add(layout, source) : nullptr;
   if (packed == nullptr) {
     largest_tile_bytes_ = std::max(largest_tile_bytes_, kTileGroups * layout.group_bytes);
@@ -61,11 +62,12 @@ void Matmul::reserve(const ops::StepLimits& limits) {
   const int64_t columns = round_up(limits.max_features, kBlockColumns);
   // Scoring a prompt asks for the logits of more rows than there are sequences.
   gathered_.reserve(rows * columns * 4);
-  for (Scratch* quantized : {&quantized_, &quantized_gated_}) {
-    quantized->reserve(activation_bytes(rows, columns / kBlockColumns + 1, kMostParts,
-                                        kernels_.wide_value_bytes, kLeastSpanBlocks,
-                                        kMostActivationSpanBytes));
-  }
+  const auto most_bytes = [&](int64_t parts) {
+    return activation_bytes(rows, columns / kBlockColumns + 1, parts, kernels_.wide_value_bytes,
+                            kLeastSpanBlocks, kMostActivationSpanBytes);
+  };
+  quantized_.reserve(most_bytes(kMostParts));
+  if (rounds_gated_) quantized_gated_.reserve(most_bytes(1));
   normed_.reserve(normed_floats(columns) * 4);
   gated_.reserve(std::max(2 * gated_floats_, round_gated_floats(rows)) * 4 *
                  workers_.num_threads());
@@ -353,12 +355,12 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
     tiles.groups = std::max(tiles.groups, tile_groups(layout, rows.count));
     quantized &= layout.packed.has_value();
   }
-  deal(workers_, tiles.count(), quantized ? quantized_tiles(rows.count).count : 0,
-       [&](int64_t begin, int64_t end, int64_t next, RowPart part, int32_t thread) {
-         Rows some = rows;
-         some.part = part;
-         multiply_tiles(tiles, some, begin, end, next, thread);
-       });
+  deal_pieces(workers_, tiles.count(), quantized ? quantized_tiles(rows.count).count : 0,
+              [&](int64_t begin, int64_t end, int64_t next, RowPart part, int32_t thread) {
+                Rows some = rows;
+                some.part = part;
+                multiply_tiles(tiles, some, begin, end, next, thread);
+              });
 }
 
 bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {

@@ -66,14 +66,14 @@ class Matmul {
   /// Whether run_mlp() is for these, of which can_norm() holds: `down` takes activations in spans
   /// that a thread can make whole, and there are enough of them.
   bool can_round_gated(const ops::GatedMatmulParams& gated, const ops::MatmulParams& down) const;
-  /// As run_gated(), but what it makes is rounded for `down` while it is in the cache, and is not
-  /// written as floats. The same numbers as run() of `down` gives.
+  /// run_gated() and then run() of `down`, with the same numbers; but what lies between them is
+  /// rounded for `down` while it is in the cache, and not written as floats.
   void run_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulParams& gated,
                const ops::MatmulParams& down);
 
  private:
   struct Rows {
-    const float* x = nullptr;            // [count, columns]; null: the norm makes it
+    const float* x = nullptr;            // [count, columns]; null: the norm makes it, or rounded
     const uint8_t* quantized = nullptr;  // the same as QuantizedRows has them, where it is needed
     const float* tiles = nullptr;        // likewise as FloatMatmulTask has them
     int64_t count = 0;
@@ -89,6 +89,17 @@ class Matmul {
     int64_t count;
     const uint8_t* next;  // packed groups of the same format that come next; null: nobody knows
     ProductRows out;
+    int64_t first_out_row = 0;  // see QuantMatmulTask; of quantised weights alone
+  };
+
+  /// Some groups of gate and up, whole register tiles, and where their outputs go.
+  struct GatedTiles {
+    int64_t first;
+    int64_t count;
+    int64_t next;               // group that comes next
+    float* gate;                // [rows, stride]
+    float* up;                  // likewise
+    int64_t stride;             // floats
     int64_t first_out_row = 0;  // see QuantMatmulTask
   };
 
@@ -130,6 +141,8 @@ class Matmul {
   int64_t piece_groups() const;
   int64_t span_tiles() const;
   int64_t round_gated_floats(int64_t rows) const;
+  void multiply_both(const ops::GatedMatmulParams& params, const Rows& rows,
+                     const GatedTiles& tiles, int32_t thread);
   Rows round_gated(const ops::GatedMatmulParams& params, const Rows& rows,
                    const PackedFormat& format);
   void round_gated_piece(const ops::GatedMatmulParams& params, const Rows& rows,
@@ -154,7 +167,8 @@ class Matmul {
   Scratch unpacked_groups_;   // [threads] of a tile of groups, for weights left in the file
   int64_t gated_floats_ = 0;  // of gate's outputs, or up's, that a thread has room for
   int64_t largest_tile_bytes_ = 0;
-  bool interleaves_ = false;  // some weights take FloatMatmulTask::tiles
+  bool interleaves_ = false;   // some weights take FloatMatmulTask::tiles
+  bool rounds_gated_ = false;  // some weights may be `down` of run_mlp()
 };
 
 }  // namespace hasten::cpu

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/memory.h"
@@ -82,12 +83,12 @@ struct RowPart {
   }
 };
 
-/// Deals `count` pieces of work to the threads, f(begin, end, next, part of the rows, thread):
+/// `count` pieces of work for the threads, f(begin, end, next, part of the rows, thread):
 /// whole ones in ranges, and those that do not go evenly into the threads by rows, of which there
 /// are `row_tiles` tiles that may be divided. The first of those is what a thread expects behind
 /// its range: where `next` is not `count`, it may be what comes next.
 template <class F>
-void deal(Workers& workers, int64_t count, int64_t row_tiles, F&& f) {
+void deal_pieces(Workers& workers, int64_t count, int64_t row_tiles, F&& f) {
   const int64_t threads = workers.num_threads();
   const int64_t left = count % threads;
   const int64_t parts =

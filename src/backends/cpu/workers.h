@@ -72,7 +72,6 @@ class Workers {
   /// Kuck, Guided self-scheduling, 1987.)
   template <class F>
   void for_each_in_ranges(int64_t count, int64_t least, F&& fn) {
-    if (count <= least && count > 0) return fn(int64_t{0}, count, count, int32_t{0});
     for_each_in_ranges(count, least, fn, 0, [](int64_t, int32_t) {});
   }
 
@@ -81,7 +80,7 @@ class Workers {
   template <class F, class G>
   void for_each_in_ranges(int64_t count, int64_t least, F&& fn, int64_t num_last, G&& last) {
     if (count <= 0 && num_last <= 0) return;
-    if (threads_.empty()) {
+    if (threads_.empty() || (count <= least && num_last <= 0)) {
       if (count > 0) fn(int64_t{0}, count, count, int32_t{0});
       for (int64_t i = 0; i < num_last; ++i) last(i, int32_t{0});
       return;

@@ -101,6 +101,15 @@ TEST(Workers, LastPiecesComeOnceEachAndWaitForNoRange) {
       }
     }
   }
+  // One piece is worth waking nobody for.
+  Workers pool(3);
+  pool.for_each_in_ranges(
+      4, 4,
+      [](int64_t begin, int64_t end, int64_t, int32_t thread) {
+        EXPECT_EQ(thread, 0);
+        EXPECT_EQ(end - begin, 4);
+      },
+      0, [](int64_t, int32_t) {});
   // A thread in its only range does not keep the other from the last pieces.
   Workers workers(2);
   std::atomic<int> done{0};
@@ -164,10 +173,14 @@ TEST(Workers, APieceThatFailsEndsTheOthersWhereTheyAre) {
     const auto in_ranges = [&](int64_t begin, int64_t end, int64_t, int32_t thread) {
       piece(begin, end, thread);
     };
-    if (round % 2 == 0) {
+    const auto last = [&](int64_t index, int32_t thread) { piece(index, index + 1, thread); };
+    const auto no_range = [](int64_t, int64_t, int64_t, int32_t) {};
+    if (round % 3 == 0) {
       EXPECT_THROW(workers.for_each(1000, 1, piece), std::runtime_error);
-    } else {
+    } else if (round % 3 == 1) {
       EXPECT_THROW(workers.for_each_in_ranges(1000, 1, in_ranges), std::runtime_error);
+    } else {
+      EXPECT_THROW(workers.for_each_in_ranges(10, 1, no_range, 1000, last), std::runtime_error);
     }
     EXPECT_EQ(inside.load(), 0);  // nobody is left behind in what the caller has given up
     std::atomic<int> calls{0};

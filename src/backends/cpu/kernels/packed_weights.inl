@@ -203,8 +203,11 @@ struct Panel {
 
   template <int kIndex>
   HASTEN_INLINE U8x64 codes(int64_t block) const {
-    if constexpr (has_codes(kIndex)) return load_codes(codes_at(block, kIndex));
-    return unpack_codes<CodeBits::nibbles, kIndex>(low + kLowUnit.codes_of(block));
+    if constexpr (has_codes(kIndex)) {
+      return load_codes(codes_at(block, kIndex));
+    } else {
+      return unpack_codes<CodeBits::nibbles, kIndex>(low + kLowUnit.codes_of(block));
+    }
   }
   template <int kIndex>
   HASTEN_INLINE U8x64 split_codes(int64_t block) const {

@@ -435,7 +435,7 @@ HASTEN_INLINE inline void finish_tile(const float* sums, const Source* sources,
   });
 }
 
-/// Groups that the last register tile is multiplied as if it had, if it has no more.
+/// Groups that a register tile is multiplied as if it had, if it has no more: the last one.
 constexpr int kLessGroups = kQuantGroups > 2 ? kQuantGroups - 1 : kQuantGroups;
 
 /// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
@@ -452,11 +452,11 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   const int64_t first_row = tiles.first_row(first_tile);
   const int64_t left_groups = task.num_groups - begin_group;
   const int64_t num_groups = left_groups < kQuantGroups ? left_groups : kQuantGroups;
+  const int used_groups = num_groups > kLessGroups ? kQuantGroups : kLessGroups;
   Source sources[kQuantGroups];
   PanelType panels[kQuantGroups];
   for (int g = 0; g < kQuantGroups; ++g) {
-    // The last tile may have groups too few; it repeats its last one, where that is multiplied at
-    // all, and does not store it.
+    // The last tile may have groups too few; it repeats its last one and does not store it.
     const int64_t group = begin_group + (g < num_groups ? g : num_groups - 1);
     sources[g] = Source(task.groups + group * task.group_bytes);
     if constexpr (!Source::kIsPanel) {
@@ -484,7 +484,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     const int64_t left = blocks - first;
     const int64_t count = left < kPanelBlocks ? left : kPanelBlocks;
     const bool last = count == left;
-    for (int g = 0; g < kQuantGroups; ++g) {
+    for (int g = 0; g < used_groups; ++g) {
       if constexpr (Source::kIsPanel) {
         panels[g] = sources[g].from(first);
       } else {
@@ -540,8 +540,8 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
           multiply_panels<PanelType, decltype(groups)::value, kRows>(panels, count, x, prefetcher,
                                                                      tile_sums);
         };
-        num_groups > kLessGroups ? multiply(Constant<kQuantGroups>{})
-                                 : multiply(Constant<kLessGroups>{});
+        used_groups > kLessGroups ? multiply(Constant<kQuantGroups>{})
+                                  : multiply(Constant<kLessGroups>{});
         if (last) finish_tile<kRows>(tile_sums, sources, out, row - first_row, whole);
       });
       row = end;

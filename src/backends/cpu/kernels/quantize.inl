@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations as int8, in the tiles of QuantizedRows: values = round(x / scale), where scale =
-// peak / 127 of a span of blocks, less as many powers of two as a part of a block leaves. A row
-// takes sixteen parts at a time: where there is one number for a part, each lane has one. A row
-// that holds infinity or NaN gets a scale that is none, so that its outputs say so.
+// peak / 127 of a span of blocks, less as many powers of two as a part of a block leaves. Sixteen
+// parts at a time, of one row or a span of eight: where there is one number for a part, each lane
+// has one. A row that holds infinity or NaN gets a scale that is none, so that its outputs say so.
 #pragma once
 
 #include "backends/cpu/kernel_table.h"
@@ -192,23 +192,24 @@ struct PartsOfSpan {
   }
 };
 
-template <class Kind, class Places>
+/// Sixteen parts, which are PartsOfRow or PartsOfSpan.
+template <class Kind, class Parts>
 struct PartBatch {
   static constexpr int kParts = Kind::kParts;
   static constexpr int64_t kPartColumns = Kind::kPartColumns;
   static constexpr int64_t kValueBytes = Kind::kValueBytes;
   static constexpr bool kTwo = kPartColumns == 32;  // vectors in a part
 
-  const Places& places;
+  const Parts& parts;
 
   /// Bits of the largest magnitude of each part.
   template <bool kWhole>
   HASTEN_INLINE I32x16 peaks() const {
     return reduce_each_max([&](auto part) HASTEN_INLINE {
       constexpr int kPart = decltype(part)::value;
-      if (!kWhole && !places.has_values(kPart)) return zero_i32();
-      places.fetch_next(kPart);
-      return max_magnitudes(places.vector(kPart, 0), kTwo ? places.vector(kPart, 1) : zero());
+      if (!kWhole && !parts.has_values(kPart)) return zero_i32();
+      parts.fetch_next(kPart);
+      return max_magnitudes(parts.vector(kPart, 0), kTwo ? parts.vector(kPart, 1) : zero());
     });
   }
 
@@ -223,7 +224,7 @@ struct PartBatch {
         const int64_t part = b * kParts + p;
         const F32x16 factor = set1(steps[part]);
         const auto write = [&](int64_t i) HASTEN_INLINE {
-          const F32x16 v = places.has_values(part) ? places.vector(part, i) : zero();
+          const F32x16 v = parts.has_values(part) ? parts.vector(part, i) : zero();
           const I32x16 values = to_int(min(max(mul(v, factor), set1(-127.0F)), set1(127.0F)));
           store_values<kValueBytes>(at + 16 * i * kValueBytes, values);
           return values;
@@ -232,8 +233,8 @@ struct PartBatch {
         if constexpr (kTwo) sums[part] = add_i32(sums[part], write(1));
       }
     };
-    places.for_each(write_block, [](int64_t, const TilePlace&) HASTEN_INLINE {});
-    for (int64_t p = places.num_parts(); p < kBatchParts; ++p) sums[p] = zero_i32();
+    parts.for_each(write_block, [](int64_t, const TilePlace&) HASTEN_INLINE {});
+    for (int64_t p = parts.num_parts(); p < kBatchParts; ++p) sums[p] = zero_i32();
     return reduce_each_add([&](auto part) HASTEN_INLINE { return sums[part.value]; });
   }
 
@@ -245,7 +246,7 @@ struct PartBatch {
     alignas(64) int32_t seconds[kBatchParts];
     store_i32(reinterpret_cast<uint8_t*>(firsts), first);
     store_i32(reinterpret_cast<uint8_t*>(seconds), second);
-    places.for_each(
+    parts.for_each(
         [&](int64_t b, const TilePlace& place) HASTEN_INLINE {
           uint8_t* at = place.at + place.tile_rows * kBlockColumns * kValueBytes + 4 * place.row;
           for (int p = 0; p < kParts; ++p, at += 8 * place.tile_rows) {
@@ -259,7 +260,7 @@ struct PartBatch {
 
   HASTEN_INLINE void quantize(const PackedFormat& format, SpanChain& chain) const {
     const PartScales scales =
-        scales_of<Kind>(places.are_whole() ? peaks<true>() : peaks<false>(), chain);
+        scales_of<Kind>(parts.are_whole() ? peaks<true>() : peaks<false>(), chain);
     const I32x16 sums = write_values(scales.steps);
     const I32x16 excess = mul_i32(sums, set1_i32(format.zero_point));
     alignas(64) float of_spans[kBatchParts];
