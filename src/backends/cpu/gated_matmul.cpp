@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kSpanBlocks = span_blocks(kPackQ4_0);
 constexpr int64_t kSpanGroups = std::extent_v<decltype(QuantizeSpanTask::groups)>;
 static_assert(kSpanGroups * kGroupRows == kSpanBlocks * kBlockColumns);
+// Rows whose outputs are worth rounding at once, at least: those of fewer stay in the cache anyway.
+constexpr int64_t kLeastRows = 64;
 // Pieces of gate and up for each thread that make it worth dealing whole ones, at least.
 constexpr int64_t kLeastPieces = 4;
 
@@ -129,8 +131,8 @@ bool Matmul::can_round_gated(const ops::GatedMatmulParams& gated,
   const CpuWeight& gate = cpu_weight(gated.gate);
   const auto kind = cpu_weight(down).layout().packed;
   // What is left in the file would be packed again for each pass over the rows.
-  return kind && has_integer_scales(format_of(*kind)) && down.rows.empty() && gate.is_packed() &&
-         cpu_weight(gated.up).is_packed() &&
+  return kind && has_integer_scales(format_of(*kind)) && down.rows.empty() &&
+         down.x.dim(0) >= kLeastRows && gate.is_packed() && cpu_weight(gated.up).is_packed() &&
          gate.out_features() % (kSpanGroups * kGroupRows) == 0 &&
          gate.layout().num_groups / piece_groups() >= kLeastPieces * workers_.num_threads();
 }

@@ -64,7 +64,7 @@ class Matmul {
   void run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm = nullptr);
 
   /// Whether run_mlp() is for these, of which can_norm() holds: `down` takes activations in spans
-  /// that a thread can make whole, and there are enough of them.
+  /// that a thread can make whole, and there are enough of them, of enough rows.
   bool can_round_gated(const ops::GatedMatmulParams& gated, const ops::MatmulParams& down) const;
   /// run_gated() and then run() of `down`, with the same numbers; but what lies between them is
   /// rounded for `down` while it is in the cache, and not written as floats.

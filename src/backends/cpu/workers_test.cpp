@@ -103,13 +103,15 @@ TEST(Workers, LastPiecesComeOnceEachAndWaitForNoRange) {
   }
   // One piece is worth waking nobody for.
   Workers pool(3);
-  pool.for_each_in_ranges(
-      4, 4,
-      [](int64_t begin, int64_t end, int64_t, int32_t thread) {
-        EXPECT_EQ(thread, 0);
-        EXPECT_EQ(end - begin, 4);
-      },
-      0, [](int64_t, int32_t) {});
+  for (int round = 0; round < 200; ++round) {
+    pool.for_each_in_ranges(
+        4, 4,
+        [](int64_t begin, int64_t end, int64_t, int32_t thread) {
+          EXPECT_EQ(thread, 0);
+          EXPECT_EQ(end - begin, 4);
+        },
+        0, [](int64_t, int32_t) {});
+  }
   // A thread in its only range does not keep the other from the last pieces.
   Workers workers(2);
   std::atomic<int> done{0};
