@@ -127,7 +127,7 @@ class CpuBackend final : public ops::Backend {
                       const ops::MatmulParams& down) override {
     const std::array projections = {gated.gate, gated.up};
     const bool can_norm = matmul_.can_norm(projections);
-    if (can_norm && matmul_.can_round_gated(gated, down)) {
+    if (can_norm && matmul_.can_run_mlp(gated, down)) {
       return matmul_.run_mlp(norm, gated, down);
     }
     if (!can_norm || !matmul_.can_gate(gated)) {

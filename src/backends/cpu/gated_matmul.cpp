@@ -63,26 +63,22 @@ void Matmul::multiply_both(const ops::GatedMatmulParams& params, const Rows& row
   const CpuWeight& up = cpu_weight(params.up);
   const bool alike =
       gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
-  ProductRows gate_out = from_group(product_rows(params.gate), tiles.first);
-  ProductRows up_out = from_group(product_rows(params.up), tiles.first);
-  gate_out.data = tiles.gate;
-  up_out.data = tiles.up;
-  gate_out.stride = up_out.stride = tiles.stride;
+  const auto multiply_one = [&](const ops::MatmulParams& product, float* outputs,
+                                const uint8_t* next) {
+    ProductRows out = from_group(product_rows(product), tiles.first);
+    out.data = outputs;
+    out.stride = tiles.stride;
+    multiply_groups({.weight = cpu_weight(product),
+                     .first = tiles.first,
+                     .count = tiles.count,
+                     .next = next,
+                     .out = out,
+                     .first_out_row = tiles.first_out_row},
+                    rows, thread);
+  };
   const bool goes_on = alike && tiles.next < gate.layout().num_groups;
-  multiply_groups({.weight = gate,
-                   .first = tiles.first,
-                   .count = tiles.count,
-                   .next = alike ? up.group(tiles.first) : nullptr,
-                   .out = gate_out,
-                   .first_out_row = tiles.first_out_row},
-                  rows, thread);
-  multiply_groups({.weight = up,
-                   .first = tiles.first,
-                   .count = tiles.count,
-                   .next = goes_on ? gate.group(tiles.next) : nullptr,
-                   .out = up_out,
-                   .first_out_row = tiles.first_out_row},
-                  rows, thread);
+  multiply_one(params.gate, tiles.gate, alike ? up.group(tiles.first) : nullptr);
+  multiply_one(params.up, tiles.up, goes_on ? gate.group(tiles.next) : nullptr);
 }
 
 void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {
@@ -126,8 +122,7 @@ void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNo
       });
 }
 
-bool Matmul::can_round_gated(const ops::GatedMatmulParams& gated,
-                             const ops::MatmulParams& down) const {
+bool Matmul::can_run_mlp(const ops::GatedMatmulParams& gated, const ops::MatmulParams& down) const {
   const CpuWeight& gate = cpu_weight(gated.gate);
   const auto kind = cpu_weight(down).layout().packed;
   // What is left in the file would be packed again for each pass over the rows.
@@ -153,7 +148,7 @@ int64_t Matmul::round_gated_floats(int64_t rows) const {
 
 void Matmul::run_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulParams& gated,
                      const ops::MatmulParams& down) {
-  HASTEN_CHECK(can_round_gated(gated, down));
+  HASTEN_CHECK(can_run_mlp(gated, down));
   weights_.pack_added();
   Rows rows = gather(gated.gate, &norm);
   if (rows.count == 0) return;

@@ -65,7 +65,7 @@ class Matmul {
 
   /// Whether run_mlp() is for these, of which can_norm() holds: `down` takes activations in spans
   /// that a thread can make whole, and there are enough of them, of enough rows.
-  bool can_round_gated(const ops::GatedMatmulParams& gated, const ops::MatmulParams& down) const;
+  bool can_run_mlp(const ops::GatedMatmulParams& gated, const ops::MatmulParams& down) const;
   /// run_gated() and then run() of `down`, with the same numbers; but what lies between them is
   /// rounded for `down` while it is in the cache, and not written as floats.
   void run_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulParams& gated,

@@ -94,7 +94,7 @@ class Workers {
         fn(piece.begin * least, std::min(piece.end * least, count),
            rest.is_empty() ? count : rest.begin * least, thread);
       }
-      for (;;) {
+      while (num_last > 0) {
         const int64_t index = next_last.fetch_add(1, std::memory_order_relaxed);
         if (index >= num_last) return;
         last(index, thread);

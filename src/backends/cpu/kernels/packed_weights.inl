@@ -162,8 +162,8 @@ class PackedGroup {
 
 /// Some blocks of a group with codes as bytes, or split, and scales as they are used: what is made
 /// of a PackedGroup for use with many activation rows. Block indices count from the panel's first.
-/// With kLowUnit.blocks > 0, codes that are lower nibbles stay in units of that layout: with all of
-/// them in the panel 16 rows of Q4_0 took 4 % longer, and 32 took 2.
+/// With kLowUnit.blocks > 0, codes that are lower nibbles stay in units of that layout: to copy
+/// them costs 4 % where 16 rows share the panel, and 2 % where 32 do.
 template <int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind, int kQuadsToRun,
           UnitLayout kLowUnit>
 struct Panel {
