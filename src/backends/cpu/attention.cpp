@@ -240,7 +240,8 @@ void Attention::attend_span(const Shape& shape, std::span<const Piece> pieces, i
   const bool pairs = shape.pairs != nullptr;
   const bool cached = pairs || (rows <= kCachedRows && shape.head_dim == shape.padded_dim &&
                                 block_size % kGroupRows == 0);
-  const auto attend_cached = pairs ? shape.pairs->attend : kernels_.attention.attend_cached;
+  const auto attend_cached = pairs ? shape.pairs->attend[static_cast<int>(kernels_.asks_into)]
+                                   : kernels_.attention.attend_cached;
   const TileQueries queries{.q = memory.q,
                             .score_scale = shape.params.scale / shape.q_scale,
                             .rows = rows,

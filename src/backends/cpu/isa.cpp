@@ -63,6 +63,17 @@ bool has_avx2() {
          bit(cpuid(7, 0).b, 5);                                                   // AVX2
 }
 
+/// AMD's number of the processor's design, 0 of other makers (AMD64 Architecture Programmer's
+/// Manual, volume 3, CPUID Fn0000_0001_EAX: of two parts the sum).
+uint32_t amd_family() {
+  constexpr uint32_t kAuthenticAmd[] = {0x68747541, 0x69746e65, 0x444d4163};
+  const Registers vendor = cpuid(0, 0);
+  if (vendor.b != kAuthenticAmd[0] || vendor.d != kAuthenticAmd[1] || vendor.c != kAuthenticAmd[2])
+    return 0;
+  const uint32_t signature = cpuid(1, 0).a;
+  return (signature >> 8 & 0xfU) + (signature >> 20 & 0xffU);
+}
+
 bool has_avx512() {
   const Registers extended = cpuid(7, 0);
   const bool saved = (saved_state() & 0xe6U) == 0xe6U;  // and the mask, upper and new registers
@@ -81,6 +92,17 @@ KernelTable make_avx512_bf16_kernels() {
   return kernels;
 }
 #endif
+
+/// Measured on Zen 4, whose first-level cache has few lines on their way at a time, and on Zen 5,
+/// which drops more of those asked for into the second (docs/performance-log.md, "What a core does
+/// not fetch"); others were not measured.
+CacheLevel asks_into() {
+#if defined(__x86_64__)
+  constexpr uint32_t kZen4 = 0x19;  // and Zen 3, which has none of these kernels
+  if (amd_family() == kZen4) return CacheLevel::second;
+#endif
+  return CacheLevel::first;
+}
 
 struct Candidate {
   KernelTable (*make_kernels)();  // to be called where they are supported
@@ -117,6 +139,7 @@ std::span<const KernelTable* const> supported_kernels() {
     for (const Candidate& candidate : kCandidates) {
       if (!candidate.supported()) continue;
       *next = candidate.make_kernels();
+      next->asks_into = asks_into();
       // Each format is in quant_products.inl.
       for (const auto& product : next->quant_matmul) HASTEN_CHECK(product != nullptr);
       ++next;
@@ -148,10 +171,7 @@ bool prefers_one_stream() {
 #if defined(__x86_64__)
   // Measured on Zen 4 (docs/performance.md), taken for those after it, too. Sapphire Rapids did not
   // reach its bandwidth with one stream; processors without AVX-512 were not measured.
-  constexpr uint32_t kAuthenticAmd[] = {0x68747541, 0x69746e65, 0x444d4163};
-  const Registers vendor = cpuid(0, 0);
-  return has_avx512() && vendor.b == kAuthenticAmd[0] && vendor.d == kAuthenticAmd[1] &&
-         vendor.c == kAuthenticAmd[2];
+  return has_avx512() && amd_family() != 0;
 #else
   return false;
 #endif

@@ -21,6 +21,10 @@ inline constexpr int kTileKeys = 64;
 
 enum class FloatKind : uint8_t { f32, f16, bf16 };
 
+/// Where lines are brought that are read soon.
+enum class CacheLevel : uint8_t { first, second };
+inline constexpr int kNumCacheLevels = 2;
+
 /// How keys or values lie in the cache: as codes, and from q8_0 on scales (CpuKvCache).
 enum class KvKind : uint8_t { f32, f16, bf16, bf16_pairs, f8_e4m3, q8_0, q8_0_pairs, q4_0 };
 inline constexpr int64_t kKvScaleElements = 32;  // that share a scale
@@ -440,8 +444,9 @@ struct AttentionKernels {
 
 /// How pairs of one kind are kept and attended to; null where there are none.
 struct PairKernels {
-  void (*store)(const KvStorePairsTask&) = nullptr;   // null of q8_0, too: kept code by code
-  void (*attend)(const AttendCachedTask&) = nullptr;  // of any number of rows
+  void (*store)(const KvStorePairsTask&) = nullptr;  // null of q8_0, too: kept code by code
+  // Of any number of rows; by the level that lines are asked into.
+  void (*attend[kNumCacheLevels])(const AttendCachedTask&) = {};
   // Makes of a query of `count` elements what `attend` takes; `to` may be q.
   void (*round_query)(const float* q, int64_t count, float* to) = nullptr;
 };
@@ -478,6 +483,7 @@ struct KernelTable {
   AttentionKernels attention;
   PairKernels bf16_pairs = {};
   PairKernels q8_0_pairs = {};
+  CacheLevel asks_into = CacheLevel::first;  // which of their `attend` suits this processor
   void (*merge_softmax)(const MergeTask&);
   void (*finish_softmax)(const FinishSoftmaxTask&);
   // For measuring what the machine can do; each returns the operations it did (something of the

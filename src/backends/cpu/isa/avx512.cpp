@@ -19,7 +19,8 @@ KernelTable make_avx512_kernels() {
   add_avx512_float_scale_products(kernels);
   add_avx512_integer_scale_products(kernels);
   add_avx512_offset_products(kernels);
-  kernels.q8_0_pairs = {.attend = attend_q8, .round_query = round_query_q8};
+  kernels.q8_0_pairs = {.attend = {attend_q8<CacheLevel::first>, attend_q8<CacheLevel::second>},
+                        .round_query = round_query_q8};
   return kernels;
 }
 

@@ -15,8 +15,9 @@ void add_avx512_bf16(KernelTable& kernels) {
   kernels.bf16_matmul = bf16_matmul;
   kernels.round_bf16_tile = round_bf16_tile;
   kernels.bf16_tile_rows = kPairRows;
-  kernels.bf16_pairs = {
-      .store = store_bf16_pairs, .attend = attend_bf16, .round_query = round_query_bf16};
+  kernels.bf16_pairs = {.store = store_bf16_pairs,
+                        .attend = {attend_bf16<CacheLevel::first>, attend_bf16<CacheLevel::second>},
+                        .round_query = round_query_bf16};
 }
 
 int64_t peak_avx512_bf16(int64_t rounds) {

@@ -88,7 +88,7 @@ static_assert(kAsks[0] <= 16, "that is behind the next tile, for its last values
 ///
 /// With three rows and more two places are asked for at a time, which are fewer instructions; one
 /// or two rows are done so soon with a place that this would be too much at once.
-template <int kHeadDim>  // 0: any
+template <int kHeadDim, CacheLevel kInto>  // 0: any
 class LinesAhead {
  public:
   explicit LinesAhead(const AttendCachedTask& task)
@@ -193,8 +193,8 @@ class LinesAhead {
     __asm__ volatile("" : "+r"(from));
     unroll<0, kTileKeys / 16>([&](auto run) HASTEN_INLINE {
       const uint8_t* at = from->keys[run.value] + pair * key_stride_;
-      prefetch(at);
-      if constexpr (kPlaces == 2) prefetch(at + key_stride_);
+      ask_for<kInto>(at);
+      if constexpr (kPlaces == 2) ask_for<kInto>(at + key_stride_);
     });
   }
   template <int kPlaces>
@@ -216,7 +216,8 @@ class LinesAhead {
   }
   template <int kLines>
   HASTEN_INLINE static void fetch_lines(const uint8_t* at) {
-    unroll<0, kLines>([&](auto line) HASTEN_INLINE { prefetch(at + line.value * kLineBytes); });
+    unroll<0, kLines>([&](auto line)
+                          HASTEN_INLINE { ask_for<kInto>(at + line.value * kLineBytes); });
   }
 
   const CachedTile* tile_;
@@ -228,11 +229,11 @@ class LinesAhead {
 /// Scores of kRows queries with the first 16 kVectors keys of a tile: each one chain along the
 /// head. kHeadDim is the head's elements where the tile is seen whole by a part that asks for all
 /// of it, and there is code for that; or 0.
-template <int kHeadDim, int kVectors, int kRows>
-inline void score_bf16(const AttendCachedTask& task, const PairsAhead& ahead, int64_t row) {
+template <int kHeadDim, int kVectors, int kRows, CacheLevel kInto>
+inline void score_bf16(const AttendCachedTask& task, const PairsAhead<kInto>& ahead, int64_t row) {
   const int64_t head_dim = kHeadDim > 0 ? kHeadDim : task.queries.head_dim;
   const float* q = task.queries.q + row * head_dim;
-  const LinesAhead<kHeadDim> lines(task);
+  const LinesAhead<kHeadDim, kInto> lines(task);
   F32x16 sum[kRows][kVectors];
   unroll_tile<kRows, kVectors>([&](auto r, auto v)
                                    HASTEN_INLINE { sum[r.value][v.value] = zero(); });
@@ -268,15 +269,15 @@ inline void score_bf16(const AttendCachedTask& task, const PairsAhead& ahead, in
 /// Adds kVectors * 16 elements of the values of the keys seen, weighted, to the outputs of kRows
 /// queries: each one chain along the keys. kHeadDim as score_bf16's, where all keys are seen and
 /// first_element is kFirst.
-template <int kHeadDim, int kFirst, int kVectors, int kRows>
-inline void weigh_bf16(const AttendCachedTask& task, const PairsAhead& ahead, int64_t row,
+template <int kHeadDim, int kFirst, int kVectors, int kRows, CacheLevel kInto>
+inline void weigh_bf16(const AttendCachedTask& task, const PairsAhead<kInto>& ahead, int64_t row,
                        int64_t first_element, KeyRange seen) {
   const TileQueries& queries = task.queries;
   const int64_t head_dim = kHeadDim > 0 ? kHeadDim : queries.head_dim;
   const int64_t padded_dim = kHeadDim > 0 ? kHeadDim : queries.padded_dim;
   float* out = queries.state.out + row * padded_dim + first_element;
   const int64_t first_place = first_element / (16 * kFloatGroups) * (kTileKeys / 2);
-  const LinesAhead<kHeadDim> lines(task);
+  const LinesAhead<kHeadDim, kInto> lines(task);
   F32x16 sum[kRows][kVectors];
   unroll_tile<kRows, kVectors>([&](auto r, auto v) HASTEN_INLINE {
     sum[r.value][v.value] = load(out + r.value * padded_dim + 16 * v.value);
@@ -328,13 +329,14 @@ inline void weigh_bf16(const AttendCachedTask& task, const PairsAhead& ahead, in
 }
 
 /// A tile of keys, all of which the kRows queries from `row` on see, of a head of kHeadDim.
-template <int kHeadDim, int kRows>
-inline void attend_whole_bf16(const AttendCachedTask& task, const PairsAhead& ahead, int64_t row) {
+template <int kHeadDim, int kRows, CacheLevel kInto>
+inline void attend_whole_bf16(const AttendCachedTask& task, const PairsAhead<kInto>& ahead,
+                              int64_t row) {
   static_assert(kHeadDim % (16 * kFloatGroups) == 0);
   const TileQueries& queries = task.queries;
   const KeyRange seen{0, kTileKeys};
   score_bf16<kHeadDim, kTileKeys / 16, kRows>(task, ahead, row);
-  const LinesAhead<kHeadDim> lines(task);
+  const LinesAhead<kHeadDim, kInto> lines(task);
   for (int64_t r = 0; r < kRows; ++r) {
     lines.fetch_last_values(r);
     bf16_softmax_row(queries, row + r, queries.scores + r * kTileKeys, true);
@@ -346,8 +348,9 @@ inline void attend_whole_bf16(const AttendCachedTask& task, const PairsAhead& ah
 }
 
 /// A tile of keys with the kRows queries from `row` on.
-template <int kRows>
-inline void attend_bf16_rows(const AttendCachedTask& task, const PairsAhead& ahead, int64_t row) {
+template <int kRows, CacheLevel kInto>
+inline void attend_bf16_rows(const AttendCachedTask& task, const PairsAhead<kInto>& ahead,
+                             int64_t row) {
   const TileQueries& queries = task.queries;
   const KeyRange seen = seen_keys<kRows>(queries, row);
   if (seen.end <= seen.begin) return;
@@ -358,7 +361,7 @@ inline void attend_bf16_rows(const AttendCachedTask& task, const PairsAhead& ahe
   with_constant<kTileKeys / 16>((seen.end + 15) / 16, [&](auto vectors) {
     score_bf16<0, decltype(vectors)::value, kRows>(task, ahead, row);
   });
-  const LinesAhead<0> lines(task);
+  const LinesAhead<0, kInto> lines(task);
   for (int64_t r = 0; r < kRows; ++r) {
     float* scores = queries.scores + r * kTileKeys;
     if (ahead.again) lines.fetch_last_values(r);
@@ -375,8 +378,9 @@ inline void attend_bf16_rows(const AttendCachedTask& task, const PairsAhead& ahe
   }
 }
 
+template <CacheLevel kInto>
 inline void attend_bf16(const AttendCachedTask& task) {
-  attend_in_parts(task, [&](auto rows, const PairsAhead& ahead, int64_t row) {
+  attend_in_parts<kInto>(task, [&](auto rows, const PairsAhead<kInto>& ahead, int64_t row) {
     attend_bf16_rows<decltype(rows)::value>(task, ahead, row);
   });
 }

@@ -45,9 +45,9 @@ HASTEN_INLINE inline bool begins_line(int64_t at) { return at % 64 == 0; }
 
 /// Adds what elements 32 j and following of the head bring to the scores of kRows queries with all
 /// keys of a tile.
-template <int kRows>
-inline void score_part_q8(const AttendCachedTask& task, const PairsAhead& ahead, const float* q,
-                          int64_t j) {
+template <int kRows, CacheLevel kInto>
+inline void score_part_q8(const AttendCachedTask& task, const PairsAhead<kInto>& ahead,
+                          const float* q, int64_t j) {
   constexpr int kVectors = kTileKeys / 16;
   const int64_t head_dim = task.queries.head_dim;
   I32Sums sum[kRows][kVectors];
@@ -81,8 +81,8 @@ inline void score_part_q8(const AttendCachedTask& task, const PairsAhead& ahead,
 
 /// Scores of kRows queries with all keys of a tile: one chain along the head of what each 32
 /// elements bring.
-template <int kRows>
-inline void score_q8(const AttendCachedTask& task, const PairsAhead& ahead, int64_t row) {
+template <int kRows, CacheLevel kInto>
+inline void score_q8(const AttendCachedTask& task, const PairsAhead<kInto>& ahead, int64_t row) {
   const int64_t head_dim = task.queries.head_dim;
   float* scores = task.queries.scores;
   for (int64_t i = 0; i < kRows * kTileKeys; i += 16) store(scores + i, zero());
@@ -126,8 +126,8 @@ inline void round_weights(const TileWeights& weights, uint64_t seen, const float
 /// Adds kVectors * 16 elements, even in number, of the values of the keys seen, weighted, to the
 /// outputs of kRows queries. `codes`, [kRows][head_dim], and `worth`, [kRows][head_dim / 32], are
 /// what round_weights wrote.
-template <int kVectors, int kRows>
-inline void weigh_q8(const AttendCachedTask& task, const PairsAhead& ahead, int64_t row,
+template <int kVectors, int kRows, CacheLevel kInto>
+inline void weigh_q8(const AttendCachedTask& task, const PairsAhead<kInto>& ahead, int64_t row,
                      int64_t first_element, KeyRange seen, const float* codes, const float* worth) {
   const TileQueries& queries = task.queries;
   const int64_t pair_bytes = 2 * queries.head_dim;
@@ -167,9 +167,9 @@ inline void weigh_q8(const AttendCachedTask& task, const PairsAhead& ahead, int6
 }
 
 /// A tile of keys, whose values have `scales`, with the kRows queries from `row` on.
-template <int kRows>
+template <int kRows, CacheLevel kInto>
 inline void attend_q8_rows(const AttendCachedTask& task, const float* scales, float* scratch,
-                           const PairsAhead& ahead, int64_t row) {
+                           const PairsAhead<kInto>& ahead, int64_t row) {
   const TileQueries& queries = task.queries;
   const int64_t head_dim = queries.head_dim;
   const int64_t num_scales = head_dim / kKvScaleElements;
@@ -201,12 +201,13 @@ inline void attend_q8_rows(const AttendCachedTask& task, const float* scales, fl
 
 /// Scratch: scales, two floats for each element of the head; then the codes of kFloatRows rows, a
 /// float for each, and what they are worth, less than one row more.
+template <CacheLevel kInto>
 inline void attend_q8(const AttendCachedTask& task) {
   static_assert(2 + kFloatRows + 1 <= kPairScratchRows);
   float* scales = task.scratch;
   float* scratch = scales + 2 * task.queries.head_dim;
   load_value_scales(task, scales);
-  attend_in_parts(task, [&](auto rows, const PairsAhead& ahead, int64_t row) {
+  attend_in_parts<kInto>(task, [&](auto rows, const PairsAhead<kInto>& ahead, int64_t row) {
     attend_q8_rows<decltype(rows)::value>(task, scales, scratch, ahead, row);
   });
 }
