@@ -262,6 +262,7 @@ struct PackTask {
   int64_t row_bytes;    // from one to the next
   int64_t columns;      // of each: whole blocks of the file, or floats of whole 16 bytes
   uint8_t* out;         // behind the head of the group
+  CacheLevel asks_into = CacheLevel::first;  // for the rows behind these
 };
 
 /// Makes integer scales of those of a group, and offsets likewise, which are binary16 in each unit,
@@ -483,7 +484,8 @@ struct KernelTable {
   AttentionKernels attention;
   PairKernels bf16_pairs = {};
   PairKernels q8_0_pairs = {};
-  CacheLevel asks_into = CacheLevel::first;  // which of their `attend` suits this processor
+  // What suits this processor, of kernels that are there for both.
+  CacheLevel asks_into = CacheLevel::first;
   void (*merge_softmax)(const MergeTask&);
   void (*finish_softmax)(const FinishSoftmaxTask&);
   // For measuring what the machine can do; each returns the operations it did (something of the

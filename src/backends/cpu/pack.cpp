@@ -139,7 +139,11 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
     // Blocks without all of a unit are whole all the same.
     const int64_t columns =
         layout.packed ? source.dim(1) : source.dim(1) / part.columns * part.columns;
-    pack({.rows = rows, .row_bytes = row_bytes, .columns = columns, .out = parts});
+    pack({.rows = rows,
+          .row_bytes = row_bytes,
+          .columns = columns,
+          .out = parts,
+          .asks_into = kernels.asks_into});
     num_done = columns == source.dim(1) ? ceil_div(columns, part.columns) : columns / part.columns;
   }
   for (; num_done * part.columns < source.dim(1); ++num_done) {

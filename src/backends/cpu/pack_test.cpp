@@ -184,9 +184,14 @@ TEST(Pack, EveryInstructionSetWritesTheSameBytes) {
           return groups;
         };
         const std::vector<uint8_t> want = pack(*supported_kernels().back(), 0);
-        for (const KernelTable* kernels : supported_kernels()) {
-          EXPECT_EQ(pack(*kernels, 0xee), want)
-              << kernels->name << " " << info(dtype).name << " " << rows << " x " << blocks;
+        for (const KernelTable* supported : supported_kernels()) {
+          for (const CacheLevel level : {CacheLevel::first, CacheLevel::second}) {
+            KernelTable kernels = *supported;
+            kernels.asks_into = level;
+            EXPECT_EQ(pack(kernels, 0xee), want)
+                << kernels.name << " " << info(dtype).name << " " << rows << " x " << blocks
+                << ", lines asked into cache " << static_cast<int>(level) + 1;
+          }
         }
       }
     }

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/file_blocks.h"
 #include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/ask.inl"
 #include "backends/cpu/kernels/unroll.inl"
 
 namespace hasten::cpu {
@@ -14,15 +15,16 @@ namespace {
 /// Bytes of a row that load_quads takes.
 constexpr int64_t kQuadsBytes = 16;
 
-// How often a line of the next rows is asked for. Floats gain nothing by more.
+// How often a line of the next rows is asked for; measured. Floats gain nothing by more of those
+// into the first-level cache.
 constexpr int kQuantizedAsks = 5;
-constexpr int kFloatAsks = 1;
+constexpr int float_asks(CacheLevel into) { return into == CacheLevel::first ? 1 : 4; }
 
 /// Fetches what lies as far behind 16 rows as they are long, some lines with each load_quads of
 /// kLoads that take kBytes of each row: to see 16 rows coming is too much for a processor, and more
 /// lines at a time than it has places to wait for stop it. A busy processor drops many of the lines
 /// that it is asked for, so each is asked for kAsks times, 2 KiB apart.
-template <int64_t kBytes, int kLoads, int kAsks>
+template <int64_t kBytes, int kLoads, int kAsks, CacheLevel kInto>
 struct NextRows {
   const uint8_t* at;
 
@@ -31,7 +33,7 @@ struct NextRows {
     constexpr int64_t kLines = kGroupRows * kBytes / 64 + (kGroupRows * kBytes % 64 != 0);
     for (int64_t i = kLoad * kLines / kLoads; i < (kLoad + 1) * kLines / kLoads; ++i) {
       unroll<0, kAsks>([&](auto ask) HASTEN_INLINE {
-        prefetch(at + 64 * i - int64_t{2048} * decltype(ask)::value);
+        ask_for<kInto>(at + 64 * i - int64_t{2048} * decltype(ask)::value);
       });
     }
   }
@@ -141,7 +143,7 @@ HASTEN_INLINE inline U8x64 turn_bits(U8x64 v) {
 }
 
 /// The codes of one block of each row.
-template <int kKind>
+template <int kKind, CacheLevel kInto>
 inline void pack_codes(const uint8_t* rows, int64_t row_bytes, const uint8_t* next_rows,
                        uint8_t* out) {
   constexpr FileBlock kBlock = kFileBlocks[kKind];
@@ -154,7 +156,7 @@ inline void pack_codes(const uint8_t* rows, int64_t row_bytes, const uint8_t* ne
   constexpr int kLowQuads = kBlock.columns * kLow.bits / 32;
   constexpr int kHighQuads = kBlock.columns * kHigh.bits / 32;
   constexpr int kLowLoads = kLowQuads / 4;
-  const NextRows<kBlock.bytes, kLowLoads + kHighQuads / 4, kQuantizedAsks> next{next_rows};
+  const NextRows<kBlock.bytes, kLowLoads + kHighQuads / 4, kQuantizedAsks, kInto> next{next_rows};
   U8x64 low[kLowQuads];
   bring_to_lanes<kLowQuads, 0>(rows + kLow.at, row_bytes, next, low);
   U8x64 high[kHighQuads + 1];
@@ -172,8 +174,8 @@ inline void pack_codes(const uint8_t* rows, int64_t row_bytes, const uint8_t* ne
   }
 }
 
-template <int kKind>
-void pack_quantized(const PackTask& task) {
+template <int kKind, CacheLevel kInto>
+inline void pack_blocks(const PackTask& task) {
   constexpr FileBlock kBlock = kFileBlocks[kKind];
   constexpr PackedFormat kFormat = kPackedFormats[kKind];
   constexpr UnitLayout kUnit = unit_layout(kFormat);
@@ -192,10 +194,16 @@ void pack_quantized(const PackTask& task) {
     put_halves<kBlock, kFormat>(rows, task.row_bytes, halves);
     put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes,
                             unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes);
-    pack_codes<kKind>(rows, task.row_bytes,
-                      task.rows + kGroupRows * (task.row_bytes + b * kBlock.bytes),
-                      unit + kUnit.codes_at + in_unit * kBlocks * kUnit.code_bytes);
+    pack_codes<kKind, kInto>(rows, task.row_bytes,
+                             task.rows + kGroupRows * (task.row_bytes + b * kBlock.bytes),
+                             unit + kUnit.codes_at + in_unit * kBlocks * kUnit.code_bytes);
   }
+}
+
+template <int kKind>
+void pack_quantized(const PackTask& task) {
+  if (task.asks_into == CacheLevel::second) return pack_blocks<kKind, CacheLevel::second>(task);
+  pack_blocks<kKind, CacheLevel::first>(task);
 }
 
 /// A row's unit is as small as int16 allow for its scales, its offsets and, so that sums fit in an
@@ -284,14 +292,15 @@ inline int32_t make_integer_scales(const IntegerScalesTask& task) {
 /// often begin a multiple of 4 KiB apart, where a first-level cache has places for eight or twelve
 /// of the sixteen lines: taken in pieces, a line would have to come again for each. It is copied
 /// first, therefore.
-template <FloatKind kKind>
-void pack_floats(const PackTask& task) {
+template <FloatKind kKind, CacheLevel kInto>
+inline void pack_lines(const PackTask& task) {
   constexpr int64_t kElementBytes = kKind == FloatKind::f32 ? 4 : 2;
   constexpr int64_t kRowPart = 64;  // bytes: a line
   const int64_t bytes = task.columns * kElementBytes;
   const auto pack_quads = [&](const uint8_t* rows, int64_t row_bytes, int64_t at) HASTEN_INLINE {
     U8x64 quads[4];
-    const NextRows<kQuadsBytes, 1, kFloatAsks> next{task.rows + kGroupRows * (task.row_bytes + at)};
+    const NextRows<kQuadsBytes, 1, float_asks(kInto), kInto> next{
+        task.rows + kGroupRows * (task.row_bytes + at)};
     bring_to_lanes<4, 0>(rows, row_bytes, next, quads);
     uint8_t* out = task.out + kGroupRows * at;
     for (int i = 0; i < 4; ++i) {
@@ -312,6 +321,12 @@ void pack_floats(const PackTask& task) {
     for (int64_t i = 0; i < kRowPart; i += kQuadsBytes) pack_quads(lines + i, kRowPart, at + i);
   }
   for (; at < bytes; at += kQuadsBytes) pack_quads(task.rows + at, task.row_bytes, at);
+}
+
+template <FloatKind kKind>
+void pack_floats(const PackTask& task) {
+  if (task.asks_into == CacheLevel::second) return pack_lines<kKind, CacheLevel::second>(task);
+  pack_lines<kKind, CacheLevel::first>(task);
 }
 
 }  // namespace

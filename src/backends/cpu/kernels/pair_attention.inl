@@ -5,6 +5,7 @@
 // simd header with fraction and scale_by_whole.
 #pragma once
 
+#include "backends/cpu/kernels/ask.inl"
 #include "backends/cpu/kernels/attention.inl"
 
 namespace hasten::cpu {
@@ -54,15 +55,6 @@ HASTEN_INLINE inline TileWeights pair_softmax_row(const TileQueries& queries, in
 
 /// Of pairs of bf16, those of 16 tokens or of 16 elements.
 constexpr int64_t kLineBytes = 64;
-
-/// Asks for a line.
-template <CacheLevel kInto>
-HASTEN_INLINE inline void ask_for(const uint8_t* at) {
-  if constexpr (kInto == CacheLevel::second)
-    prefetch_far(at);
-  else
-    prefetch(at);
-}
 
 /// What is fetched while queries meet a tile: runs of 16 keys [begin, end) of the next one.
 ///

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asking for lines into the cache that suits the processor: KernelTable::asks_into. Behind a simd
+// header.
+#pragma once
+
+#include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/unroll.inl"
+
+namespace hasten::cpu {
+namespace {
+
+template <CacheLevel kInto>
+HASTEN_INLINE inline void ask_for(const uint8_t* at) {
+  if constexpr (kInto == CacheLevel::second)
+    prefetch_far(at);
+  else
+    prefetch(at);
+}
+
+}  // namespace
+}  // namespace hasten::cpu
