@@ -93,13 +93,13 @@ KernelTable make_avx512_bf16_kernels() {
 }
 #endif
 
-/// Measured on Zen 4, whose first-level cache has few lines on their way at a time, and on Zen 5,
-/// which drops more of those asked for into the second (docs/performance-log.md, "What a core does
-/// not fetch"); others were not measured.
+/// On Zen 4 lines asked into the first-level cache come no sooner than others; on Zen 5 more of
+/// those for the second are dropped (docs/performance-log.md, "What a core does not fetch"). Others
+/// were not measured.
 CacheLevel asks_into() {
 #if defined(__x86_64__)
-  constexpr uint32_t kZen4 = 0x19;  // and Zen 3, which has none of these kernels
-  if (amd_family() == kZen4) return CacheLevel::second;
+  constexpr uint32_t kZen3And4 = 0x19;  // of which Zen 4 has AVX-512
+  if (has_avx512() && amd_family() == kZen3And4) return CacheLevel::second;
 #endif
   return CacheLevel::first;
 }

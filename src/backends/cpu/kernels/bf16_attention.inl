@@ -88,7 +88,7 @@ static_assert(kAsks[0] <= 16, "that is behind the next tile, for its last values
 ///
 /// With three rows and more two places are asked for at a time, which are fewer instructions; one
 /// or two rows are done so soon with a place that this would be too much at once.
-template <int kHeadDim, CacheLevel kInto>  // 0: any
+template <int kHeadDim, CacheLevel kInto>  // kHeadDim 0: any
 class LinesAhead {
  public:
   explicit LinesAhead(const AttendCachedTask& task)
