@@ -445,6 +445,8 @@ struct AttentionKernels {
 
 /// How pairs of one kind are kept and attended to; null where there are none.
 struct PairKernels {
+  bool exist() const { return attend[0] != nullptr && attend[1] != nullptr; }
+
   void (*store)(const KvStorePairsTask&) = nullptr;  // null of q8_0, too: kept code by code
   // Of any number of rows; by the level that lines are asked into.
   void (*attend[kNumCacheLevels])(const AttendCachedTask&) = {};
@@ -484,7 +486,7 @@ struct KernelTable {
   AttentionKernels attention;
   PairKernels bf16_pairs = {};
   PairKernels q8_0_pairs = {};
-  // What suits this processor, of kernels that are there for both.
+  // What suits this processor, of kernels that ask for lines into either.
   CacheLevel asks_into = CacheLevel::first;
   void (*merge_softmax)(const MergeTask&);
   void (*finish_softmax)(const FinishSoftmaxTask&);

@@ -102,9 +102,9 @@ CpuKvCache::CpuKvCache(const ops::KvCacheSpec& spec, const KernelTable& kernels)
       key_bytes_(part_bytes(spec, spec.types.keys)),
       value_bytes_(part_bytes(spec, spec.types.values)),
       memory_(num_bytes(spec)) {
-  if (kernels.bf16_pairs.attend[0] != nullptr && fits_pairs(spec, DType::bf16))
+  if (kernels.bf16_pairs.exist() && fits_pairs(spec, DType::bf16))
     key_kind_ = value_kind_ = KvKind::bf16_pairs;
-  if (kernels.q8_0_pairs.attend[0] != nullptr && fits_pairs(spec, DType::q8_0))
+  if (kernels.q8_0_pairs.exist() && fits_pairs(spec, DType::q8_0))
     key_kind_ = value_kind_ = KvKind::q8_0_pairs;
 }
 

@@ -9,6 +9,7 @@
 namespace hasten::cpu {
 namespace {
 
+/// Has a line brought that is read soon; whether and when it comes is up to the core.
 template <CacheLevel kInto>
 HASTEN_INLINE inline void ask_for(const uint8_t* at) {
   if constexpr (kInto == CacheLevel::second)
