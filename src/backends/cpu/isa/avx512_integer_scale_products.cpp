@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of quantised weights with integer scales for AVX-512; compiled with flags of avx512.cpp.
-#if defined(HASTEN_AVX512)
+#if defined(HASTEN_AVX512) && !defined(__clang_analyzer__)
 #include "backends/cpu/simd/avx512.h"
 // Written in the types and functions of the header above.
 #include "backends/cpu/kernels/quant_products.inl"

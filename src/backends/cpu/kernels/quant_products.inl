@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of all formats of quantised weights for a table of kernels. They take ten times as long
 // to compile as all other kernels, so three files of an instruction set have a part of them each.
+// clang-tidy, which takes half a minute for each, sees the templates in the other files.
 #pragma once
 
 #include "backends/cpu/kernels/quant_matmul.inl"
