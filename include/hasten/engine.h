@@ -108,6 +108,7 @@ struct ModelInfo {
   int64_t num_parameters = 0;
   int64_t weight_bytes = 0;
   int64_t mapped_bytes = 0;  // of them, those that steps read from the mapped file
+  int64_t weights_us = 0;    // microseconds that the weights took to be ready
   int64_t kv_cache_bytes = 0;
   int64_t kv_bytes_per_token = 0;
   int64_t num_kv_blocks = 0;

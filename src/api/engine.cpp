@@ -151,6 +151,7 @@ Engine::Impl::Impl(const EngineOptions& options)
     };
   }
   auto model = models::load_model(*checkpoint, *backend, load);
+  info.weights_us = monotonic_us() - started_us;
   if (options.progress) options.progress("loading weights", 1.0);
   const models::ModelInfo& loaded = model->info();
   const auto& text = tokenizer.impl_->tokenizer;

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "cli/command.h"
+#include "cli/median.h"
 #include "cli/progress.h"
 #include "cli/roofline.h"
 #include "cli/words.h"
@@ -36,13 +37,6 @@ struct MachineOptions {
   int32_t threads = 0;
   bool json = false;
 };
-
-/// The middle one, or the mean of the two in the middle.
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 /// One test's speed, beside the limit that the machine had around it.
 struct Round {
@@ -252,7 +246,7 @@ double mean_rate(double around, const std::vector<double>& rates) {
 }
 
 /// The median of each number.
-Ceilings median(const std::vector<Ceilings>& all) {
+Ceilings median_of(const std::vector<Ceilings>& all) {
   return combined([&](double Ceilings::*number) {
     std::vector<double> values;
     values.reserve(all.size());
@@ -316,7 +310,7 @@ int bench_model(BenchOptions& options) {
     if (batch == 1) results.push_back(std::move(prefill));
     results.push_back(std::move(decode));
   }
-  const Ceilings ceilings = median(measured);
+  const Ceilings ceilings = median_of(measured);
 
   if (options.json) {
     json::Array list;
@@ -437,6 +431,7 @@ void add_bench(Command program) {
   add_bench_replay(command);
   add_bench_serve(command);
   add_bench_ladder(command);
+  add_bench_load(command);
   add_bench_machine(command);
   command.run([options] { return bench_model(*options); });
 }

@@ -30,6 +30,7 @@ void add_doctor(Command program);
 void add_bench_replay(Command bench);
 void add_bench_ladder(Command bench);
 void add_bench_serve(Command bench);
+void add_bench_load(Command bench);
 
 /// Adds the positional MODEL and the flags that load it, those of scheduling included.
 void add_engine_flags(Command command, EngineOptions& options);

@@ -892,6 +892,23 @@ class Measure(unittest.TestCase):
         self.assertGreater(ceilings["barrier_us"], 0)
         self.assertRegex(hasten("bench", "machine", "--threads", "1").stdout, r"threads .* barrier\n +1 ")
 
+    def test_bench_load(self):
+        done = hasten("bench", "load", MODEL, "--threads", "2", "--repeat", "3", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(len(report["fractions"]), 3)
+        self.assertAlmostEqual(report["fraction"], statistics.median(report["fractions"]))
+        self.assertGreater(report["packed_bytes"], MODEL.stat().st_size / 2)
+        self.assertLess(report["packed_bytes"], MODEL.stat().st_size)
+        self.assertGreater(report["ready_seconds"], report["weights_seconds"])
+        for number in ("weights_seconds", "copy_seconds", "limit_seconds", "copy_fraction"):
+            self.assertGreater(report[number], 0, number)
+        self.assertRegex(hasten("bench", "load", MODEL, "--repeat", "1").stdout,
+                         r"weights +[\d.]+ +[\d.]+ +\d+ %\ncopy +[\d.]+ +[\d.]+ +\d+ %\nready +[\d.]+\n$")
+        done = hasten("bench", "load")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("hasten bench load MODEL", done.stderr)
+
     def test_doctor(self):
         report = json.loads(hasten("doctor", "--json").stdout)
         self.assertGreater(report["memory_bytes"], 0)

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// hasten bench load: how long a model takes to be ready, and its weights of that, beside the time
+// that memory takes to read and write as much, and beside a mere copy.
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "cli/command.h"
+#include "cli/median.h"
+#include "cli/progress.h"
+#include "hasten/machine.h"
+#include "weights/checkpoint.h"
+
+namespace hasten::cli {
+namespace {
+
+struct LoadingOptions {
+  EngineOptions engine;
+  int32_t repeat = 5;
+  bool json = false;
+};
+
+/// One of the rounds. Times are seconds.
+struct Loading {
+  double ready = 0;
+  double weights = 0;
+  double copy = 0;   // of as many bytes
+  double limit = 0;  // of either
+  double read_bytes_per_second = 0;
+};
+
+template <class F>
+double middle(const std::vector<Loading>& rounds, F&& number) {
+  std::vector<double> values;
+  values.reserve(rounds.size());
+  for (const Loading& round : rounds) values.push_back(number(round));
+  return median(std::move(values));
+}
+
+/// Part of a matrix in the file, and where it is copied to.
+struct Piece {
+  const std::byte* from;
+  int64_t num_bytes;
+  int64_t to;
+};
+
+/// The first num_bytes of the matrices, in pieces that stay in a core's cache.
+std::vector<Piece> pieces_of(const weights::Checkpoint& checkpoint, int64_t num_bytes) {
+  constexpr int64_t kPieceBytes = 256 * 1024;
+  std::vector<Piece> pieces;
+  pieces.reserve(static_cast<size_t>(num_bytes / kPieceBytes) + checkpoint.tensors().size());
+  int64_t to = 0;
+  for (const weights::NamedTensor& entry : checkpoint.tensors()) {
+    if (entry.tensor.shape().rank() != 2) continue;
+    const auto* data = static_cast<const std::byte*>(entry.tensor.data());
+    const int64_t size = std::min(entry.tensor.num_bytes(), num_bytes - to);
+    for (int64_t at = 0; at < size; at += kPieceBytes) {
+      pieces.push_back({data + at, std::min(kPieceBytes, size - at), to + at});
+    }
+    to += size;
+  }
+  return pieces;
+}
+
+/// Seconds that it takes to copy so many bytes of the model's matrices to new memory: what packing
+/// does to memory, pages that the system has to map and to clear included, without any arithmetic.
+double copy_seconds(const std::filesystem::path& model, int64_t num_bytes, int32_t num_threads) {
+  constexpr int64_t kHugePage = int64_t{2} << 20;
+  const auto checkpoint = weights::open_checkpoint(model);  // anew: no page of it is mapped
+  const std::vector<Piece> pieces = pieces_of(*checkpoint, num_bytes);
+  const auto size = static_cast<size_t>(round_up(std::max<int64_t>(1, num_bytes), kHugePage));
+  const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+      static_cast<std::byte*>(std::aligned_alloc(kHugePage, size)), &std::free);
+  if (memory == nullptr) {
+    fail(ErrorCode::resource_exhausted, "no memory to copy {} of weights", size_text(num_bytes));
+  }
+#if defined(MADV_HUGEPAGE)
+  madvise(memory.get(), size, MADV_HUGEPAGE);
+#endif
+  std::atomic<size_t> next{0};
+  const auto copy = [&] {
+    for (size_t i = next++; i < pieces.size(); i = next++) {
+      std::memcpy(memory.get() + pieces[i].to, pieces[i].from,
+                  static_cast<size_t>(pieces[i].num_bytes));
+    }
+  };
+  const int64_t began = monotonic_us();
+  std::vector<std::jthread> others;
+  for (int32_t i = 1; i < num_threads; ++i) others.emplace_back(copy);
+  copy();
+  others.clear();
+  return static_cast<double>(monotonic_us() - began) * 1e-6;
+}
+
+int bench_load(const LoadingOptions& options) {
+  log::set_level(log::Level::warn);
+  check_model(options.engine.model);
+  if (options.engine.model.empty()) {
+    fail_param("model", "bench load measures a model of a file: hasten bench load MODEL");
+  }
+  const int32_t threads =
+      options.engine.threads > 0 ? options.engine.threads : describe_machine().num_threads;
+  CeilingMeter meter(threads);
+  ModelInfo model;
+  int64_t packed_bytes = 0;  // as the file has them; as many are written, or some more
+  double rate = meter.read_bytes_per_second();
+  const auto load = [&] {
+    Loading round;
+    {
+      const int64_t began = monotonic_us();
+      const Engine engine(options.engine);
+      round.ready = static_cast<double>(monotonic_us() - began) * 1e-6;
+      model = engine.model();
+    }
+    round.weights = static_cast<double>(model.weights_us) * 1e-6;
+    packed_bytes = model.bytes_per_token - model.mapped_bytes;
+    round.copy = copy_seconds(options.engine.model, packed_bytes, threads);
+    const double before = std::exchange(rate, meter.read_bytes_per_second());
+    round.read_bytes_per_second = 2 / (1 / before + 1 / rate);
+    round.limit = 2 * static_cast<double>(packed_bytes) / round.read_bytes_per_second;
+    return round;
+  };
+  load();  // the file is in the system's cache now
+  std::vector<Loading> rounds;
+  ProgressBar bar;
+  for (int32_t i = 0; i < options.repeat; ++i) {
+    rounds.push_back(load());
+    bar.show("bench", static_cast<double>(i + 1) / options.repeat);
+  }
+  const auto weights_fraction = [](const Loading& round) { return round.limit / round.weights; };
+  const auto copy_fraction = [](const Loading& round) { return round.limit / round.copy; };
+  const double ready = middle(rounds, [](const Loading& round) { return round.ready; });
+  const double weights = middle(rounds, [](const Loading& round) { return round.weights; });
+  const double copy = middle(rounds, [](const Loading& round) { return round.copy; });
+  const double limit = middle(rounds, [](const Loading& round) { return round.limit; });
+  const double read_rate =
+      middle(rounds, [](const Loading& round) { return round.read_bytes_per_second; });
+  if (options.json) {
+    json::Array fractions;
+    for (const Loading& round : rounds) fractions.push_back(weights_fraction(round));
+    fmt::print("{}\n", json_text(json::Object{{"model", model.name},
+                                              {"weight_types", model.weight_types},
+                                              {"device", model.device},
+                                              {"packed_bytes", packed_bytes},
+                                              {"read_bytes_per_second", read_rate},
+                                              {"limit_seconds", limit},
+                                              {"weights_seconds", weights},
+                                              {"fraction", middle(rounds, weights_fraction)},
+                                              {"fractions", std::move(fractions)},
+                                              {"copy_seconds", copy},
+                                              {"copy_fraction", middle(rounds, copy_fraction)},
+                                              {"ready_seconds", ready}}));
+    return 0;
+  }
+  fmt::print("{}: {}, {} packed, on {}; memory reads {:.1f} GB/s\n\n", model.name,
+             model.weight_types, size_text(packed_bytes), model.device, read_rate * 1e-9);
+  fmt::print("{:<8} {:>9} {:>9} {:>9}\n", "", "ms", "limit", "fraction");
+  fmt::print("{:<8} {:>9.1f} {:>9.1f} {:>7.0f} %\n", "weights", weights * 1e3, limit * 1e3,
+             100 * middle(rounds, weights_fraction));
+  fmt::print("{:<8} {:>9.1f} {:>9.1f} {:>7.0f} %\n", "copy", copy * 1e3, limit * 1e3,
+             100 * middle(rounds, copy_fraction));
+  fmt::print("{:<8} {:>9.1f}\n", "ready", ready * 1e3);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_load(Command bench) {
+  const Command command =
+      bench.add("load", "Measure how long a model takes to be ready, and its weights of that");
+  auto options = std::make_shared<LoadingOptions>();
+  command.option("model MODEL", options->engine.model, "A .gguf file or a folder");
+  add_threads_flag(command, options->engine.threads);
+  command.option("--repeat N", options->repeat, whole_number(1, 1000),
+                 "Load it so many times; medians are reported (default: {})");
+  command.flag("--json", options->json, "Print one JSON object");
+  command.footer(
+      "A first load, not counted, brings the file into the system's cache. 'weights' is the time\n"
+      "to check them and to pack them for the kernels; its limit is what memory takes to read as\n"
+      "many bytes and to write them, at the rate it reads with before and after. 'copy' is what\n"
+      "the same threads take to copy as many bytes of the file to new memory: the system maps\n"
+      "the file's pages and clears the new ones, which no way to pack avoids. 'ready' is all that\n"
+      "comes before the first request: the tokenizer, the weights, room for steps and for keys\n"
+      "and values.");
+  command.run([options] { return bench_load(*options); });
+}
+
+}  // namespace hasten::cli
