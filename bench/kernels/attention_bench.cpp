@@ -173,6 +173,7 @@ void register_attention(const Machine& machine) {
         ->Args({8, 1, 8192, 7680})
         ->Args({1, 8, 8192, 0})
         ->Args({1, 256, 256, 0})
+        ->Args({1, 512, 512, 0})
         ->Args({1, 256, 2048, 0})
         ->UseRealTime()
         ->Unit(benchmark::kMicrosecond);

@@ -350,28 +350,35 @@ void Attention::attend(const Shape& shape, const Work& work, KeySpan after,
   const int64_t rows = shape.num_rows(pieces.front());
   for (size_t i = 0; i < pieces.size(); ++i)
     start(shape, pieces[i], memory.from_row(shape, static_cast<int64_t>(i) * rows));
-  clear(memory.total, std::ssize(pieces) * rows, shape.padded_dim);
   const auto first_span = [&](const Piece& piece) {
     return std::max(work.shared_end, shape.first_key(piece) / kSpanKeys);
   };
-  attend_spans(shape, pieces, 0, work.shared_end,
-               shape.keys(pieces.front(), first_span(pieces.front())), memory);
+  const bool shared = work.shared_end > 0;
+  if (shared)
+    attend_spans(shape, pieces, 0, work.shared_end,
+                 shape.keys(pieces.front(), first_span(pieces.front())), memory, Total::begins);
   for (size_t i = 0; i < pieces.size(); ++i) {
     const ThreadMemory own = memory.from_row(shape, static_cast<int64_t>(i) * rows);
     const Piece* next = i + 1 < pieces.size() ? &pieces[i + 1] : nullptr;
     attend_spans(shape, std::span(&pieces[i], 1), first_span(pieces[i]),
                  ceil_div(shape.end_key(pieces[i]), kSpanKeys),
-                 next != nullptr ? shape.keys(*next, first_span(*next)) : after, own);
+                 next != nullptr ? shape.keys(*next, first_span(*next)) : after, own,
+                 shared ? Total::goes_on : Total::begins);
     finish(shape, pieces[i], own.total);
   }
 }
 
 /// Adds what spans [begin, end) bring to the totals of the pieces' queries.
 void Attention::attend_spans(const Shape& shape, std::span<const Piece> pieces, int64_t begin,
-                             int64_t end, KeySpan after, const ThreadMemory& memory) {
+                             int64_t end, KeySpan after, const ThreadMemory& memory, Total total) {
   for (int64_t span = begin; span < end; ++span) {
-    attend_span(shape, pieces, span, span + 1 < end ? shape.keys(pieces.front(), span + 1) : after,
-                memory, memory.part);
+    const KeySpan next = span + 1 < end ? shape.keys(pieces.front(), span + 1) : after;
+    // The first is the total so far: to merge it with nothing would be a copy.
+    if (total == Total::begins && span == begin) {
+      attend_span(shape, pieces, span, next, memory, memory.total);
+      continue;
+    }
+    attend_span(shape, pieces, span, next, memory, memory.part);
     kernels_.merge_softmax({.total = memory.total,
                             .part = memory.part,
                             .rows = std::ssize(pieces) * shape.num_rows(pieces.front()),

@@ -68,6 +68,8 @@ class Attention {
   };
   struct Shape;
   struct ThreadMemory;
+  /// Whether spans are the first that a thread's totals have of its queries.
+  enum class Total : uint8_t { begins, goes_on };
 
   void list_sequences(const Shape& shape);
   int64_t num_sharing(const Shape& shape, size_t first, int64_t& num_spans) const;
@@ -86,7 +88,7 @@ class Attention {
   void attend(const Shape& shape, const Work& work, KeySpan after, const ThreadMemory& memory);
   void merge(const Shape& shape, const CutPiece& cut, const ThreadMemory& memory);
   void attend_spans(const Shape& shape, std::span<const Piece> pieces, int64_t begin, int64_t end,
-                    KeySpan after, const ThreadMemory& memory);
+                    KeySpan after, const ThreadMemory& memory, Total total);
   void load_tile(const Shape& shape, const Piece& piece, int64_t begin, int64_t end,
                  const ThreadMemory& memory);
   void find_tile(const Shape& shape, const KeySpan& wanted, CachedTile& tile);

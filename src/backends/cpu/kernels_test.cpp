@@ -85,6 +85,39 @@ TEST_P(KernelTest, ExponentialOfExtremes) {
   EXPECT_TRUE(std::isnan(y[6]));
 }
 
+/// Of one row of 16 elements, and nothing.
+struct OneSoftmax {
+  std::vector<float> sums = std::vector<float>(kSumLanes);
+  std::vector<float> out = std::vector<float>(16);
+  float max = -std::numeric_limits<float>::infinity();
+  SoftmaxState state() { return {.max = &max, .sums = sums.data(), .out = out.data()}; }
+};
+
+/// A thread that does all spans of a piece does not merge the first one; those that share it do.
+TEST_P(KernelTest, MergedWithNothingASoftmaxIsACopy) {
+  OneSoftmax part;
+  part.max = -3.5F;
+  for (size_t i = 0; i < 16; ++i) {
+    part.sums[i] = static_cast<float>(i);
+    part.out[i] = i % 2 == 0 ? -0.0F : -1e-40F * static_cast<float>(i);
+  }
+  // What saw nothing beside a key that is no number has weighed it with zero.
+  for (const float left : {0.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    OneSoftmax nothing;
+    std::fill(nothing.out.begin(), nothing.out.end(), left);
+    OneSoftmax total = nothing;
+    kernels().merge_softmax(
+        {.total = total.state(), .part = part.state(), .rows = 1, .padded_dim = 16});
+    for (int round = 0; round < 2; ++round) {
+      EXPECT_EQ(total.max, part.max);
+      EXPECT_EQ(std::memcmp(total.sums.data(), part.sums.data(), 64), 0) << left << round;
+      EXPECT_EQ(std::memcmp(total.out.data(), part.out.data(), 64), 0) << left << round;
+      kernels().merge_softmax(
+          {.total = total.state(), .part = nothing.state(), .rows = 1, .padded_dim = 16});
+    }
+  }
+}
+
 TEST_P(KernelTest, SoftCapIsAccurateNearZeroAndFar) {
   std::vector<float> x;
   for (float v = 1e-6F; v < 500.0F; v *= 1.01F) {

@@ -131,11 +131,25 @@ inline void attend_tile(const AttendTileTask& task) {
                  kTileKeys, queries.padded_dim, queries.state.out, queries.padded_dim);
 }
 
+inline bool saw_nothing(const SoftmaxState& state, int64_t row) {
+  return state.max[row] == kNoMax && reduce_add(load(state.sums + row * kSumLanes)) == 0.0F;
+}
+
+/// Merged with nothing, a part is a copy of itself, down to the signs of zeros.
 inline void merge_softmax(const MergeTask& task) {
   for (int64_t row = 0; row < task.rows; ++row) {
-    const float part_max = task.part.max[row];
+    if (saw_nothing(task.part, row)) continue;
+    float* sums = task.total.sums + row * kSumLanes;
+    float* out = task.total.out + row * task.padded_dim;
     const float* part_sums = task.part.sums + row * kSumLanes;
-    if (part_max == kNoMax && reduce_add(load(part_sums)) == 0.0F) continue;  // it saw nothing
+    const float* part = task.part.out + row * task.padded_dim;
+    const float part_max = task.part.max[row];
+    if (saw_nothing(task.total, row)) {
+      task.total.max[row] = part_max;
+      store(sums, load(part_sums));
+      for (int64_t d = 0; d < task.padded_dim; d += 16) store(out + d, load(part + d));
+      continue;
+    }
     const float old_max = task.total.max[row];
     // What has the greater maximum stays as it is.
     const bool grows = part_max > old_max;
@@ -143,12 +157,10 @@ inline void merge_softmax(const MergeTask& task) {
     const F32x16 total_weight = grows ? decay : set1(1.0F);
     const F32x16 part_weight = grows ? set1(1.0F) : decay;
     task.total.max[row] = grows ? part_max : old_max;
-    const auto add_part = [&](float* total, const float* part) {
-      store(total, fma(load(part), part_weight, mul(load(total), total_weight)));
+    const auto add_part = [&](float* to, const float* from) {
+      store(to, fma(load(from), part_weight, mul(load(to), total_weight)));
     };
-    add_part(task.total.sums + row * kSumLanes, part_sums);
-    float* out = task.total.out + row * task.padded_dim;
-    const float* part = task.part.out + row * task.padded_dim;
+    add_part(sums, part_sums);
     for (int64_t d = 0; d < task.padded_dim; d += 16) add_part(out + d, part + d);
   }
 }
