@@ -23,6 +23,7 @@
 #include "engine/kv_cache/sizing.h"
 #include "models/model.h"
 #include "tensor/kv_types.h"
+#include "weights/map_ahead.h"
 
 namespace hasten {
 namespace {
@@ -128,6 +129,8 @@ std::vector<NamedChoice> length_predictors() { return engine::length_predictors(
 
 struct Engine::Impl {
   explicit Impl(const EngineOptions& options);
+  static Tokenizer read_tokenizer(const weights::Checkpoint& checkpoint,
+                                  const EngineOptions& options);
 
   std::unique_ptr<const weights::Checkpoint> checkpoint;
   Tokenizer tokenizer;
@@ -136,10 +139,18 @@ struct Engine::Impl {
   ModelInfo info;
 };
 
+/// Keeps one thread busy for about as long as the weights later keep all of them: their pages are
+/// mapped meanwhile.
+Tokenizer Engine::Impl::read_tokenizer(const weights::Checkpoint& checkpoint,
+                                       const EngineOptions& options) {
+  const weights::MapAhead ahead(checkpoint.tensors());
+  return Tokenizer(std::make_unique<Tokenizer::Impl>(
+      checkpoint, api::read_tokenizer_spec(checkpoint), options.chat_template));
+}
+
 Engine::Impl::Impl(const EngineOptions& options)
     : checkpoint((check(options), api::open_model(options.model))),
-      tokenizer(std::make_unique<Tokenizer::Impl>(
-          *checkpoint, api::read_tokenizer_spec(*checkpoint), options.chat_template)),
+      tokenizer(read_tokenizer(*checkpoint, options)),
       backend(api::make_backend(options.devices, options.threads, options.repack)) {
   tokenizer.impl_->warn_of_doubts();
   const int64_t started_us = monotonic_us();

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads one byte of what the system maps at a time.
+#include "weights/map_ahead.h"
+
+#include <cstdint>
+#include <stop_token>
+#include <system_error>
+
+namespace hasten::weights {
+namespace {
+
+// Linux maps so much around an address that is read, of what it has in its cache. To ask for many
+// pages by madvise is slower: it keeps threads that allocate memory waiting.
+constexpr int64_t kMappedTogether = 64 * 1024;
+// Below, it is not worth a thread.
+constexpr int64_t kLeastBytes = int64_t{16} << 20;
+
+void read_all(std::span<const NamedTensor> tensors, const std::stop_token& stop) {
+  for (const NamedTensor& entry : tensors) {
+    const auto* data = static_cast<const volatile uint8_t*>(entry.tensor.data());
+    for (int64_t at = 0; at < entry.tensor.num_bytes(); at += kMappedTogether) {
+      if (stop.stop_requested()) return;
+      (void)data[at];
+    }
+  }
+}
+
+}  // namespace
+
+MapAhead::MapAhead(std::span<const NamedTensor> tensors) {
+  int64_t num_bytes = 0;
+  for (const NamedTensor& entry : tensors) num_bytes += entry.tensor.num_bytes();
+  if (num_bytes < kLeastBytes || std::thread::hardware_concurrency() < 2) return;
+  try {
+    thread_ = std::jthread([tensors](const std::stop_token& stop) { read_all(tensors, stop); });
+  } catch (const std::system_error&) {
+    // Pages are mapped when they are read.
+  }
+}
+
+}  // namespace hasten::weights
