@@ -108,7 +108,6 @@ struct ModelInfo {
   int64_t num_parameters = 0;
   int64_t weight_bytes = 0;
   int64_t mapped_bytes = 0;  // of them, those that steps read from the mapped file
-  int64_t weights_us = 0;    // microseconds that the weights took to be ready
   int64_t kv_cache_bytes = 0;
   int64_t kv_bytes_per_token = 0;
   int64_t num_kv_blocks = 0;
@@ -119,7 +118,8 @@ struct ModelInfo {
   int64_t output_ops_per_token = 0;
   int64_t last_layer_ops_per_token = 0;
   int64_t attention_ops_per_token_key = 0;  // further ones per token and visible key
-  int32_t bos_token = -1;                   // -1: none
+  int64_t weights_us = 0;  // that loading took from the tokenizer on until the weights were ready
+  int32_t bos_token = -1;  // -1: none
   int32_t eos_token = -1;
   int32_t max_batch = 0;
   int64_t step_tokens = 0;

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "api/backends.h"
@@ -139,11 +140,12 @@ struct Engine::Impl {
   ModelInfo info;
 };
 
-/// Keeps one thread busy for about as long as the weights later keep all of them: their pages are
-/// mapped meanwhile.
+/// Keeps one thread busy for long: unless that is all there are, another one has the pages of the
+/// weights mapped meanwhile.
 Tokenizer Engine::Impl::read_tokenizer(const weights::Checkpoint& checkpoint,
                                        const EngineOptions& options) {
-  const weights::MapAhead ahead(checkpoint.tensors());
+  std::optional<weights::MapAhead> ahead;
+  if (options.threads != 1) ahead.emplace(checkpoint.tensors());
   return Tokenizer(std::make_unique<Tokenizer::Impl>(
       checkpoint, api::read_tokenizer_spec(checkpoint), options.chat_template));
 }

@@ -2,6 +2,8 @@
 // Reads one byte of what the system maps at a time.
 #include "weights/map_ahead.h"
 
+#include <sched.h>
+
 #include <cstdint>
 #include <stop_token>
 #include <system_error>
@@ -14,6 +16,13 @@ namespace {
 constexpr int64_t kMappedTogether = 64 * 1024;
 // Below, it is not worth a thread.
 constexpr int64_t kLeastBytes = int64_t{16} << 20;
+
+/// Whether there is another processor that this thread may run on.
+bool has_company() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) > 1;
+}
 
 void read_all(std::span<const NamedTensor> tensors, const std::stop_token& stop) {
   for (const NamedTensor& entry : tensors) {
@@ -30,7 +39,7 @@ void read_all(std::span<const NamedTensor> tensors, const std::stop_token& stop)
 MapAhead::MapAhead(std::span<const NamedTensor> tensors) {
   int64_t num_bytes = 0;
   for (const NamedTensor& entry : tensors) num_bytes += entry.tensor.num_bytes();
-  if (num_bytes < kLeastBytes || std::thread::hardware_concurrency() < 2) return;
+  if (num_bytes < kLeastBytes || !has_company()) return;
   try {
     thread_ = std::jthread([tensors](const std::stop_token& stop) { read_all(tensors, stop); });
   } catch (const std::system_error&) {

@@ -9,13 +9,13 @@
 
 namespace hasten::weights {
 
-/// While it lives, a thread reads a byte here and there of the tensors, in their order, so that
-/// whoever reads all of them later finds their pages mapped, which takes a third of the time to
-/// pack weights otherwise, or of a file that is not in the system's cache on their way from the
-/// disk. The tensors must outlive it. It ends within the time to read some of the file.
+/// While it lives, a thread reads a byte here and there of the tensors, in their order. Whoever
+/// reads all of them later finds pages mapped; those of a file that is not in the system's cache
+/// are on their way from the disk. The tensors must outlive it. To end, it waits for one reading.
 class MapAhead {
  public:
-  /// No effect where tensors are small, there is one processor, or the system gives no thread.
+  /// No effect where tensors are small, this thread may use one processor only, or the system gives
+  /// no other thread.
   explicit MapAhead(std::span<const NamedTensor> tensors);
 
  private:

@@ -322,6 +322,32 @@ TEST_P(AttentionTest, NanValuesShow) {
   }
 }
 
+// Of queries worked on together, some see a value that is no number in a span of keys of which
+// others, whose windows begin behind it, see nothing: it does not show in these.
+TEST_P(AttentionTest, NanValuesOfASpanStayWithWhoSeesSomeOfIt) {
+  for (const DType type : {DType::f32, DType::bf16, DType::q8_0}) {
+    constexpr int64_t kSpanEnd = 512;
+    constexpr int64_t kBad = kSpanEnd - 3;
+    const AttentionSettings settings{.kv_types = {.keys = type, .values = type}, .window = 100};
+    std::vector<SequenceData> sequences = {random_sequence(settings, 700, random_)};
+    std::fill_n(sequences[0].v.begin() + kBad * settings.key_size(), settings.head_dim,
+                std::numeric_limits<float>::quiet_NaN());
+    for (const int32_t threads : {1, 3}) {
+      const auto backend = make(threads);
+      PagedWorld world(*backend, settings, sequences, random_);
+      world.write({{0, 0, 560}});
+      const auto rows = world.step({{0, 560, 700}});
+      for (int64_t token = 560; token < 700; ++token) {
+        const float element = rows[static_cast<size_t>((token - 560) * settings.query_size() + 7)];
+        if (token < kBad + settings.window)
+          EXPECT_TRUE(std::isnan(element)) << info(type).name << token;
+        if (token - settings.window + 1 >= kSpanEnd)
+          EXPECT_TRUE(std::isfinite(element)) << info(type).name << token;
+      }
+    }
+  }
+}
+
 // However little its key counts: a fault is not hidden.
 TEST_P(AttentionTest, NanValuesWithoutWeightShow) {
   for (const DType type : {DType::f32, DType::bf16, DType::q8_0}) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of all formats of quantised weights for a table of kernels. They take ten times as long
 // to compile as all other kernels, so three files of an instruction set have a part of them each.
-// clang-tidy, which takes half a minute for each, sees the templates in the other files.
+// clang-tidy, which takes half a minute for each, is given one of the three: what only the others
+// instantiate it sees as templates, and in the generic file.
 #pragma once
 
 #include "backends/cpu/kernels/quant_matmul.inl"

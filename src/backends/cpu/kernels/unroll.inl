@@ -6,9 +6,8 @@
 
 #include <utility>  // std::integer_sequence, a type only
 
-// What a kernel is made of is inlined by force: the index of a loop is a constant only there. With
-// sanitizers it is not, as that takes most of the time to compile, and checks keep arrays in
-// memory.
+// What a kernel is made of is inlined by force: arrays stay in registers only so. With sanitizers
+// it is not, as that takes most of the time to compile, and arrays that are checked lie in memory.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define HASTEN_INLINE
