@@ -23,6 +23,7 @@
 #include "cli/command.h"
 #include "cli/median.h"
 #include "cli/progress.h"
+#include "cli/words.h"
 #include "hasten/machine.h"
 #include "weights/checkpoint.h"
 
