@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <latch>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -45,12 +45,25 @@ struct Loading {
   double read_bytes_per_second = 0;
 };
 
+double weights_fraction(const Loading& round) { return round.limit / round.weights; }
+double copy_fraction(const Loading& round) { return round.limit / round.copy; }
+
+/// Of a number that each round has.
 template <class F>
-double middle(const std::vector<Loading>& rounds, F&& number) {
+double median_of(const std::vector<Loading>& rounds, F&& number) {
   std::vector<double> values;
   values.reserve(rounds.size());
-  for (const Loading& round : rounds) values.push_back(number(round));
+  for (const Loading& round : rounds) values.push_back(std::invoke(number, round));
   return median(std::move(values));
+}
+
+/// The median of each number.
+Loading medians(const std::vector<Loading>& rounds) {
+  return {.ready = median_of(rounds, &Loading::ready),
+          .weights = median_of(rounds, &Loading::weights),
+          .copy = median_of(rounds, &Loading::copy),
+          .limit = median_of(rounds, &Loading::limit),
+          .read_bytes_per_second = median_of(rounds, &Loading::read_bytes_per_second)};
 }
 
 /// Part of a matrix in the file, and where it is copied to.
@@ -121,20 +134,45 @@ double copy_seconds(const std::filesystem::path& model, int64_t num_bytes, int32
                   static_cast<size_t>(pieces[i].num_bytes));
     }
   };
-  std::latch all_there(num_threads);
-  std::vector<std::jthread> others;
-  others.reserve(static_cast<size_t>(num_threads - 1));
-  for (int32_t i = 1; i < num_threads; ++i) {
-    others.emplace_back([&] {
-      all_there.arrive_and_wait();
-      copy();
-    });
-  }
-  all_there.arrive_and_wait();
   const int64_t began = monotonic_us();
+  std::vector<std::jthread> others;
+  for (int32_t i = 1; i < num_threads; ++i) others.emplace_back(copy);
   copy();
   others.clear();
   return static_cast<double>(monotonic_us() - began) * 1e-6;
+}
+
+void print_json(const ModelInfo& model, const std::vector<Loading>& rounds) {
+  const Loading median = medians(rounds);
+  json::Array fractions;
+  for (const Loading& round : rounds) fractions.push_back(weights_fraction(round));
+  fmt::print("{}\n", json_text(json::Object{{"model", model.name},
+                                            {"weight_types", model.weight_types},
+                                            {"device", model.device},
+                                            {"packed_bytes", model.bytes_per_token},
+                                            {"read_bytes_per_second", median.read_bytes_per_second},
+                                            {"limit_seconds", median.limit},
+                                            {"weights_seconds", median.weights},
+                                            {"fraction", median_of(rounds, weights_fraction)},
+                                            {"fractions", std::move(fractions)},
+                                            {"copy_seconds", median.copy},
+                                            {"copy_fraction", median_of(rounds, copy_fraction)},
+                                            {"ready_seconds", median.ready}}));
+}
+
+void print_table(const ModelInfo& model, const std::vector<Loading>& rounds) {
+  const Loading median = medians(rounds);
+  fmt::print("{}: {}, {} packed, on {}; memory reads {:.1f} GB/s\n\n", model.name,
+             model.weight_types, size_text(model.bytes_per_token), model.device,
+             median.read_bytes_per_second * 1e-9);
+  fmt::print("{:<8} {:>9} {:>9} {:>9}\n", "", "ms", "limit", "fraction");
+  const auto row = [&](const char* name, double seconds, double fraction) {
+    fmt::print("{:<8} {:>9.1f} {:>9.1f} {:>7.0f} %\n", name, seconds * 1e3, median.limit * 1e3,
+               100 * fraction);
+  };
+  row("weights", median.weights, median_of(rounds, weights_fraction));
+  row("copy", median.copy, median_of(rounds, copy_fraction));
+  fmt::print("{:<8} {:>9.1f}\n", "ready", median.ready * 1e3);
 }
 
 int bench_load(const LoadingOptions& options) {
@@ -148,7 +186,6 @@ int bench_load(const LoadingOptions& options) {
   CeilingMeter meter(threads);
   meter.measure();  // which way to read is the faster one
   ModelInfo model;
-  int64_t packed_bytes = 0;  // as the file has them; as many are written, or some more
   double rate = meter.read_bytes_per_second();
   const auto load = [&] {
     Loading round;
@@ -164,8 +201,8 @@ int bench_load(const LoadingOptions& options) {
            "there is no loading to measure; free some, or give a smaller model",
            size_text(model.mapped_bytes));
     }
+    const int64_t packed_bytes = model.bytes_per_token;  // as many are written, or some more
     round.weights = static_cast<double>(model.weights_us) * 1e-6;
-    packed_bytes = model.bytes_per_token;
     round.copy = copy_seconds(options.engine.model, packed_bytes, threads);
     const double before = std::exchange(rate, meter.read_bytes_per_second());
     round.read_bytes_per_second = 2 / (1 / before + 1 / rate);
@@ -179,39 +216,7 @@ int bench_load(const LoadingOptions& options) {
     rounds.push_back(load());
     bar.show("bench", static_cast<double>(i + 1) / options.repeat);
   }
-  const auto weights_fraction = [](const Loading& round) { return round.limit / round.weights; };
-  const auto copy_fraction = [](const Loading& round) { return round.limit / round.copy; };
-  const double ready = middle(rounds, [](const Loading& round) { return round.ready; });
-  const double weights = middle(rounds, [](const Loading& round) { return round.weights; });
-  const double copy = middle(rounds, [](const Loading& round) { return round.copy; });
-  const double limit = middle(rounds, [](const Loading& round) { return round.limit; });
-  const double read_rate =
-      middle(rounds, [](const Loading& round) { return round.read_bytes_per_second; });
-  if (options.json) {
-    json::Array fractions;
-    for (const Loading& round : rounds) fractions.push_back(weights_fraction(round));
-    fmt::print("{}\n", json_text(json::Object{{"model", model.name},
-                                              {"weight_types", model.weight_types},
-                                              {"device", model.device},
-                                              {"packed_bytes", packed_bytes},
-                                              {"read_bytes_per_second", read_rate},
-                                              {"limit_seconds", limit},
-                                              {"weights_seconds", weights},
-                                              {"fraction", middle(rounds, weights_fraction)},
-                                              {"fractions", std::move(fractions)},
-                                              {"copy_seconds", copy},
-                                              {"copy_fraction", middle(rounds, copy_fraction)},
-                                              {"ready_seconds", ready}}));
-    return 0;
-  }
-  fmt::print("{}: {}, {} packed, on {}; memory reads {:.1f} GB/s\n\n", model.name,
-             model.weight_types, size_text(packed_bytes), model.device, read_rate * 1e-9);
-  fmt::print("{:<8} {:>9} {:>9} {:>9}\n", "", "ms", "limit", "fraction");
-  fmt::print("{:<8} {:>9.1f} {:>9.1f} {:>7.0f} %\n", "weights", weights * 1e3, limit * 1e3,
-             100 * middle(rounds, weights_fraction));
-  fmt::print("{:<8} {:>9.1f} {:>9.1f} {:>7.0f} %\n", "copy", copy * 1e3, limit * 1e3,
-             100 * middle(rounds, copy_fraction));
-  fmt::print("{:<8} {:>9.1f}\n", "ready", ready * 1e3);
+  options.json ? print_json(model, rounds) : print_table(model, rounds);
   return 0;
 }
 

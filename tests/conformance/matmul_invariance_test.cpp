@@ -206,6 +206,8 @@ TEST_P(MatmulInvarianceTest, FeedForwardBlocksInOneOperationChangeNothing) {
     return inner % info(wanted).block_size == 0 ? wanted : DType::f32;
   };
   for (const int64_t inner : {50, 256, 1824, 2560}) {
+    // The reference does one operation after the other: its sizes decide nothing.
+    if (inner > 256 && candidate().name == "reference") continue;
     const auto other_format =
         random.pick<DType>({DType::q4_0, DType::q4_k, DType::q6_k, DType::iq4_nl});
     const HostMatrix first = random_matrix(dtype(), inner, kColumns, random);
