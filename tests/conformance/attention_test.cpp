@@ -339,10 +339,12 @@ TEST_P(AttentionTest, NanValuesOfASpanStayWithWhoSeesSomeOfIt) {
       const auto rows = world.step({{0, 560, 700}});
       for (int64_t token = 560; token < 700; ++token) {
         const float element = rows[static_cast<size_t>((token - 560) * settings.query_size() + 7)];
-        if (token < kBad + settings.window)
+        if (token < kBad + settings.window) {
           EXPECT_TRUE(std::isnan(element)) << info(type).name << token;
-        if (token - settings.window + 1 >= kSpanEnd)
+        }
+        if (token - settings.window + 1 >= kSpanEnd) {
           EXPECT_TRUE(std::isfinite(element)) << info(type).name << token;
+        }
       }
     }
   }
