@@ -75,10 +75,21 @@ void GuardedOutput::expect_untouched() {
 
 HostMatrix random_matrix(DType dtype, int64_t num_rows, int64_t num_columns, Random& random) {
   constexpr int64_t kRun = 16;  // elements of one magnitude: the smallest sub-block of any format
+  // Rows of their own; those behind repeat them, at a distance that is no multiple of any tile's.
+  // To quantise them all would take longer than to multiply them.
+  constexpr int64_t kDistinctRows = 211;
   HostMatrix matrix{.tensor = OwnedTensor(dtype, {num_rows, num_columns}),
                     .values = std::vector<float>(num_rows * num_columns)};
   std::vector<float> row(static_cast<size_t>(num_columns));
   for (int64_t r = 0; r < num_rows; ++r) {
+    if (r >= kDistinctRows) {
+      const int64_t same = r - kDistinctRows;
+      std::memcpy(matrix.tensor.view.row(r), matrix.tensor.view.row(same),
+                  static_cast<size_t>(matrix.tensor.view.row_bytes()));
+      std::copy_n(matrix.values.data() + same * num_columns, num_columns,
+                  matrix.values.data() + r * num_columns);
+      continue;
+    }
     float scale = 1.0F;
     float mean = 0.0F;
     for (int64_t i = 0; i < num_columns; ++i) {

@@ -45,6 +45,7 @@ struct HostMatrix {
 };
 
 /// Random rows of many magnitudes and means, so that scales, sub-scales and minima all take part.
+/// Of more than 211, the others repeat these.
 HostMatrix random_matrix(DType dtype, int64_t num_rows, int64_t num_columns, Random& random);
 
 /// Rows of a quantised format whose codes all are the largest.

@@ -125,7 +125,7 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralBlocksOfColumns) {
   for (const int64_t columns : several) {
     for (const int64_t num_rows : {3, 6, 7, 12, 13, 40}) expect_equal(columns, num_rows, 1);
   }
-  expect_equal(several.back(), 520, 3);
+  expect_equal(several.back(), 520, 11);
 }
 
 // A norm with the products that take it, in one operation, is the norm and then the products: of
@@ -208,6 +208,8 @@ TEST_P(MatmulInvarianceTest, FeedForwardBlocksInOneOperationChangeNothing) {
   for (const int64_t inner : {50, 256, 1824, 2560}) {
     // The reference does one operation after the other: its sizes decide nothing.
     if (inner > 256 && candidate().name == "reference") continue;
+    // The largest decide who does what, which is one code for all instruction sets.
+    if (inner > 1824 && candidate().name == "cpu_generic") continue;
     const auto other_format =
         random.pick<DType>({DType::q4_0, DType::q4_k, DType::q6_k, DType::iq4_nl});
     const HostMatrix first = random_matrix(dtype(), inner, kColumns, random);

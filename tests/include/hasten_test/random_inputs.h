@@ -22,8 +22,12 @@ inline uint64_t number_from_environment(const char* name, uint64_t usual) {
   return number;
 }
 
-/// HASTEN_TEST_TEXTS, or the number that takes seconds.
+/// HASTEN_TEST_TEXTS, or the number that takes seconds: under sanitizers, which find what they look
+/// for in few inputs and are slow, an eighth.
 inline size_t num_random_texts(size_t usual) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  usual /= 8;
+#endif
   return number_from_environment("HASTEN_TEST_TEXTS", usual);
 }
 
