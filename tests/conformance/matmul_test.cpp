@@ -298,11 +298,11 @@ TEST_P(MatmulTest, GateAndUpMeetAsAfterProductsApart) {
                   random, m, static_cast<int32_t>(random.between(1, 3)));
     }
   }
-  // So many rows that not all features meet at a time, and so many that none do: to the reference,
+  // So many rows that not all features meet at a time, and so many that none do. To the reference,
   // which does one operation after the other, sizes are all one.
   const int64_t k = block > 1 ? block : 64;
   for (const auto& [m, n] : {std::pair<int64_t, int64_t>{301, 700}, {2100, 40}}) {
-    if (candidate().name == "reference") continue;
+    if (candidate().name == "reference") break;
     check_gated(random_matrix(dtype(), n, k, random), random_matrix(dtype(), n, k, random), random,
                 m, 1);
   }
