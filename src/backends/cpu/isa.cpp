@@ -63,6 +63,8 @@ bool has_avx2() {
          bit(cpuid(7, 0).b, 5);                                                   // AVX2
 }
 
+constexpr uint32_t kZen3And4 = 0x19;  // amd_family(); of which Zen 4 has AVX-512
+
 /// AMD's number of the processor's design, 0 of other makers (AMD64 Architecture Programmer's
 /// Manual, volume 3, CPUID Fn0000_0001_EAX: of two parts the sum).
 uint32_t amd_family() {
@@ -98,7 +100,6 @@ KernelTable make_avx512_bf16_kernels() {
 /// were not measured.
 CacheLevel asks_into() {
 #if defined(__x86_64__)
-  constexpr uint32_t kZen3And4 = 0x19;  // of which Zen 4 has AVX-512
   if (has_avx512() && amd_family() == kZen3And4) return CacheLevel::second;
 #endif
   return CacheLevel::first;
@@ -167,14 +168,16 @@ const KernelTable& select_kernels(std::string_view isa) {
        "CPU instruction set \"{}\" is not supported here; choose of: {}", isa, join_names());
 }
 
-bool prefers_one_stream() {
+WeightStreams weight_streams() {
 #if defined(__x86_64__)
-  // Measured on Zen 4 (docs/performance.md), taken for those after it, too. Sapphire Rapids did not
-  // reach its bandwidth with one stream; processors without AVX-512 were not measured.
-  return has_avx512() && amd_family() != 0;
-#else
-  return false;
+  // Measured (docs/performance-log.md, "A stream that nobody asks for"): Zen 4, and Zen 5, which is
+  // taken for those after it, too. Sapphire Rapids did not reach its bandwidth with one stream;
+  // processors without AVX-512 were not measured.
+  if (has_avx512() && amd_family() != 0) {
+    return amd_family() == kZen3And4 ? WeightStreams::in_order : WeightStreams::one;
+  }
 #endif
+  return WeightStreams::several;
 }
 
 PeakKernel bf16_peak_kernel() {

@@ -25,6 +25,14 @@ enum class FloatKind : uint8_t { f32, f16, bf16 };
 enum class CacheLevel : uint8_t { first, second };
 inline constexpr int kNumCacheLevels = 2;
 
+/// How the weights of few rows come from memory: as a core reads it fastest.
+enum class WeightStreams : uint8_t {
+  several,   // at a time, asked for ahead
+  one,       // asked for far ahead
+  in_order,  // one, asked for by nobody: a core that meets lines in the order in which they lie
+             // fetches ahead by itself
+};
+
 /// How keys or values lie in the cache: as codes, and from q8_0 on scales (CpuKvCache).
 enum class KvKind : uint8_t { f32, f16, bf16, bf16_pairs, f8_e4m3, q8_0, q8_0_pairs, q4_0 };
 inline constexpr int64_t kKvScaleElements = 32;  // that share a scale
@@ -149,9 +157,9 @@ struct RowTiles {
   constexpr int64_t first_row(int64_t tile) const { return tile * num_rows / count; }
 };
 
-/// So few rows wait for nothing but memory. Where the processor likes that (prefers_one_stream),
-/// groups are then read one behind the other; more rows, bound by arithmetic, take several at a
-/// time, where registers last.
+/// So few rows wait for nothing but memory, and take their weights as the processor likes it
+/// (WeightStreams); more rows, bound by arithmetic, take several groups at a time, where registers
+/// last.
 inline constexpr int kOneStreamRows = 2;
 
 /// Where products go: column j is row j of the task's first group, counted on through all of them.
@@ -173,7 +181,7 @@ struct QuantMatmulTask {
   // Of the tiles of x (RowTiles), those that are multiplied; of few rows, the only one.
   int64_t first_tile;
   int64_t end_tile;
-  bool one_stream;  // see kOneStreamRows
+  WeightStreams streams;  // of kOneStreamRows
   ProductRows out;
   int64_t first_out_row = 0;  // of x: its outputs are the first row of `out`
   uint8_t* scratch;           // kMatmulScratchBytes, 64-byte aligned, of this thread
@@ -190,7 +198,7 @@ struct FloatMatmulTask {
   int64_t num_rows;
   int64_t columns;
   int64_t pass_rows;  // that some columns of all groups are multiplied with before the next, about
-  bool one_stream;    // see kOneStreamRows
+  WeightStreams streams;  // of kOneStreamRows
   ProductRows out;
   uint8_t* scratch;
 };
@@ -209,8 +217,8 @@ struct Bf16MatmulTask {
   const uint8_t* tiles;
   int64_t num_rows;
   int64_t columns;
-  int64_t pass_rows;  // that a group is multiplied with before the next, about
-  bool one_stream;    // likewise
+  int64_t pass_rows;      // that a group is multiplied with before the next, about
+  WeightStreams streams;  // likewise
   ProductRows out;
 };
 

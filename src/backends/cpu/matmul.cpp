@@ -38,8 +38,8 @@ int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
 
 }  // namespace
 
-Matmul::Matmul(const KernelTable& kernels, Workers& workers, bool one_stream)
-    : kernels_(kernels), workers_(workers), one_stream_(one_stream), weights_(kernels, workers) {
+Matmul::Matmul(const KernelTable& kernels, Workers& workers, WeightStreams streams)
+    : kernels_(kernels), workers_(workers), streams_(streams), weights_(kernels, workers) {
   thread_scratch_.reserve(kMatmulScratchBytes * workers.num_threads());
   const int64_t l2_bytes = workers.l2_bytes() > 0 ? workers.l2_bytes() : kUsualL2Bytes;
   gated_floats_ = l2_bytes / kGatedL2Share / static_cast<int64_t>(2 * sizeof(float));
@@ -232,7 +232,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
                           .num_rows = rows.count,
                           .columns = rows.columns,
                           .pass_rows = pass_rows(bf16_row_bytes(rows.columns), workers_.l2_bytes()),
-                          .one_stream = one_stream_,
+                          .streams = streams_,
                           .out = piece.out});
     return;
   }
@@ -245,7 +245,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
          .num_rows = rows.count,
          .columns = rows.columns,
          .pass_rows = pass_rows(kFloatBlockColumns * 4, workers_.l2_bytes()),
-         .one_stream = one_stream_,
+         .streams = streams_,
          .out = piece.out,
          .scratch = scratch});
     return;
@@ -259,7 +259,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
        .x = {.tiles = rows.quantized, .num_rows = rows.count, .columns = rows.columns},
        .first_tile = rows.part.first_of(tiles.count),
        .end_tile = rows.part.end_of(tiles.count),
-       .one_stream = one_stream_,
+       .streams = streams_,
        .out = piece.out,
        .first_out_row = piece.first_out_row,
        .scratch = scratch});

@@ -39,8 +39,8 @@ inline RmsNormRowTask norm_row_task(const ops::AddRmsNormParams& norm, int64_t r
 /// Not thread-safe: it owns the scratch memory of one backend.
 class Matmul {
  public:
-  /// `one_stream`: see kOneStreamRows; the products are the same numbers either way.
-  Matmul(const KernelTable& kernels, Workers& workers, bool one_stream);
+  /// `streams`: of few rows; the products are the same numbers either way.
+  Matmul(const KernelTable& kernels, Workers& workers, WeightStreams streams);
 
   /// A weight that is packed together with others, before finish_weights() returns or a product
   /// begins, or left in the file: without `repack`, or when memory is short, which the log says
@@ -154,7 +154,7 @@ class Matmul {
 
   const KernelTable& kernels_;
   Workers& workers_;
-  const bool one_stream_;
+  const WeightStreams streams_;
   WeightStore weights_;
   Scratch gathered_;          // [rows, columns] f32
   Scratch normed_;            // [threads][rows of a tile, columns] f32

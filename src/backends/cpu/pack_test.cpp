@@ -255,7 +255,7 @@ TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
   const OwnedTensor matrix = random_matrix(DType::q4_0, 101, 512);
   const std::vector<float> x(512, 0.5F);
   Workers workers(1);
-  Matmul matmul(*supported_kernels().front(), workers, true);
+  Matmul matmul(*supported_kernels().front(), workers, WeightStreams::one);
   std::unique_ptr<CpuWeight> refused;
   {
     const testing::AddressSpaceLimit limit(int64_t{16} << 20);  // packed ones lie in larger chunks
@@ -278,9 +278,9 @@ TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
 }
 #endif
 
-// What a processor prefers changes no number: both ways on this one. The largest matrix is one
-// piece of 65 groups: four streams of 16, and one that is left.
-TEST(Pack, OneStreamAndSeveralGiveTheSameNumbers) {
+// What a processor prefers changes no number: all ways on this one. The largest matrix is one piece
+// of 65 groups: four streams of 16, and one that is left.
+TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;
   Workers workers(1);
@@ -292,19 +292,22 @@ TEST(Pack, OneStreamAndSeveralGiveTheSameNumbers) {
         for (const int64_t rows : {1, 2}) {
           std::vector<float> x(static_cast<size_t>(rows * kColumns));
           for (float& v : x) v = normal(random);
-          std::vector<float> out[2];
-          for (const bool one_stream : {false, true}) {
-            Matmul matmul(*kernels, workers, one_stream);
+          const auto product = [&](WeightStreams streams) {
+            Matmul matmul(*kernels, workers, streams);
             const auto weight = matmul.prepare(matrix.view, true);
-            out[one_stream].assign(static_cast<size_t>(rows * out_features), -1.0F);
+            std::vector<float> out(static_cast<size_t>(rows * out_features), -1.0F);
             const ops::MatmulParams params{
                 .weight = *weight,
                 .x = Tensor(x.data(), DType::f32, {rows, kColumns}),
-                .out = Tensor(out[one_stream].data(), DType::f32, {rows, out_features})};
+                .out = Tensor(out.data(), DType::f32, {rows, out_features})};
             matmul.run({&params, 1});
+            return out;
+          };
+          const std::vector<float> several = product(WeightStreams::several);
+          for (const auto streams : {WeightStreams::one, WeightStreams::in_order}) {
+            EXPECT_EQ(product(streams), several)
+                << kernels->name << " " << info(dtype).name << " " << out_features << " x " << rows;
           }
-          EXPECT_EQ(out[0], out[1])
-              << kernels->name << " " << info(dtype).name << " " << out_features << " x " << rows;
         }
       }
     }

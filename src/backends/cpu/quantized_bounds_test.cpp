@@ -60,25 +60,29 @@ TEST_P(QuantizedBoundsTest, NothingIsReadBehindTheLastGroup) {
         const GuardedBytes x(activation_bytes(
             rows, activation_blocks(kColumns, format), format.scales_per_block, value_bytes,
             span_blocks(format), activation_span_bytes(scale_kind(format))));
-        std::vector<float> out(static_cast<size_t>(rows * num_groups * kGroupRows), 1.0F);
         const auto tiles =
             RowTiles::of(rows, kernels().quant_direct_rows, kernels().quant_tile_rows);
-        kernels().quant_matmul[kind](
-            {.groups = groups.data(),
-             .group_bytes = group_bytes,
-             .num_groups = num_groups,
-             .next_groups = nullptr,
-             .x = {.tiles = x.data(), .num_rows = rows, .columns = kColumns},
-             .first_tile = 0,
-             .end_tile = tiles.count,
-             .one_stream = true,
-             .out = {.data = out.data(),
-                     .stride = num_groups * kGroupRows,
-                     .columns = num_groups * kGroupRows,
-                     .bias = nullptr},
-             .scratch = aligned});
-        EXPECT_TRUE(std::ranges::all_of(out, [](float v) { return v == 0.0F; }))
-            << "kind " << kind << ", " << num_groups << " groups, " << rows << " rows";
+        for (const auto streams :
+             {WeightStreams::several, WeightStreams::one, WeightStreams::in_order}) {
+          std::vector<float> out(static_cast<size_t>(rows * num_groups * kGroupRows), 1.0F);
+          kernels().quant_matmul[kind](
+              {.groups = groups.data(),
+               .group_bytes = group_bytes,
+               .num_groups = num_groups,
+               .next_groups = nullptr,
+               .x = {.tiles = x.data(), .num_rows = rows, .columns = kColumns},
+               .first_tile = 0,
+               .end_tile = tiles.count,
+               .streams = streams,
+               .out = {.data = out.data(),
+                       .stride = num_groups * kGroupRows,
+                       .columns = num_groups * kGroupRows,
+                       .bias = nullptr},
+               .scratch = aligned});
+          EXPECT_TRUE(std::ranges::all_of(out, [](float v) { return v == 0.0F; }))
+              << "kind " << kind << ", " << num_groups << " groups, " << rows << " rows";
+          if (rows > kOneStreamRows) break;  // the others are the same
+        }
       }
     }
   }

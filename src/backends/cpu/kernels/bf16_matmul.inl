@@ -54,6 +54,12 @@ HASTEN_INLINE inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t b
   });
 }
 
+/// Of a single tile, weights as they come.
+template <int kRows>
+inline void bf16_matmul_in_order(const Bf16MatmulTask& task, int64_t group) {
+  bf16_matmul_tile<1, kRows>(task, group, 0, 0, [](int64_t) HASTEN_INLINE {});
+}
+
 /// Of a single tile.
 template <int kGroups, int kRows>
 inline void bf16_matmul_direct(const Bf16MatmulTask& task, int64_t begin_group, int64_t stride) {
@@ -74,7 +80,13 @@ inline void bf16_matmul_few_rows(const Bf16MatmulTask& task) {
     constexpr int kRows = decltype(rows)::value;
     constexpr int kGroups = direct_pair_groups(kRows);
     int64_t group = 0;
-    if (!task.one_stream || kRows > kOneStreamRows) {
+    if constexpr (kRows <= kOneStreamRows) {
+      if (task.streams == WeightStreams::in_order) {
+        for (; group < task.num_groups; ++group) bf16_matmul_in_order<kRows>(task, group);
+        return;
+      }
+    }
+    if (task.streams == WeightStreams::several || kRows > kOneStreamRows) {
       const int64_t stride = task.num_groups / kGroups;
       for (; group < stride; ++group) bf16_matmul_direct<kGroups, kRows>(task, group, stride);
       group = stride * kGroups;

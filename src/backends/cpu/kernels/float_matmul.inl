@@ -86,8 +86,8 @@ HASTEN_INLINE inline void float_matmul_tile(const FloatMatmulTask& task, const F
   });
 }
 
-/// Of a single tile.
-template <FloatKind kKind, int kGroups, int kRows>
+/// Of a single tile. With kAsk, weights are asked for ahead.
+template <FloatKind kKind, int kGroups, int kRows, bool kAsk = true>
 inline void float_matmul_direct(const FloatMatmulTask& task, int64_t group) {
   constexpr int64_t kAhead = 1024;  // bytes, of each stream; measured
   const FloatBlock block{.weights = task.groups + group * task.group_bytes,
@@ -96,8 +96,10 @@ inline void float_matmul_direct(const FloatMatmulTask& task, int64_t group) {
                          .begin = 0,
                          .end = task.columns};
   float_matmul_tile<kKind, kGroups, kRows>(task, block, 0, [&](int64_t pair) HASTEN_INLINE {
-    for (int g = 0; g < kGroups; ++g)
-      prefetch(block.weights + kAhead + g * task.group_bytes + pair * pair_bytes(kKind));
+    if constexpr (kAsk) {
+      for (int g = 0; g < kGroups; ++g)
+        prefetch(block.weights + kAhead + g * task.group_bytes + pair * pair_bytes(kKind));
+    }
   });
 }
 
@@ -107,9 +109,19 @@ inline void float_matmul_few_rows(const FloatMatmulTask& task) {
   with_constant<kFloatTileRows>(task.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
     constexpr int kGroups = float_groups(kRows);
-    // Not of f32: one chain of sums is too slow for its lines, which make one product each.
-    const bool alone = kKind != FloatKind::f32 && task.one_stream && kRows <= kOneStreamRows;
     int64_t group = 0;
+    if constexpr (kRows <= kOneStreamRows) {
+      if (task.streams == WeightStreams::in_order) {
+        for (; group < task.num_groups; ++group) {
+          float_matmul_direct<kKind, 1, kRows, false>(task, group);
+        }
+        return;
+      }
+    }
+    // Not of f32: beside what asks for its lines, which make one product each, one chain of sums
+    // is too slow.
+    const bool alone =
+        kKind != FloatKind::f32 && task.streams == WeightStreams::one && kRows <= kOneStreamRows;
     for (; !alone && group + kGroups <= task.num_groups; group += kGroups)
       float_matmul_direct<kKind, kGroups, kRows>(task, group);
     for (; group < task.num_groups; ++group) float_matmul_direct<kKind, 1, kRows>(task, group);

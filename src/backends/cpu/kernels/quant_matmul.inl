@@ -318,8 +318,9 @@ inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t begin_group) 
   }
 }
 
-/// Groups begin_group + g * stride of the task, straight from the packed weights.
-template <class Source, int kGroups, int kRows>
+/// Groups begin_group + g * stride of the task, straight from the packed weights; with kInOrder,
+/// as WeightStreams::in_order has them.
+template <class Source, int kGroups, int kRows, bool kInOrder = false>
 inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
   // Bytes, of each stream; measured. Codes that are split are whole bytes and nothing is unpacked:
   // there, fetching far ahead only disturbs what the hardware fetches by itself (Zen 3). A core
@@ -338,8 +339,12 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
     for (int r = 0; r < kRows; ++r) total[g][r] = zero();
   }
   const auto before_block = [&](int64_t block) HASTEN_INLINE {
-    for (int g = 0; g < kGroups; ++g) sources[g].prefetch_ahead(block, kAhead);
-    if constexpr (kTwice) sources[0].prefetch_ahead(block, kAgain);
+    if constexpr (kInOrder) {
+      sources[0].load_in_order(block);
+    } else {
+      for (int g = 0; g < kGroups; ++g) sources[g].prefetch_ahead(block, kAhead);
+      if constexpr (kTwice) sources[0].prefetch_ahead(block, kAgain);
+    }
   };
   const int64_t blocks = Source::num_blocks(task.x.columns);
   if constexpr (Source::kIntegerScales) {
@@ -372,7 +377,17 @@ inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
       for (; group < task.num_groups; group += 2) quant_matmul_tall<Source, kRows>(task, group);
     } else {
       constexpr int kGroups = direct_groups(kRows);
-      if (!task.one_stream || kRows > kOneStreamRows) {
+      // Not of weights with floats for scales: between their lines is so much arithmetic that a
+      // core sees too few of them ahead.
+      if constexpr (Source::kIntegerScales && kRows <= kOneStreamRows) {
+        if (task.streams == WeightStreams::in_order) {
+          for (; group < task.num_groups; ++group) {
+            quant_matmul_direct<Source, 1, kRows, true>(task, group, 0);
+          }
+          return;
+        }
+      }
+      if (task.streams == WeightStreams::several || kRows > kOneStreamRows) {
         const int64_t stride = task.num_groups / kGroups;
         for (; group < stride; ++group) {
           quant_matmul_direct<Source, kGroups, kRows>(task, group, stride);

@@ -377,6 +377,10 @@ __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
 __attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
 }
+/// Has the line loaded here, and not where its bytes are used.
+__attribute__((always_inline)) inline void touch(const uint8_t* p) {
+  __asm__ volatile("" : : "v"(_mm512_loadu_si512(p)));
+}
 
 }  // namespace
 }  // namespace hasten::cpu
