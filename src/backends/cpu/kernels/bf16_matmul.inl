@@ -54,7 +54,7 @@ HASTEN_INLINE inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t b
   });
 }
 
-/// Of a single tile, weights as they come.
+/// Of a single tile, as WeightStreams::in_order has it.
 template <int kRows>
 inline void bf16_matmul_in_order(const Bf16MatmulTask& task, int64_t group) {
   bf16_matmul_tile<1, kRows>(task, group, 0, 0, [](int64_t) HASTEN_INLINE {});

@@ -139,8 +139,8 @@ class PackedGroup {
     for (int64_t i = 0; i < kUnit.bytes_per_block(); i += 64) prefetch(at + i);
   }
 
-  /// Loads a line or more of a block at a time, in the order in which they lie, where the products
-  /// would meet scales, and bits that are stored apart, out of turn.
+  /// Loads each line of a block once, in the order in which they lie, and before a unit's first
+  /// block those of its head: products meet scales, and bits that are stored apart, out of turn.
   HASTEN_INLINE void load_in_order(int64_t block) const {
     constexpr int kHead = kUnit.codes_at / 64;
     constexpr int kCodes = kUnit.code_bytes / 64;
