@@ -170,11 +170,12 @@ const KernelTable& select_kernels(std::string_view isa) {
 
 WeightStreams weight_streams() {
 #if defined(__x86_64__)
-  // Measured (docs/performance-log.md, "A stream that nobody asks for"): Zen 4, and Zen 5, which is
-  // taken for those after it, too. Sapphire Rapids did not reach its bandwidth with one stream;
-  // processors without AVX-512 were not measured.
-  if (has_avx512() && amd_family() != 0) {
-    return amd_family() == kZen3And4 ? WeightStreams::in_order : WeightStreams::one;
+  // Measured on Zen 4 (docs/performance-log.md, "A stream that nobody asks for") and on Zen 5
+  // ("What a core does not fetch"), which is taken for those after it, too. Sapphire Rapids did not
+  // reach its bandwidth with one stream; processors without AVX-512 were not measured.
+  const uint32_t family = amd_family();
+  if (has_avx512() && family != 0) {
+    return family == kZen3And4 ? WeightStreams::in_order : WeightStreams::one;
   }
 #endif
   return WeightStreams::several;

@@ -25,10 +25,11 @@ enum class FloatKind : uint8_t { f32, f16, bf16 };
 enum class CacheLevel : uint8_t { first, second };
 inline constexpr int kNumCacheLevels = 2;
 
-/// How the weights of few rows come from memory: as a core reads it fastest.
+/// How few rows read their weights: as is fastest on this processor. Formats that gain nothing by
+/// it are read in another way: f32 for `one`, floats for scales for `in_order`.
 enum class WeightStreams : uint8_t {
   several,   // at a time, asked for ahead
-  one,       // asked for far ahead
+  one,       // asked for ahead
   in_order,  // one, asked for by nobody: a core that meets lines in the order in which they lie
              // fetches ahead by itself
 };
@@ -181,7 +182,7 @@ struct QuantMatmulTask {
   // Of the tiles of x (RowTiles), those that are multiplied; of few rows, the only one.
   int64_t first_tile;
   int64_t end_tile;
-  WeightStreams streams;  // of kOneStreamRows
+  WeightStreams streams;  // of up to kOneStreamRows rows; more take several
   ProductRows out;
   int64_t first_out_row = 0;  // of x: its outputs are the first row of `out`
   uint8_t* scratch;           // kMatmulScratchBytes, 64-byte aligned, of this thread
@@ -198,7 +199,7 @@ struct FloatMatmulTask {
   int64_t num_rows;
   int64_t columns;
   int64_t pass_rows;  // that some columns of all groups are multiplied with before the next, about
-  WeightStreams streams;  // of kOneStreamRows
+  WeightStreams streams;  // as of QuantMatmulTask
   ProductRows out;
   uint8_t* scratch;
 };

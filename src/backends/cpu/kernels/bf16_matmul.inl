@@ -54,21 +54,17 @@ HASTEN_INLINE inline void bf16_matmul_tile(const Bf16MatmulTask& task, int64_t b
   });
 }
 
-/// Of a single tile, as WeightStreams::in_order has it.
-template <int kRows>
-inline void bf16_matmul_in_order(const Bf16MatmulTask& task, int64_t group) {
-  bf16_matmul_tile<1, kRows>(task, group, 0, 0, [](int64_t) HASTEN_INLINE {});
-}
-
-/// Of a single tile.
-template <int kGroups, int kRows>
+/// Of a single tile; with kInOrder, as WeightStreams::in_order has it.
+template <int kGroups, int kRows, bool kInOrder = false>
 inline void bf16_matmul_direct(const Bf16MatmulTask& task, int64_t begin_group, int64_t stride) {
   // Bytes, of each stream; measured.
   constexpr int64_t kAhead = kGroups > 1 ? 1024 : kRows > kOneStreamRows ? 2048 : 8192;
   const uint8_t* ahead = task.groups + begin_group * task.group_bytes + kAhead;
   bf16_matmul_tile<kGroups, kRows>(task, begin_group, stride, 0, [&](int64_t i) HASTEN_INLINE {
-    for (int g = 0; g < kGroups; ++g) {
-      prefetch(ahead + g * stride * task.group_bytes + i * kPairBytes);
+    if constexpr (!kInOrder) {
+      for (int g = 0; g < kGroups; ++g) {
+        prefetch(ahead + g * stride * task.group_bytes + i * kPairBytes);
+      }
     }
   });
 }
@@ -82,7 +78,9 @@ inline void bf16_matmul_few_rows(const Bf16MatmulTask& task) {
     int64_t group = 0;
     if constexpr (kRows <= kOneStreamRows) {
       if (task.streams == WeightStreams::in_order) {
-        for (; group < task.num_groups; ++group) bf16_matmul_in_order<kRows>(task, group);
+        for (; group < task.num_groups; ++group) {
+          bf16_matmul_direct<1, kRows, true>(task, group, 0);
+        }
         return;
       }
     }

@@ -86,8 +86,8 @@ HASTEN_INLINE inline void float_matmul_tile(const FloatMatmulTask& task, const F
   });
 }
 
-/// Of a single tile. With kAsk, weights are asked for ahead.
-template <FloatKind kKind, int kGroups, int kRows, bool kAsk = true>
+/// Of a single tile; with kInOrder, as WeightStreams::in_order has it.
+template <FloatKind kKind, int kGroups, int kRows, bool kInOrder = false>
 inline void float_matmul_direct(const FloatMatmulTask& task, int64_t group) {
   constexpr int64_t kAhead = 1024;  // bytes, of each stream; measured
   const FloatBlock block{.weights = task.groups + group * task.group_bytes,
@@ -96,7 +96,7 @@ inline void float_matmul_direct(const FloatMatmulTask& task, int64_t group) {
                          .begin = 0,
                          .end = task.columns};
   float_matmul_tile<kKind, kGroups, kRows>(task, block, 0, [&](int64_t pair) HASTEN_INLINE {
-    if constexpr (kAsk) {
+    if constexpr (!kInOrder) {
       for (int g = 0; g < kGroups; ++g)
         prefetch(block.weights + kAhead + g * task.group_bytes + pair * pair_bytes(kKind));
     }
@@ -113,13 +113,13 @@ inline void float_matmul_few_rows(const FloatMatmulTask& task) {
     if constexpr (kRows <= kOneStreamRows) {
       if (task.streams == WeightStreams::in_order) {
         for (; group < task.num_groups; ++group) {
-          float_matmul_direct<kKind, 1, kRows, false>(task, group);
+          float_matmul_direct<kKind, 1, kRows, true>(task, group);
         }
         return;
       }
     }
-    // Not of f32: beside what asks for its lines, which make one product each, one chain of sums
-    // is too slow.
+    // Not of f32: its lines make one product each, and one chain of sums is too slow beside what
+    // asks for them.
     const bool alone =
         kKind != FloatKind::f32 && task.streams == WeightStreams::one && kRows <= kOneStreamRows;
     for (; !alone && group + kGroups <= task.num_groups; group += kGroups)

@@ -139,17 +139,17 @@ class PackedGroup {
     for (int64_t i = 0; i < kUnit.bytes_per_block(); i += 64) prefetch(at + i);
   }
 
-  /// Loads each line of a block once, in the order in which they lie, and before a unit's first
-  /// block those of its head: products meet scales, and bits that are stored apart, out of turn.
+  /// Has the lines of a block loaded in the order in which they lie, and before a unit's first
+  /// block those of its scales: products meet scales, and bits that are stored apart, out of turn.
   HASTEN_INLINE void load_in_order(int64_t block) const {
-    constexpr int kHead = kUnit.codes_at / 64;
-    constexpr int kCodes = kUnit.code_bytes / 64;
+    constexpr int kScaleLines = kUnit.codes_at / 64;
+    constexpr int kCodeLines = kUnit.code_bytes / 64;
     if (block % kUnit.blocks == 0) {
-      const uint8_t* unit = unit_of(block);
-      unroll<0, kHead>([&](auto line) HASTEN_INLINE { touch(unit + 64 * line.value); });
+      const uint8_t* at = unit_of(block);
+      unroll<0, kScaleLines>([&](auto line) HASTEN_INLINE { touch(at + 64 * line.value); });
     }
-    const uint8_t* codes = codes_of(block);
-    unroll<0, kCodes>([&](auto line) HASTEN_INLINE { touch(codes + 64 * line.value); });
+    const uint8_t* at = codes_of(block);
+    unroll<0, kCodeLines>([&](auto line) HASTEN_INLINE { touch(at + 64 * line.value); });
   }
 
   /// Where the unit lies that has the block.

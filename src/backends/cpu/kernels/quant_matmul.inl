@@ -328,6 +328,7 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   // (8 rows take 5 to 15 % less on Zen 5), but not for one row, which leaves the core so
   // much to fetch by itself that a second ask costs 1 to 4 %. Two streams gain nothing by it, and
   // without a dot instruction several rows are bound by arithmetic.
+  static_assert(!kInOrder || kGroups == 1);
   constexpr bool kOnce = kHasDotInstruction && kRows == 1;
   constexpr bool kTwice = kGroups == 1 && !kOnce && (kHasDotInstruction || kRows <= kOneStreamRows);
   constexpr int64_t kAgain = kGroups == 1 ? 4096 : Source::kSplit ? 512 : 2048;

@@ -557,7 +557,8 @@ __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
 __attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
 }
-/// Has the line loaded here, and not where its bytes are used.
+/// Has the line loaded by here, not first where its bytes are used, which may be by the same load.
+/// That what stands before stays before is up to the compiler: GCC 12 keeps the order.
 __attribute__((always_inline)) inline void touch(const uint8_t* p) {
   __asm__ volatile("" : : "x"(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
 }

@@ -381,7 +381,7 @@ __attribute__((always_inline)) inline void prefetch(const uint8_t* p) { __builti
 __attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
   __builtin_prefetch(p, 0, 2);
 }
-/// Has the line loaded here, and not where its bytes are used.
+/// Has the line loaded here, and not first where its bytes are used.
 __attribute__((always_inline)) inline void touch(const uint8_t* p) {
   static_cast<void>(*static_cast<const volatile uint8_t*>(p));
 }
