@@ -25,8 +25,9 @@ enum class FloatKind : uint8_t { f32, f16, bf16 };
 enum class CacheLevel : uint8_t { first, second };
 inline constexpr int kNumCacheLevels = 2;
 
-/// How few rows read their weights: as is fastest on this processor. Formats that gain nothing by
-/// it are read in another way: f32 for `one`, floats for scales for `in_order`.
+/// How few rows read their weights, as is fastest on this processor. Not of all formats: with
+/// `one`, those of f32 are several streams, and with `in_order`, those with floats for scales are
+/// asked for.
 enum class WeightStreams : uint8_t {
   several,   // at a time, asked for ahead
   one,       // asked for ahead

@@ -278,9 +278,9 @@ TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
 }
 #endif
 
-// What a processor prefers changes no number: all ways on this one; that lines are met in order is
-// for kernel_bench to show. The largest matrix is one piece
-// of 65 groups: four streams of 16, and one that is left.
+// What a processor prefers changes no number: all ways on this one. What each is good for is for
+// kernel_bench to show. The largest matrix is one piece of 65 groups: four streams of 16, and one
+// that is left.
 TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;

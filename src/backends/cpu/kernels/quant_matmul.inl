@@ -322,13 +322,13 @@ inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t begin_group) 
 /// as WeightStreams::in_order has them.
 template <class Source, int kGroups, int kRows, bool kInOrder = false>
 inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
+  static_assert(!kInOrder || kGroups == 1);
   // Bytes, of each stream; measured. Codes that are split are whole bytes and nothing is unpacked:
   // there, fetching far ahead only disturbs what the hardware fetches by itself (Zen 3). A core
   // drops what it is asked to fetch while too much is on its way: one stream is asked for twice
   // (8 rows take 5 to 15 % less on Zen 5), but not for one row, which leaves the core so
   // much to fetch by itself that a second ask costs 1 to 4 %. Two streams gain nothing by it, and
   // without a dot instruction several rows are bound by arithmetic.
-  static_assert(!kInOrder || kGroups == 1);
   constexpr bool kOnce = kHasDotInstruction && kRows == 1;
   constexpr bool kTwice = kGroups == 1 && !kOnce && (kHasDotInstruction || kRows <= kOneStreamRows);
   constexpr int64_t kAgain = kGroups == 1 ? 4096 : Source::kSplit ? 512 : 2048;

@@ -377,8 +377,9 @@ __attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
 __attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
 }
-/// Has the line loaded by here, not first where its bytes are used, which may be by the same load.
-/// That what stands before stays before is up to the compiler: GCC 12 keeps the order.
+/// Has the line loaded here, and not first where its bytes are used, for which the compiler may
+/// take the same load. That several lines are loaded in the order of the calls is up to it, too;
+/// GCC 12 does so.
 __attribute__((always_inline)) inline void touch(const uint8_t* p) {
   __asm__ volatile("" : : "v"(_mm512_loadu_si512(p)));
 }
