@@ -55,6 +55,10 @@ struct SpanChain {
     last_factor = factor;
   }
   HASTEN_INLINE void end() const { set_factor(last_scale); }
+  /// What was written is elsewhere now.
+  HASTEN_INLINE void move(int64_t bytes) {
+    if (last_factor != nullptr) last_factor += bytes;
+  }
 
  private:
   HASTEN_INLINE void set_factor(float factor) const {
@@ -307,14 +311,34 @@ struct PartBatch {
   }
 };
 
-/// All rows of a panel before the next panel: they share the lines that are written.
+/// Copies what one thread has written and all will read behind end_streams(), past the caches where
+/// `to` lies so that it can be.
+HASTEN_INLINE inline void publish(const uint8_t* from, int64_t bytes, uint8_t* to) {
+  const int64_t whole = reinterpret_cast<uintptr_t>(to) % 16 == 0 ? bytes / 16 * 16 : 0;
+  for (int64_t i = 0; i < whole; i += 16) stream(to + i, from + i);
+  __builtin_memcpy(to + whole, from + whole, bytes - whole);
+}
+
+/// All rows of a panel before the next panel: they share the lines that are written. A panel is
+/// made in memory of this thread's own: in that of all threads each line has to come back from
+/// another core's cache, and of stores of four bytes few wait for theirs at the same time.
 template <class Kind>
 inline void quantize_tile_of(const QuantizeTileTask& task) {
   constexpr int kMostRows = kQuantRows > kQuantDirectRows ? kQuantRows : kQuantDirectRows;
   constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Kind::kParts, Kind::kValueBytes);
   static_assert(kPanelBlocks % Kind::kBatchBlocks == 0);
   const int64_t num_blocks = task.tile.num_blocks;
+  constexpr int64_t kMostBytes =
+      activation_bytes(kMostRows, kPanelBlocks, Kind::kParts, Kind::kValueBytes, Kind::kSpanBlocks,
+                       Kind::kSpanBytes);
+  alignas(64) uint8_t own[kMostBytes];
   SpanChain chains[kMostRows];
+  const ActivationTile own_tile{.num_rows = task.tile.rows,
+                                .num_blocks = kPanelBlocks,
+                                .span_blocks = Kind::kSpanBlocks,
+                                .span_bytes = Kind::kSpanBytes,
+                                .first_row = 0,
+                                .rows = task.tile.rows};
   for (int64_t panel = 0; panel < num_blocks; panel += kPanelBlocks) {
     const int64_t end = panel + kPanelBlocks < num_blocks ? panel + kPanelBlocks : num_blocks;
     for (int64_t row = 0; row < task.tile.rows; ++row) {
@@ -322,7 +346,7 @@ inline void quantize_tile_of(const QuantizeTileTask& task) {
         const int64_t left = end - first;
         const PartsOfRow<Kind> parts{
             .x = task.x + row * task.columns + first * kBlockColumns,
-            .to = task.tiles + task.tile.at(first, kRowBlockBytes),
+            .to = own + own_tile.at(first - panel, kRowBlockBytes),
             .row = row,
             .tile_rows = task.tile.rows,
             .num_blocks = left < Kind::kBatchBlocks ? left : Kind::kBatchBlocks,
@@ -330,8 +354,19 @@ inline void quantize_tile_of(const QuantizeTileTask& task) {
         PartBatch<Kind, PartsOfRow<Kind>>{parts}.quantize(task.format, chains[row]);
       }
     }
+    uint8_t* const to = task.tiles + task.tile.at(panel, kRowBlockBytes);
+    const int64_t bytes = activation_bytes(task.tile.rows, end - panel, Kind::kParts,
+                                           Kind::kValueBytes, Kind::kSpanBlocks, Kind::kSpanBytes);
+    if constexpr (Kind::kIntegerScales) {
+      publish(own, bytes, to);
+    } else {
+      __builtin_memcpy(to, own, bytes);  // the last factors come later
+      for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].move(to - own);
+    }
   }
-  if constexpr (!Kind::kIntegerScales) {
+  if constexpr (Kind::kIntegerScales) {
+    end_streams();
+  } else {
     for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].end();
   }
 }
