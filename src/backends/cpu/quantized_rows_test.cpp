@@ -103,6 +103,80 @@ struct TestTile {
   std::vector<uint8_t> bytes;
 };
 
+/// A row of a tile, as it is where it is all of it.
+std::vector<uint8_t> row_of(const uint8_t* tiles, const ActivationTile& tile, int64_t row,
+                            int64_t parts, int64_t value_bytes) {
+  std::vector<uint8_t> bytes;
+  const auto take = [&](const uint8_t* from, int64_t count) {
+    bytes.insert(bytes.end(), from, from + count);
+  };
+  for (int64_t block = 0; block < tile.num_blocks; block += tile.span_blocks) {
+    const uint8_t* at = tiles + tile.at(block, activation_block_bytes(1, parts, value_bytes));
+    const int64_t end = std::min(block + tile.span_blocks, tile.num_blocks);
+    for (int64_t b = block; b < end; ++b) {
+      take(at + row * kBlockColumns * value_bytes, kBlockColumns * value_bytes);
+      at += tile.rows * kBlockColumns * value_bytes;
+      for (int64_t i = 0; i < 2 * parts; ++i, at += 4 * tile.rows) take(at + 4 * row, 4);
+    }
+    for (int64_t i = 0; i < tile.span_bytes; i += 4, at += 4 * tile.rows) take(at + 4 * row, 4);
+  }
+  return bytes;
+}
+
+// Three panels, of which the last is not whole, of tiles of as many rows as there can be.
+TEST_P(QuantizedRowsTest, RowsOfATileAreThoseOfTilesOfTheirOwn) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kColumns = (2 * kPanelBlocks + 5) * kBlockColumns;
+  for (const int64_t count : {kernels().quant_direct_rows, 3 * kernels().quant_tile_rows + 1}) {
+    std::vector<float> x(static_cast<size_t>(count * kColumns));
+    for (float& value : x) value = normal(random);
+    for (const PackedFormat& format : {kPackQ2K, kPackQ6K, kPackQ4_0, kPackQ4K}) {
+      const int64_t parts = format.scales_per_block;
+      const int64_t value_bytes = is_wide(format) ? kernels().wide_value_bytes : 1;
+      ActivationTile tile{.num_rows = count,
+                          .num_blocks = activation_blocks(kColumns, format),
+                          .span_blocks = span_blocks(format),
+                          .span_bytes = activation_span_bytes(scale_kind(format)),
+                          .first_row = 0,
+                          .rows = count};
+      const auto quantized = [&](const float* from, const ActivationTile& of, uint8_t* tiles) {
+        kernels().quantize_tile({.x = from,
+                                 .columns = kColumns,
+                                 .format = format,
+                                 .value_bytes = value_bytes,
+                                 .tiles = tiles,
+                                 .tile = of});
+      };
+      const auto bytes_of = [&](int64_t rows) {
+        return static_cast<size_t>(activation_bytes(rows, tile.num_blocks, parts, value_bytes,
+                                                    tile.span_blocks, tile.span_bytes));
+      };
+      std::vector<uint8_t> tiles(bytes_of(count), 77);
+      std::vector<uint8_t> alone(bytes_of(1), 78);
+      const auto split =
+          RowTiles::of(count, kernels().quant_direct_rows, kernels().quant_tile_rows);
+      for (int64_t t = 0; t < split.count; ++t) {
+        tile.first_row = split.first_row(t);
+        tile.rows = split.first_row(t + 1) - tile.first_row;
+        quantized(x.data() + tile.first_row * kColumns, tile, tiles.data());
+      }
+      for (int64_t t = 0; t < split.count; ++t) {
+        tile.first_row = split.first_row(t);
+        tile.rows = split.first_row(t + 1) - tile.first_row;
+        for (int64_t row = 0; row < tile.rows; ++row) {
+          ActivationTile own = tile;
+          own.num_rows = own.rows = 1;
+          own.first_row = 0;
+          quantized(x.data() + (tile.first_row + row) * kColumns, own, alone.data());
+          EXPECT_EQ(row_of(tiles.data(), tile, row, parts, value_bytes), alone)
+              << "tile " << t << ", row " << row << " of " << count;
+        }
+      }
+    }
+  }
+}
+
 // 17 blocks, of which one goes beyond a panel and one beyond a batch.
 TEST_P(QuantizedRowsTest, QuantizedRowsAreNearAndSumUp) {
   std::mt19937 random(7);

@@ -55,9 +55,9 @@ struct SpanChain {
     last_factor = factor;
   }
   HASTEN_INLINE void end() const { set_factor(last_scale); }
-  /// What was written is elsewhere now.
-  HASTEN_INLINE void move(int64_t bytes) {
-    if (last_factor != nullptr) last_factor += bytes;
+  /// What was written at `from`, the last factor's place among it, lies at `to` now.
+  HASTEN_INLINE void move(const uint8_t* from, uint8_t* to) {
+    last_factor = to + (last_factor - from);
   }
 
  private:
@@ -311,26 +311,27 @@ struct PartBatch {
   }
 };
 
-/// Copies what one thread has written and all will read behind end_streams(), past the caches where
-/// `to` lies so that it can be.
+/// Copies what one thread has written and all will read behind order_stores(): past the caches if
+/// `to` is a multiple of 16, but for the last bytes.
 HASTEN_INLINE inline void publish(const uint8_t* from, int64_t bytes, uint8_t* to) {
-  const int64_t whole = reinterpret_cast<uintptr_t>(to) % 16 == 0 ? bytes / 16 * 16 : 0;
-  for (int64_t i = 0; i < whole; i += 16) stream(to + i, from + i);
-  __builtin_memcpy(to + whole, from + whole, bytes - whole);
+  const int64_t past = reinterpret_cast<uintptr_t>(to) % 16 == 0 ? bytes / 16 * 16 : 0;
+  for (int64_t i = 0; i < past; i += 16) store_past_caches(from + i, to + i);
+  __builtin_memcpy(to + past, from + past, bytes - past);
 }
 
 /// All rows of a panel before the next panel: they share the lines that are written. A panel is
 /// made in memory of this thread's own: in that of all threads each line has to come back from
-/// another core's cache, and of stores of four bytes few wait for theirs at the same time.
+/// another core's cache, and of stores of four bytes few wait for theirs at the same time. With
+/// floats for scales the copy waits, too, but in wide stores.
 template <class Kind>
 inline void quantize_tile_of(const QuantizeTileTask& task) {
   constexpr int kMostRows = kQuantRows > kQuantDirectRows ? kQuantRows : kQuantDirectRows;
   constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Kind::kParts, Kind::kValueBytes);
   static_assert(kPanelBlocks % Kind::kBatchBlocks == 0);
-  const int64_t num_blocks = task.tile.num_blocks;
   constexpr int64_t kMostBytes =
       activation_bytes(kMostRows, kPanelBlocks, Kind::kParts, Kind::kValueBytes, Kind::kSpanBlocks,
                        Kind::kSpanBytes);
+  const int64_t num_blocks = task.tile.num_blocks;
   alignas(64) uint8_t own[kMostBytes];
   SpanChain chains[kMostRows];
   const ActivationTile own_tile{.num_rows = task.tile.rows,
@@ -360,12 +361,13 @@ inline void quantize_tile_of(const QuantizeTileTask& task) {
     if constexpr (Kind::kIntegerScales) {
       publish(own, bytes, to);
     } else {
-      __builtin_memcpy(to, own, bytes);  // the last factors come later
-      for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].move(to - own);
+      // Not past the caches: each row's last factor is written there later.
+      __builtin_memcpy(to, own, bytes);
+      for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].move(own, to);
     }
   }
   if constexpr (Kind::kIntegerScales) {
-    end_streams();
+    order_stores();
   } else {
     for (int64_t row = 0; row < task.tile.rows; ++row) chains[row].end();
   }

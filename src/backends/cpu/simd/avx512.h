@@ -378,14 +378,6 @@ __attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
 }
 
-/// 16 bytes to a multiple of 16, past the caches: a line that another core has in its cache is
-/// dropped there once it is whole, and nothing waits for that. Others see them behind
-/// end_streams().
-__attribute__((always_inline)) inline void stream(uint8_t* to, const uint8_t* from) {
-  _mm_stream_si128(reinterpret_cast<__m128i*>(to),
-                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
-__attribute__((always_inline)) inline void end_streams() { _mm_sfence(); }
 /// Has the line loaded here, and not first where its bytes are used, for which the compiler may
 /// take the same load. That several lines are loaded in the order of the calls is up to it, too;
 /// GCC 12 does so.

@@ -382,11 +382,10 @@ __attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
   __builtin_prefetch(p, 0, 2);
 }
 
-/// 16 bytes, past the caches where that is known how; others see them behind end_streams().
-__attribute__((always_inline)) inline void stream(uint8_t* to, const uint8_t* from) {
-  __builtin_memcpy(to, from, 16);
-}
-__attribute__((always_inline)) inline void end_streams() {}
+/// 16 bytes; here by ordinary stores, which other threads see in their order.
+inline void store_past_caches(const uint8_t* from, uint8_t* to) { __builtin_memcpy(to, from, 16); }
+inline void order_stores() {}
+
 /// Has the line loaded here, and not first where its bytes are used.
 __attribute__((always_inline)) inline void touch(const uint8_t* p) {
   static_cast<void>(*static_cast<const volatile uint8_t*>(p));
