@@ -103,7 +103,7 @@ struct TestTile {
   std::vector<uint8_t> bytes;
 };
 
-/// A row of a tile, as it is where it is all of it.
+/// The bytes of a row of a tile, in the order of a tile of that row alone.
 std::vector<uint8_t> row_of(const uint8_t* tiles, const ActivationTile& tile, int64_t row,
                             int64_t parts, int64_t value_bytes) {
   std::vector<uint8_t> bytes;
@@ -134,12 +134,12 @@ TEST_P(QuantizedRowsTest, RowsOfATileAreThoseOfTilesOfTheirOwn) {
     for (const PackedFormat& format : {kPackQ2K, kPackQ6K, kPackQ4_0, kPackQ4K}) {
       const int64_t parts = format.scales_per_block;
       const int64_t value_bytes = is_wide(format) ? kernels().wide_value_bytes : 1;
-      ActivationTile tile{.num_rows = count,
-                          .num_blocks = activation_blocks(kColumns, format),
-                          .span_blocks = span_blocks(format),
-                          .span_bytes = activation_span_bytes(scale_kind(format)),
-                          .first_row = 0,
-                          .rows = count};
+      const ActivationTile all{.num_rows = count,
+                               .num_blocks = activation_blocks(kColumns, format),
+                               .span_blocks = span_blocks(format),
+                               .span_bytes = activation_span_bytes(scale_kind(format)),
+                               .first_row = 0,
+                               .rows = count};
       const auto quantized = [&](const float* from, const ActivationTile& of, uint8_t* tiles) {
         kernels().quantize_tile({.x = from,
                                  .columns = kColumns,
@@ -149,25 +149,28 @@ TEST_P(QuantizedRowsTest, RowsOfATileAreThoseOfTilesOfTheirOwn) {
                                  .tile = of});
       };
       const auto bytes_of = [&](int64_t rows) {
-        return static_cast<size_t>(activation_bytes(rows, tile.num_blocks, parts, value_bytes,
-                                                    tile.span_blocks, tile.span_bytes));
+        return static_cast<size_t>(activation_bytes(rows, all.num_blocks, parts, value_bytes,
+                                                    all.span_blocks, all.span_bytes));
       };
       std::vector<uint8_t> tiles(bytes_of(count), 77);
       std::vector<uint8_t> alone(bytes_of(1), 78);
       const auto split =
           RowTiles::of(count, kernels().quant_direct_rows, kernels().quant_tile_rows);
+      const auto tile_at = [&](int64_t index) {
+        ActivationTile tile = all;
+        tile.first_row = split.first_row(index);
+        tile.rows = split.first_row(index + 1) - tile.first_row;
+        return tile;
+      };
       for (int64_t t = 0; t < split.count; ++t) {
-        tile.first_row = split.first_row(t);
-        tile.rows = split.first_row(t + 1) - tile.first_row;
+        const ActivationTile tile = tile_at(t);
         quantized(x.data() + tile.first_row * kColumns, tile, tiles.data());
       }
+      ActivationTile own = all;
+      own.num_rows = own.rows = 1;
       for (int64_t t = 0; t < split.count; ++t) {
-        tile.first_row = split.first_row(t);
-        tile.rows = split.first_row(t + 1) - tile.first_row;
+        const ActivationTile tile = tile_at(t);
         for (int64_t row = 0; row < tile.rows; ++row) {
-          ActivationTile own = tile;
-          own.num_rows = own.rows = 1;
-          own.first_row = 0;
           quantized(x.data() + (tile.first_row + row) * kColumns, own, alone.data());
           EXPECT_EQ(row_of(tiles.data(), tile, row, parts, value_bytes), alone)
               << "tile " << t << ", row " << row << " of " << count;

@@ -382,7 +382,7 @@ __attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
   __builtin_prefetch(p, 0, 2);
 }
 
-/// 16 bytes; here by ordinary stores, which other threads see in their order.
+/// 16 bytes; here by ordinary stores, which need no more order than others.
 inline void store_past_caches(const uint8_t* from, uint8_t* to) { __builtin_memcpy(to, from, 16); }
 inline void order_stores() {}
 
