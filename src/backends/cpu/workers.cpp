@@ -18,7 +18,8 @@ namespace {
 // Longer than the serial work between two operations, shorter than a scheduler's time slice: two
 // processes that share the cores lose little to each other.
 constexpr int64_t kSpinUs = 50;
-constexpr int32_t kNotPinned = -1;
+// Between two moves of the caller: where somebody else has its core, the system knows better.
+constexpr int64_t kMoveUs = 10'000;
 constexpr int32_t kMostThreads = std::numeric_limits<uint16_t>::max();  // that a door counts
 
 void relax() {
@@ -52,6 +53,15 @@ void pin_to(int32_t processor) {
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
+/// Where this thread goes on; the system may place it elsewhere later.
+void move_to(int32_t processor) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) != 0) return;
+  pin_to(processor);
+  pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed);
+}
+
 }  // namespace
 
 Workers::Workers(int32_t threads) {
@@ -67,6 +77,7 @@ Workers::Workers(int32_t threads) {
   // With more threads than cores, a spinning one keeps a working one from its core.
   spin_us_ = count <= usable ? kSpinUs : 0;
   const bool pin = count == static_cast<int32_t>(topology.cores.size()) && count == usable;
+  if (pin && count > 1) caller_processor_ = topology.cores.front();
   try {
     threads_.reserve(static_cast<size_t>(count - 1));
     for (int32_t i = 1; i < count; ++i) {
@@ -185,7 +196,18 @@ void Workers::close() {
   }
 }
 
+/// The system may have placed the caller on the core of another thread while that slept, and then
+/// takes milliseconds to see that both have something to do.
+void Workers::keep_caller_apart() {
+  if (caller_processor_ == kNotPinned || sched_getcpu() == caller_processor_) return;
+  const int64_t now = monotonic_us();
+  if (now - moved_us_ < kMoveUs) return;
+  moved_us_ = now;
+  move_to(caller_processor_);
+}
+
 void Workers::run_job(Job job, Join join) {
+  keep_caller_apart();
   job_ = job;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   door_.store({epoch, static_cast<uint16_t>(threads_.size()), 0}, std::memory_order_release);

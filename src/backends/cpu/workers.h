@@ -23,7 +23,8 @@ namespace hasten::cpu {
 class Workers {
  public:
   /// `threads` <= 0: one per usable physical core. With exactly as many threads as cores, each but
-  /// the caller's is pinned to its own; otherwise the system places them.
+  /// the caller's is pinned to its own, and the caller is brought to the one that is left, though
+  /// not kept there; otherwise the system places them.
   /// Error{resource_exhausted} when the system gives fewer.
   explicit Workers(int32_t threads);
   ~Workers();
@@ -104,6 +105,8 @@ class Workers {
   }
 
  private:
+  static constexpr int32_t kNotPinned = -1;
+
   struct Job {
     void (*call)(void* context, int32_t thread, int32_t num_threads) = nullptr;
     void* context = nullptr;
@@ -142,6 +145,7 @@ class Workers {
   void deal(int64_t count);
   bool take_piece(int32_t thread, Range& piece, Range& rest);
   bool take_from_another(int32_t thread);
+  void keep_caller_apart();
   void run_job(Job job, Join join);
   void work(int32_t thread, int32_t processor);
   void execute(const Job& job, int32_t thread);
@@ -153,8 +157,10 @@ class Workers {
   std::vector<OwnRange> ranges_;  // of each thread
   int64_t spin_us_ = 0;
   int64_t l2_bytes_ = 0;
-  Job job_;                       // changes only while nobody is inside
-  std::exception_ptr exception_;  // written by the one that sets failed_ first
+  int32_t caller_processor_ = kNotPinned;  // that no other thread is pinned to
+  int64_t moved_us_ = 0;                   // when the caller was brought there
+  Job job_;                                // changes only while nobody is inside
+  std::exception_ptr exception_;           // written by the one that sets failed_ first
   std::atomic<bool> failed_{false};
   std::atomic<bool> stopping_{false};
   // On lines of their own: one is read by all who wait for work, the other written by all who come

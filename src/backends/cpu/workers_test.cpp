@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/topology.h"
 #include "base/error.h"
 #include "hasten_test/address_space_limit.h"
 
@@ -298,6 +300,34 @@ TEST(Workers, PiecesDoNotWaitForAThreadThatDoesNotRun) {
     workers.run([&](int32_t, int32_t) { ++calls; });
     EXPECT_EQ(calls.load(), 3);
   }
+}
+
+TEST(Workers, TheCallerIsBroughtToTheCoreThatNoOtherThreadHas) {
+  const Topology topology = read_topology();
+  const auto count = static_cast<int32_t>(topology.cores.size());
+  if (count < 2 || topology.num_usable_cores() != count)
+    GTEST_SKIP() << "no core of this process is left to each thread: " << count << " cores, "
+                 << topology.num_usable_cores() << " of them usable";
+  Workers workers(0);
+  cpu_set_t allowed;
+  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed), 0);
+  constexpr int kRounds = 20;
+  int num_apart = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    cpu_set_t of_another;
+    CPU_ZERO(&of_another);
+    CPU_SET(static_cast<size_t>(topology.cores.back()), &of_another);
+    ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof of_another, &of_another), 0);
+    ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed), 0);
+    workers.run([&](int32_t thread, int32_t) {
+      if (thread == 0 && sched_getcpu() == topology.cores.front()) ++num_apart;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_GE(num_apart, kRounds / 2);  // where the system has no other plans
+  cpu_set_t now;
+  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof now, &now), 0);
+  EXPECT_TRUE(CPU_EQUAL(&now, &allowed));
 }
 
 TEST(Workers, PoolsSideBySideDoNotHang) {
