@@ -15,6 +15,10 @@
 namespace hasten::weights {
 namespace {
 
+// Linux keeps what is written at a time in its cache as one piece, and maps that in one; a file
+// written 4 KiB at a time takes thirty times as long to map.
+constexpr size_t kWrittenTogether = size_t{4} << 20;
+
 template <class T>
 void put(std::string& out, T value) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -40,6 +44,8 @@ GgufWriter::GgufWriter(const std::filesystem::path& path)
   file_.reset(std::fopen(partial_.c_str(), "wb"));
   if (file_ == nullptr)
     fail(ErrorCode::io, "cannot create {}: {}", partial_.string(), std::strerror(errno));
+  // Not worth an error if it is refused.
+  static_cast<void>(std::setvbuf(file_.get(), nullptr, _IOFBF, kWrittenTogether));
 }
 
 GgufWriter::~GgufWriter() {
