@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <stop_token>
 #include <utility>
+#include <vector>
 
 #include "api/backends.h"
 #include "api/content_key.h"
@@ -23,6 +25,7 @@
 #include "engine/engine.h"
 #include "engine/kv_cache/sizing.h"
 #include "models/model.h"
+#include "quant/codec.h"
 #include "tensor/kv_types.h"
 #include "weights/map_ahead.h"
 
@@ -103,6 +106,17 @@ std::string types_text(const ops::KvTypes& types) {
   return keys == values ? std::string(keys) : fmt::format("{}/{}", keys, values);
 }
 
+/// Those that weights are made of, unless they are a table that is read row by row.
+std::vector<Tensor> matrices_of(const weights::Checkpoint& checkpoint) {
+  std::vector<Tensor> matrices;
+  for (const weights::NamedTensor& entry : checkpoint.tensors()) {
+    const Tensor& tensor = entry.tensor;
+    if (tensor.shape().rank() == 2 && tensor.num_elements() > 0 && quant::has_codec(tensor.dtype()))
+      matrices.push_back(tensor);
+  }
+  return matrices;
+}
+
 /// Says where --kv-cache leaves less context than the model has, and where it is not all used.
 void tell_of_cache(const EngineOptions& options, const ModelInfo& info) {
   if (options.kv_cache_bytes == 0) return;
@@ -130,30 +144,32 @@ std::vector<NamedChoice> length_predictors() { return engine::length_predictors(
 
 struct Engine::Impl {
   explicit Impl(const EngineOptions& options);
-  static Tokenizer read_tokenizer(const weights::Checkpoint& checkpoint,
-                                  const EngineOptions& options);
+  Tokenizer read_tokenizer(const EngineOptions& options) const;
 
   std::unique_ptr<const weights::Checkpoint> checkpoint;
-  Tokenizer tokenizer;
   std::unique_ptr<ops::Backend> backend;
+  Tokenizer tokenizer;
   std::unique_ptr<engine::Engine> engine;
   ModelInfo info;
 };
 
 /// Keeps one thread busy for long: unless that is all there are, another one has the pages of the
-/// weights mapped meanwhile.
-Tokenizer Engine::Impl::read_tokenizer(const weights::Checkpoint& checkpoint,
-                                       const EngineOptions& options) {
+/// weights mapped meanwhile, and memory for them brought in.
+Tokenizer Engine::Impl::read_tokenizer(const EngineOptions& options) const {
   std::optional<weights::MapAhead> ahead;
-  if (options.threads != 1) ahead.emplace(checkpoint.tensors());
+  if (options.threads != 1) {
+    ahead.emplace(checkpoint->tensors(), [this](const std::stop_token& stop) {
+      backend->expect_weights(matrices_of(*checkpoint), stop);
+    });
+  }
   return Tokenizer(std::make_unique<Tokenizer::Impl>(
-      checkpoint, api::read_tokenizer_spec(checkpoint), options.chat_template));
+      *checkpoint, api::read_tokenizer_spec(*checkpoint), options.chat_template));
 }
 
 Engine::Impl::Impl(const EngineOptions& options)
     : checkpoint((check(options), api::open_model(options.model))),
-      tokenizer(read_tokenizer(*checkpoint, options)),
-      backend(api::make_backend(options.devices, options.threads, options.repack)) {
+      backend(api::make_backend(options.devices, options.threads, options.repack)),
+      tokenizer(read_tokenizer(options)) {
   tokenizer.impl_->warn_of_doubts();
   const int64_t started_us = monotonic_us();
   models::LoadOptions load{.context = options.context, .progress = {}};

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -232,6 +233,10 @@ class Backend {
   virtual void download(const Tensor& device, const Tensor& host) = 0;  // waits
   virtual void synchronize() = 0;
 
+  /// Announces matrices that prepare_weight is about to be called for, with `source` as there, so
+  /// that this thread does what can be done before, until `stop`. A hint; other operations wait.
+  virtual void expect_weights(std::span<const Tensor> /*sources*/,
+                              const std::stop_token& /*stop*/) {}
   /// Makes the matrix `source` [n, k], any DType of floats or blocks, ready for matmul. `source`
   /// must outlive the weight. The work may be put off, on the CPU too, to be done for many weights
   /// at a time: until `synchronize`, or an operation that takes one of them. Error{unsupported} for

@@ -5,8 +5,8 @@
 #include <sched.h>
 
 #include <cstdint>
-#include <stop_token>
 #include <system_error>
+#include <utility>
 
 namespace hasten::weights {
 namespace {
@@ -36,12 +36,16 @@ void read_all(std::span<const NamedTensor> tensors, const std::stop_token& stop)
 
 }  // namespace
 
-MapAhead::MapAhead(std::span<const NamedTensor> tensors) {
+MapAhead::MapAhead(std::span<const NamedTensor> tensors,
+                   std::function<void(const std::stop_token&)> then) {
   int64_t num_bytes = 0;
   for (const NamedTensor& entry : tensors) num_bytes += entry.tensor.num_bytes();
   if (num_bytes < kLeastBytes || !has_company()) return;
   try {
-    thread_ = std::jthread([tensors](const std::stop_token& stop) { read_all(tensors, stop); });
+    thread_ = std::jthread([tensors, then = std::move(then)](const std::stop_token& stop) {
+      read_all(tensors, stop);
+      if (then && !stop.stop_requested()) then(stop);
+    });
   } catch (const std::system_error&) {
     // Pages are mapped when they are read.
   }

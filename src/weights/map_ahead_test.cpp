@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <optional>
 #include <sstream>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,6 +70,11 @@ int64_t mapped_by_reading(const std::filesystem::path& path, size_t step) {
   return mapped_bytes(file);
 }
 
+bool has_one_processor() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < 2;
+}
+
 TEST(MapAhead, MapsWhatIsReadLater) {
   const Zeros zeros(kFileBytes);
   const MappedFile file(zeros.path());
@@ -73,8 +82,7 @@ TEST(MapAhead, MapsWhatIsReadLater) {
     GTEST_SKIP() << "this system does not tell what is mapped";
   if (mapped_by_reading(zeros.path(), 65536) != kFileBytes)
     GTEST_SKIP() << "this system does not map 64 KiB at a time";
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < 2)
+  if (has_one_processor())
     GTEST_SKIP() << "this process may use one processor only, where MapAhead does nothing";
   const std::vector<NamedTensor> halves = halves_of(file);
   const MapAhead ahead(halves);
@@ -84,12 +92,35 @@ TEST(MapAhead, MapsWhatIsReadLater) {
   EXPECT_EQ(mapped_bytes(file), kFileBytes);
 }
 
+TEST(MapAhead, GoesOnWithWhatElseCanBeDone) {
+  if (has_one_processor())
+    GTEST_SKIP() << "this process may use one processor only, where MapAhead does nothing";
+  const Zeros zeros(kFileBytes);
+  const MappedFile file(zeros.path());
+  const std::vector<NamedTensor> halves = halves_of(file);
+  std::promise<int64_t> mapped;
+  std::atomic<bool> told_to_end{false};
+  std::optional<MapAhead> ahead;
+  ahead.emplace(halves, [&](const std::stop_token& stop) {
+    mapped.set_value(mapped_bytes(file));
+    while (!stop.stop_requested()) std::this_thread::yield();
+    told_to_end = true;
+  });
+  EXPECT_NE(mapped.get_future().get(), 0);  // all is read before, or how much is not known
+  ahead.reset();
+  EXPECT_TRUE(told_to_end);
+}
+
 TEST(MapAhead, EndsBeforeItHasReadAll) {
   constexpr int64_t kBytes = int64_t{2} << 30;
   const Zeros zeros(kBytes);
   const MappedFile file(zeros.path());
   const std::vector<NamedTensor> halves = halves_of(file);
-  { const MapAhead ahead(halves); }
+  bool went_on = false;
+  {
+    const MapAhead ahead(halves, [&](const std::stop_token&) { went_on = true; });
+  }
+  EXPECT_FALSE(went_on);
   EXPECT_LT(mapped_bytes(file), kBytes / 2);
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <stop_token>
 
 #include "backends/cpu/attention.h"
 #include "backends/cpu/cpu_backend.h"
@@ -75,6 +76,9 @@ class CpuBackend final : public ops::Backend {
   void download(const Tensor& device, const Tensor& host) override { copy(device, host); }
   void synchronize() override { matmul_.finish_weights(); }
 
+  void expect_weights(std::span<const Tensor> sources, const std::stop_token& stop) override {
+    if (repack_) matmul_.bring_in_weights(sources, stop);
+  }
   std::unique_ptr<ops::Weight> prepare_weight(const Tensor& source) override {
     return matmul_.prepare(source, repack_);
   }

@@ -273,6 +273,7 @@ struct PackTask {
   int64_t columns;      // of each: whole blocks of the file, or floats of whole 16 bytes
   uint8_t* out;         // behind the head of the group
   CacheLevel asks_into = CacheLevel::first;  // for the rows behind these
+  bool past_caches = false;  // store what is not read again past them; out is a multiple of 64
 };
 
 /// Makes integer scales of those of a group, and offsets likewise, which are binary16 in each unit,
@@ -483,6 +484,8 @@ struct KernelTable {
   // Returns how many rows have mostly blocks, or super-blocks, that ask for less than the row's
   // largest / kMostScaleRatio (with super_scales, half of that), but not for nothing.
   int32_t (*make_integer_scales)(const IntegerScalesTask&);
+  // Whoever sees what this thread stores later sees what it stored past the caches before.
+  void (*order_stores)();
   void (*quantize_tile)(const QuantizeTileTask&);
   void (*quantize_span)(const QuantizeSpanTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);

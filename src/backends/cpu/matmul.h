@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <stop_token>
 
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/memory.h"
@@ -46,7 +47,10 @@ class Matmul {
   /// begins, or left in the file: without `repack`, or when memory is short, which the log says
   /// once. The products are the same numbers either way.
   std::unique_ptr<CpuWeight> prepare(const Tensor& source, bool repack);
-  void finish_weights() { weights_.pack_added(); }
+  void finish_weights() { weights_.finish(); }
+  void bring_in_weights(std::span<const Tensor> sources, const std::stop_token& stop) {
+    weights_.bring_in(sources, stop);
+  }
   void reserve(const ops::StepLimits& limits);
 
   /// Products of the same x and rows. With a norm, for which can_norm() must be asked: it makes x,

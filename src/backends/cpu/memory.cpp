@@ -37,9 +37,6 @@ void show(const uint8_t* /*data*/, int64_t /*num_bytes*/) {}
 constexpr int64_t kHiddenBytes = 0;
 #endif
 
-/// What a piece takes of its chunk.
-int64_t piece_bytes(int64_t num_bytes) { return round_up(num_bytes, kLine) + kHiddenBytes; }
-
 }  // namespace
 
 Memory::Memory(int64_t num_bytes) : Memory(try_allocate(num_bytes)) {
@@ -68,6 +65,8 @@ Memory Memory::try_allocate(int64_t num_bytes) {
 
 void Memory::Free::operator()(uint8_t* p) const { std::free(p); }
 
+int64_t Arena::piece_bytes(int64_t num_bytes) { return round_up(num_bytes, kLine) + kHiddenBytes; }
+
 bool Arena::has_room(int64_t num_bytes) const {
   const std::shared_ptr<Memory> chunk = chunk_.lock();
   return chunk != nullptr && chunk->num_bytes() - used_ >= piece_bytes(num_bytes);
@@ -77,14 +76,11 @@ Arena::Piece Arena::allocate(int64_t num_bytes) {
   const int64_t size = piece_bytes(num_bytes);
   std::shared_ptr<Memory> chunk = chunk_.lock();
   if (!has_room(num_bytes)) {
-    Memory memory = Memory::try_allocate(std::max(kChunkBytes, round_up(size, kHugePage)));
-    if (memory.data() == nullptr) return nullptr;
-    chunk = std::make_shared<Memory>(std::move(memory));
+    chunk = begin_chunk(size);
+    if (chunk == nullptr) return nullptr;
     hide(chunk->data(), chunk->num_bytes());
-    chunk_ = chunk;
-    used_ = 0;
-    touched_ = 0;
   }
+  begun_ = nullptr;
   uint8_t* data = chunk->data() + used_;
   piece_end_ = used_ + num_bytes;
   used_ += size;
@@ -93,6 +89,51 @@ Arena::Piece Arena::allocate(int64_t num_bytes) {
             hide(piece, num_bytes);
             chunk.reset();  // now, not with the last weak_ptr to the piece
           }};
+}
+
+std::shared_ptr<Memory> Arena::begin_chunk(int64_t num_bytes) {
+  give_back_ahead();
+  Memory memory = Memory::try_allocate(std::max(kChunkBytes, round_up(num_bytes, kHugePage)));
+  if (memory.data() == nullptr) return nullptr;
+  const auto chunk = std::make_shared<Memory>(std::move(memory));
+  chunk_ = chunk;
+  used_ = 0;
+  piece_end_ = 0;
+  touched_ = 0;
+  ahead_ = 0;
+  return chunk;
+}
+
+/// By writing to them: who asks the system for a page (madvise) has other threads wait that
+/// allocate memory.
+void Arena::bring_in(int64_t num_bytes, const std::stop_token& stop) {
+  const std::shared_ptr<Memory> chunk = begin_chunk(num_bytes);
+  if (chunk == nullptr) return;
+  const int64_t end = round_up(num_bytes, kHugePage);
+  for (; touched_ < end && !stop.stop_requested(); touched_ += kHugePage) {
+    static_cast<volatile uint8_t*>(chunk->data())[touched_] = 0;
+  }
+  ahead_ = touched_;
+  hide(chunk->data(), chunk->num_bytes());
+  begun_ = chunk;
+}
+
+const uint8_t* Arena::end_of_ahead() const {
+  const std::shared_ptr<Memory> chunk = chunk_.lock();
+  return chunk == nullptr || ahead_ == 0 ? nullptr : chunk->data() + ahead_;
+}
+
+int64_t Arena::bytes_ahead() const {
+  return chunk_.expired() ? 0 : std::max<int64_t>(0, ahead_ - used_);
+}
+
+void Arena::give_back_ahead() {
+  const std::shared_ptr<Memory> chunk = chunk_.lock();
+  const int64_t kept = round_up(used_, kHugePage);
+  if (chunk == nullptr || ahead_ <= kept) return;
+  madvise(chunk->data() + kept, static_cast<size_t>(ahead_ - kept), MADV_DONTNEED);
+  ahead_ = kept;
+  touched_ = kept;
 }
 
 NewPages Arena::new_pages() {

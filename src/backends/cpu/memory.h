@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <vector>
 
 namespace hasten::cpu {
@@ -63,6 +64,17 @@ class Arena {
 
   /// Aligned to a cache line. Null when the system refuses.
   Piece allocate(int64_t num_bytes);
+  /// Begins a chunk for pieces of so much in all, one by one as piece_bytes() says, and brings its
+  /// pages in, in their order, until `stop`: ahead of the pieces. Nothing where the system refuses.
+  void bring_in(int64_t num_bytes, const std::stop_token& stop);
+  /// Where the pages end that were; nullptr: there are none on the latest chunk.
+  const uint8_t* end_of_ahead() const;
+  /// Bytes of them that no piece has yet.
+  int64_t bytes_ahead() const;
+  /// Returns these to the system.
+  void give_back_ahead();
+  /// What a piece takes of its chunk.
+  static int64_t piece_bytes(int64_t num_bytes);
   /// Whether such a piece would lie on the same chunk as the latest one.
   bool has_room(int64_t num_bytes) const;
   /// The pages of the latest chunk's pieces that have not been given out here: whoever writes to
@@ -70,10 +82,15 @@ class Arena {
   NewPages new_pages();
 
  private:
-  std::weak_ptr<Memory> chunk_;  // of the latest piece
-  int64_t used_ = 0;             // bytes of it
-  int64_t piece_end_ = 0;        // likewise, up to the end of the latest piece
-  int64_t touched_ = 0;          // likewise, up to the end of a page
+  /// Null, and the latest one remains, where the system refuses.
+  std::shared_ptr<Memory> begin_chunk(int64_t num_bytes);
+
+  std::shared_ptr<Memory> begun_;  // a chunk that has no piece yet
+  std::weak_ptr<Memory> chunk_;    // of the latest piece
+  int64_t used_ = 0;               // bytes of it
+  int64_t piece_end_ = 0;          // likewise, up to the end of the latest piece
+  int64_t touched_ = 0;            // likewise, up to the end of a page
+  int64_t ahead_ = 0;              // likewise: those that bring_in() brought in
 };
 
 /// Memory for what an operation needs only while it runs.

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -104,6 +105,64 @@ TEST(Arena, EachPageIsNewOnce) {
   }
   // Nine megabytes share a chunk, the rest is another.
   EXPECT_EQ(num_pages, 5 + 50);
+}
+
+TEST(Arena, PiecesLieOnWhatWasBroughtInAhead) {
+  Arena arena;
+  EXPECT_EQ(arena.end_of_ahead(), nullptr);
+  EXPECT_EQ(arena.bytes_ahead(), 0);
+  const int64_t size = 70 * kMegabyte;
+  arena.bring_in(Arena::piece_bytes(size) + Arena::piece_bytes(1000), std::stop_token());
+  EXPECT_EQ(arena.bytes_ahead(), 72 * kMegabyte);
+  const Arena::Piece first = arena.allocate(size);
+  EXPECT_EQ(arena.end_of_ahead(), first.get() + 72 * kMegabyte);
+  EXPECT_EQ(arena.bytes_ahead(), 72 * kMegabyte - Arena::piece_bytes(size));
+  const Arena::Piece second = arena.allocate(1000);
+  EXPECT_EQ(second.get(), first.get() + Arena::piece_bytes(size));
+  EXPECT_EQ(arena.new_pages().count(), 0);
+  first.get()[size - 1] = 1;
+  second.get()[999] = 1;
+  const Arena::Piece third = arena.allocate(3 * kMegabyte);  // more than was announced
+  EXPECT_EQ(arena.bytes_ahead(), 0);
+  EXPECT_EQ(arena.new_pages().count(), 2);
+}
+
+TEST(Arena, WhatWasNotBroughtInWhenItWasStoppedIsNew) {
+  Arena arena;
+  std::stop_source stop;
+  stop.request_stop();
+  arena.bring_in(70 * kMegabyte, stop.get_token());
+  EXPECT_EQ(arena.bytes_ahead(), 0);
+  EXPECT_TRUE(arena.has_room(70 * kMegabyte));
+  const Arena::Piece piece = arena.allocate(70 * kMegabyte);
+  EXPECT_EQ(arena.end_of_ahead(), nullptr);
+  EXPECT_EQ(arena.new_pages().count(), 35);
+}
+
+TEST(Arena, WhatIsAheadOfAllPiecesIsGivenBack) {
+  const auto is_there = [](uint8_t* begin, int64_t page) {
+    unsigned char in_core = 0;
+    EXPECT_EQ(mincore(begin + page * kHugePage, 4096, &in_core), 0);
+    return (in_core & 1) != 0;
+  };
+  const Memory untouched(8 * kMegabyte);
+  if (is_there(untouched.data(), 1))
+    GTEST_SKIP() << "this system does not tell which pages are there";
+  Arena arena;
+  arena.bring_in(80 * kMegabyte, std::stop_token());
+  const Arena::Piece piece = arena.allocate(9 * kMegabyte);
+  std::memset(piece.get(), 7, 9 * kMegabyte);
+  EXPECT_TRUE(is_there(piece.get(), 4));
+  EXPECT_TRUE(is_there(piece.get(), 5));
+  arena.give_back_ahead();
+  EXPECT_TRUE(is_there(piece.get(), 4));
+  EXPECT_FALSE(is_there(piece.get(), 5));
+  EXPECT_FALSE(is_there(piece.get(), 39));
+  EXPECT_EQ(arena.bytes_ahead(), kMegabyte);
+  EXPECT_EQ(piece.get()[9 * kMegabyte - 1], 7);
+  const Arena::Piece next = arena.allocate(3 * kMegabyte);  // on the same chunk
+  EXPECT_EQ(next.get(), piece.get() + Arena::piece_bytes(9 * kMegabyte));
+  EXPECT_EQ(arena.new_pages().count(), 1);
 }
 
 TEST(NewPages, EachIsBroughtInByWhoComesFirst) {

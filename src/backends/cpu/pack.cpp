@@ -123,7 +123,7 @@ WeightLayout weight_layout(const Tensor& source) {
 }
 
 int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const Tensor& source,
-                   int64_t index, uint8_t* out) {
+                   int64_t index, uint8_t* out, PackInto into) {
   const auto pack = layout.packed ? kernels.pack_quantized[static_cast<int>(*layout.packed)]
                                   : kernels.pack_floats[static_cast<int>(layout.floats)];
   const int64_t first_row = index * kGroupRows;
@@ -143,12 +143,13 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
           .row_bytes = row_bytes,
           .columns = columns,
           .out = parts,
-          .asks_into = kernels.asks_into});
+          .asks_into = kernels.asks_into,
+          .past_caches = into == PackInto::memory});
     num_done = columns == source.dim(1) ? ceil_div(columns, part.columns) : columns / part.columns;
   }
   for (; num_done * part.columns < source.dim(1); ++num_done) {
     uint8_t copy[kGroupRows * kMostRowBytes] = {};
-    uint8_t packed[kMostGroupBytes];
+    alignas(64) uint8_t packed[kMostGroupBytes];
     const int64_t columns = std::min(part.columns, source.dim(1) - num_done * part.columns);
     const int64_t at = num_done * part.row_bytes;
     const int64_t size = std::min(part.row_bytes, row_bytes - at);

@@ -21,10 +21,17 @@ struct WeightLayout {
 /// The layout of a matrix [n, k]. Throws Error{unsupported} for a type that is no weight's.
 [[nodiscard]] WeightLayout weight_layout(const Tensor& source);
 
-/// Writes group `index` of `source` to out[layout.group_bytes]; rows behind the last are what
-/// blocks of zero bytes make, elements that are zero. Returns how many rows lose more of their
-/// scales than of anything else (KernelTable::make_integer_scales). Any thread.
+/// Where what is stored goes.
+enum class PackInto : uint8_t {
+  caches,
+  memory,  // past the caches; other threads see it behind KernelTable::order_stores
+};
+
+/// Writes group `index` of `source` to out[layout.group_bytes], for memory a multiple of a cache
+/// line; rows behind the last are what blocks of zero bytes make, elements that are zero. Returns
+/// how many rows lose more of their scales than of anything else
+/// (KernelTable::make_integer_scales). Any thread.
 int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const Tensor& source,
-                   int64_t index, uint8_t* out);
+                   int64_t index, uint8_t* out, PackInto into = PackInto::caches);
 
 }  // namespace hasten::cpu

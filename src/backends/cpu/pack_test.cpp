@@ -13,6 +13,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/matmul.h"
+#include "backends/cpu/memory.h"
 #include "backends/cpu/random_matrix_test.h"
 #include "hasten_test/address_space_limit.h"
 #include "quant/codec.h"
@@ -176,21 +177,27 @@ TEST(Pack, EveryInstructionSetWritesTheSameBytes) {
           bytes[i] = static_cast<uint8_t>(random());
         }
         const WeightLayout layout = weight_layout(matrix.view);
-        const auto pack = [&](const KernelTable& kernels, uint8_t fill) {
-          std::vector<uint8_t> groups(static_cast<size_t>(layout.num_bytes()), fill);
+        const Memory groups(layout.num_bytes());
+        const auto pack = [&](const KernelTable& kernels, uint8_t fill, PackInto into) {
+          std::memset(groups.data(), fill, static_cast<size_t>(layout.num_bytes()));
           for (int64_t g = 0; g < layout.num_groups; ++g) {
-            pack_group(kernels, layout, matrix.view, g, groups.data() + g * layout.group_bytes);
+            uint8_t* group = groups.data() + g * layout.group_bytes;
+            pack_group(kernels, layout, matrix.view, g, group, into);
           }
-          return groups;
+          kernels.order_stores();
+          return std::vector<uint8_t>(groups.data(), groups.data() + layout.num_bytes());
         };
-        const std::vector<uint8_t> want = pack(*supported_kernels().back(), 0);
+        const std::vector<uint8_t> want = pack(*supported_kernels().back(), 0, PackInto::caches);
         for (const KernelTable* supported : supported_kernels()) {
           for (const CacheLevel level : {CacheLevel::first, CacheLevel::second}) {
             KernelTable kernels = *supported;
             kernels.asks_into = level;
-            EXPECT_EQ(pack(kernels, 0xee), want)
-                << kernels.name << " " << info(dtype).name << " " << rows << " x " << blocks
-                << ", lines asked into cache " << static_cast<int>(level) + 1;
+            for (const PackInto into : {PackInto::caches, PackInto::memory}) {
+              EXPECT_EQ(pack(kernels, 0xee, into), want)
+                  << kernels.name << " " << info(dtype).name << " " << rows << " x " << blocks
+                  << ", lines asked into cache " << static_cast<int>(level) + 1 << ", stored "
+                  << (into == PackInto::memory ? "past them" : "through them");
+            }
           }
         }
       }

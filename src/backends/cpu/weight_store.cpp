@@ -32,6 +32,14 @@ struct GroupRange {
 
 }  // namespace
 
+void WeightStore::bring_in(std::span<const Tensor> sources, const std::stop_token& stop) {
+  int64_t num_bytes = 0;
+  for (const Tensor& source : sources)
+    num_bytes += Arena::piece_bytes(weight_layout(source).num_bytes());
+  if (num_bytes > measure_memory().available_bytes - kMemoryMargin) return;
+  arena_.bring_in(num_bytes, stop);
+}
+
 Arena::Piece WeightStore::add(const WeightLayout& layout, const Tensor& source) {
   const int64_t num_bytes = layout.num_bytes();
   if (!arena_.has_room(num_bytes)) pack_added();
@@ -54,7 +62,8 @@ Arena::Piece WeightStore::allocate(int64_t num_bytes) {
   // To measure takes as long as to pack a small weight, or several where memory is limited for a
   // group of processes.
   if (num_bytes > unmeasured_bytes_) {
-    const int64_t available = measure_memory().available_bytes - kMemoryMargin;
+    const int64_t available =
+        measure_memory().available_bytes + arena_.bytes_ahead() - kMemoryMargin;
     const int64_t share = std::max(kMemoryMargin, available / kUnmeasuredShare);
     unmeasured_bytes_ = num_bytes > available ? 0 : std::max(num_bytes, std::min(available, share));
   }
@@ -64,7 +73,8 @@ Arena::Piece WeightStore::allocate(int64_t num_bytes) {
 }
 
 /// Each new page is cleared by the thread that comes to it first, which goes on with what lies
-/// there while part of it is still in its cache.
+/// there while part of it is still in its cache. What was cleared long before is in none: lines
+/// stored there through the caches would first come from memory.
 void WeightStore::pack() {
   std::vector<Arena::Piece> memory;  // null: given up meanwhile, and its source may be gone
   std::vector<GroupRange> ranges;
@@ -81,14 +91,18 @@ void WeightStore::pack() {
     }
   }
   NewPages pages = arena_.new_pages();
+  const uint8_t* const end_of_ahead = arena_.end_of_ahead();
   std::vector<std::atomic<int64_t>> uneven_rows(added_.size());
   const auto pack_range = [&](const GroupRange& range) {
     const auto& [layout, source, owner] = added_[range.weight];
     for (int64_t g = range.first; g < range.end; ++g) {
       uint8_t* group = memory[range.weight].get() + g * layout.group_bytes;
       pages.bring_in(group, group + layout.group_bytes);
-      uneven_rows[range.weight] += pack_group(kernels_, layout, source, g, group);
+      const PackInto into =
+          group + layout.group_bytes <= end_of_ahead ? PackInto::memory : PackInto::caches;
+      uneven_rows[range.weight] += pack_group(kernels_, layout, source, g, group, into);
     }
+    kernels_.order_stores();
   };
   const auto pack_ranges = [&](int64_t begin, int64_t end, int64_t /*next*/, int32_t /*thread*/) {
     for (int64_t i = begin; i < end; ++i) pack_range(ranges[static_cast<size_t>(i)]);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <stop_token>
 #include <vector>
 
 #include "backends/cpu/kernel_table.h"
@@ -26,9 +28,18 @@ class WeightStore {
   /// Null where memory is short, which the log says once.
   Arena::Piece add(const WeightLayout& layout, const Tensor& source);
 
+  /// Has memory for weights of these matrices brought in, on this thread and until `stop`, before
+  /// the first is added. A hint: what is more than they need is given back with finish().
+  void bring_in(std::span<const Tensor> sources, const std::stop_token& stop);
+
   /// Packs all that was added and still has an owner, on all threads.
   void pack_added() {
     if (!added_.empty()) pack();
+  }
+  /// Likewise, and there will be no more weights for now.
+  void finish() {
+    pack_added();
+    arena_.give_back_ahead();
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <stop_token>
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
@@ -54,6 +55,32 @@ TEST(WeightStore, PacksManyAsEachAlone) {
             << threads << " threads, round " << round << ", weight " << i;
       }
       earlier.insert(earlier.end(), packed.begin(), packed.end());
+    }
+  }
+}
+
+// Some on memory that was brought in ahead, one partly, and some behind it; and more than come.
+TEST(WeightStore, PacksTheSameIntoMemoryBroughtInAhead) {
+  const KernelTable& kernels = *supported_kernels().front();
+  std::vector<OwnedTensor> sources;
+  for (const DType dtype : {DType::q4_k, DType::f16, DType::q5_0, DType::q8_0}) {
+    sources.push_back(random_matrix(dtype, 1605, 1024, static_cast<uint32_t>(sources.size())));
+  }
+  for (const size_t num_ahead : {size_t{1}, size_t{2}, size_t{4}, size_t{40}}) {
+    Workers workers(2);
+    WeightStore store(kernels, workers);
+    std::vector<Tensor> ahead;
+    for (size_t i = 0; i < num_ahead; ++i) ahead.push_back(sources[i % sources.size()].view);
+    store.bring_in(ahead, std::stop_token());
+    std::vector<Arena::Piece> packed;
+    for (const OwnedTensor& source : sources) {
+      packed.push_back(store.add(weight_layout(source.view), source.view));
+      ASSERT_NE(packed.back(), nullptr) << "too little memory for this test";
+    }
+    store.finish();
+    for (size_t i = 0; i < sources.size(); ++i) {
+      EXPECT_TRUE(is_same(packed[i], packed_alone(kernels, sources[i].view)))
+          << "brought in for " << num_ahead << ", weight " << i;
     }
   }
 }

@@ -12,6 +12,14 @@
 namespace hasten::cpu {
 namespace {
 
+/// Of a group, what is not read again before all of it is packed.
+HASTEN_INLINE inline void put_line(const PackTask& task, uint8_t* to, U8x64 line) {
+  if (task.past_caches)
+    store_line_past_caches(to, line);
+  else
+    store_codes(to, line);
+}
+
 /// Bytes of a row that load_quads takes.
 constexpr int64_t kQuadsBytes = 16;
 
@@ -113,7 +121,7 @@ HASTEN_INLINE inline void put_inner(const uint8_t* rows, int64_t row_bytes, uint
 /// Makes the packed planes (CodeBits) of a block, whose first quad of columns is kFirst, of planes
 /// as the file has them in lanes; kFlip changes the sign of bytes.
 template <CodePlanes kPlanes, int kFirst, bool kFlip>
-HASTEN_INLINE inline void put_planes(const U8x64* quads, uint8_t* out) {
+HASTEN_INLINE inline void put_planes(const PackTask& task, const U8x64* quads, uint8_t* out) {
   constexpr int kQuads = 8 / kPlanes.bits;   // that share a vector
   constexpr int kWidth = kPlanes.width / 4;  // quads that share bits of their bytes in the file
   constexpr int kMask = (1 << kPlanes.bits) - 1;
@@ -129,7 +137,7 @@ HASTEN_INLINE inline void put_planes(const U8x64* quads, uint8_t* out) {
       bits = kIndex == 0 ? moved : bit_or(bits, moved);
     });
     if constexpr (kFlip) bits = add_bytes(bits, -128);
-    store_codes(out + 64 * decltype(vector)::value, bits);
+    put_line(task, out + 64 * decltype(vector)::value, bits);
   });
 }
 
@@ -144,8 +152,9 @@ HASTEN_INLINE inline U8x64 turn_bits(U8x64 v) {
 
 /// The codes of one block of each row.
 template <int kKind, CacheLevel kInto>
-inline void pack_codes(const uint8_t* rows, int64_t row_bytes, const uint8_t* next_rows,
+inline void pack_codes(const PackTask& task, const uint8_t* rows, const uint8_t* next_rows,
                        uint8_t* out) {
+  const int64_t row_bytes = task.row_bytes;
   constexpr FileBlock kBlock = kFileBlocks[kKind];
   constexpr CodeBits kBits = kPackedFormats[kKind].bits;
   constexpr CodePlanes kLow = kBlock.low;
@@ -164,13 +173,14 @@ inline void pack_codes(const uint8_t* rows, int64_t row_bytes, const uint8_t* ne
   unroll<0, kBlock.columns / kBlockColumns>([&](auto block) HASTEN_INLINE {
     constexpr int kIndex = decltype(block)::value;
     uint8_t* to = out + kIndex * code_bytes(kBits);
-    put_planes<kLow, 8 * kIndex, kBlock.is_signed>(low, to);
-    if constexpr (kHighQuads > 0) put_planes<kHigh, 8 * kIndex, false>(high, to + 64 * kLow.bits);
+    put_planes<kLow, 8 * kIndex, kBlock.is_signed>(task, low, to);
+    if constexpr (kHighQuads > 0)
+      put_planes<kHigh, 8 * kIndex, false>(task, high, to + 64 * kLow.bits);
   });
   if constexpr (kHasFifth) {
     U8x64 quads[4];
     load_quads(rows + kBlock.fifth_at, row_bytes, quads);
-    store_codes(out + 64 * kLow.bits, turn_bits(quads[0]));
+    put_line(task, out + 64 * kLow.bits, turn_bits(quads[0]));
   }
 }
 
@@ -194,7 +204,7 @@ inline void pack_blocks(const PackTask& task) {
     put_halves<kBlock, kFormat>(rows, task.row_bytes, halves);
     put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes,
                             unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes);
-    pack_codes<kKind, kInto>(rows, task.row_bytes,
+    pack_codes<kKind, kInto>(task, rows,
                              task.rows + kGroupRows * (task.row_bytes + b * kBlock.bytes),
                              unit + kUnit.codes_at + in_unit * kBlocks * kUnit.code_bytes);
   }
@@ -308,7 +318,7 @@ inline void pack_lines(const PackTask& task) {
         store_low_halves(out + 64 * i, quads[i]);
         store_high_halves(out + 64 * i + 32, quads[i]);
       } else {
-        store_codes(out + 64 * i, quads[i]);
+        put_line(task, out + 64 * i, quads[i]);
       }
     }
   };

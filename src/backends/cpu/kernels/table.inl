@@ -36,6 +36,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .pack_floats = {pack_floats<FloatKind::f32>, pack_floats<FloatKind::f16>,
                       pack_floats<FloatKind::bf16>},
       .make_integer_scales = make_integer_scales,
+      .order_stores = order_stores,
       .quantize_tile = quantize_tile,
       .quantize_span = quantize_span,
       .rms_norm_row = rms_norm_row,

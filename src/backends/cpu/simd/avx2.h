@@ -370,6 +370,11 @@ inline void store_codes(uint8_t* p, U8x64 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), v.high);
 }
+inline void store_line_past_caches(uint8_t* p, U8x64 v) {
+  if constexpr (kSanitized) return store_codes(p, v);
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), v.low);
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p + 32), v.high);
+}
 /// Of 16 pairs of bf16: the first (second) of each pair.
 inline F32x16 load_bf16_even(const uint8_t* p) {
   const U8x64 v = load_codes(p);

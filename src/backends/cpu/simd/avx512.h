@@ -280,6 +280,10 @@ inline I32x16 odd_bytes(U8x64 v) {
 
 inline U8x64 load_codes(const uint8_t* p) { return _mm512_loadu_si512(p); }
 inline void store_codes(uint8_t* p, U8x64 v) { _mm512_storeu_si512(p, v); }
+inline void store_line_past_caches(uint8_t* p, U8x64 v) {
+  if constexpr (kSanitized) return store_codes(p, v);
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(p), v);
+}
 /// Bytes shifted left (kLeft > 0) or right (kLeft < 0) and masked.
 template <int kLeft>
 inline U8x64 shift_and(U8x64 v, uint8_t mask) {

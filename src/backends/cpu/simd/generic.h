@@ -294,6 +294,7 @@ inline U8x64 load_codes(const uint8_t* p) {
   return v;
 }
 inline void store_codes(uint8_t* p, U8x64 v) { __builtin_memcpy(p, &v, sizeof v); }
+inline void store_line_past_caches(uint8_t* p, U8x64 v) { store_codes(p, v); }
 /// Bytes shifted left (kLeft > 0) or right (kLeft < 0) and masked.
 template <int kLeft>
 inline U8x64 shift_and(U8x64 v, uint8_t mask) {

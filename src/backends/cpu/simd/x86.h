@@ -21,15 +21,22 @@ inline __m128i load_quad_of_four(const uint8_t* rows, int64_t row_bytes) {
   return _mm_insert_epi32(v, row(3), 3);
 }
 
+/// Sanitizers do not see stores past the caches.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 /// 16 bytes to a multiple of 16. Another core's copy of the line is dropped, and no store waits for
 /// that. Other threads see them in order with what is stored behind order_stores().
 inline void store_past_caches(const uint8_t* from, uint8_t* to) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  __builtin_memcpy(to, from, 16);  // which they check
-#else
-  _mm_stream_si128(reinterpret_cast<__m128i*>(to),
-                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-#endif
+  if constexpr (kSanitized) {
+    __builtin_memcpy(to, from, 16);
+  } else {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
 }
 inline void order_stores() { _mm_sfence(); }
 
