@@ -234,14 +234,13 @@ void add_bench_load(Command bench) {
   command.footer(
       "A first load, not counted, brings the file into the system's cache. 'weights' is the time\n"
       "to check them and to pack them for the kernels; of a file of 16 MiB and more, pages are\n"
-      "mapped, and as much memory as there is time for is brought in, while the tokenizer is "
-      "read,\n"
-      "which is not in it. Its limit is what memory takes to read as many bytes and to write "
-      "them,\n"
-      "at the rate it reads with before and after each round. 'copy' is what as many threads take\n"
-      "to copy as many bytes of the file, whose pages are mapped, to new memory, which the system\n"
-      "clears. 'ready' is all that comes before the first request: the tokenizer, the weights,\n"
-      "room for steps and for keys and values.");
+      "mapped while the tokenizer is read, and then memory is brought in while there is time for\n"
+      "it, neither of which is in it. Its limit is what memory takes to read as many bytes and to\n"
+      "write them, at the rate it reads with before and after each round. 'copy' is what as many\n"
+      "threads take to copy as many bytes of the file, whose pages are mapped, to new memory,\n"
+      "which the system clears. 'ready' is all that comes before the first request: the "
+      "tokenizer,\n"
+      "the weights, room for steps and for keys and values.");
   command.run([options] { return bench_load(*options); });
 }
 
