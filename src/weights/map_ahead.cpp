@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <cstdint>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -44,7 +45,12 @@ MapAhead::MapAhead(std::span<const NamedTensor> tensors,
   try {
     thread_ = std::jthread([tensors, then = std::move(then)](const std::stop_token& stop) {
       read_all(tensors, stop);
-      if (then && !stop.stop_requested()) then(stop);
+      if (!then || stop.stop_requested()) return;
+      try {
+        then(stop);
+      } catch (const std::exception&) {
+        // Whoever needs it does it, or fails, in its turn.
+      }
     });
   } catch (const std::system_error&) {
     // Pages are mapped when they are read.

@@ -13,6 +13,7 @@
 #include <future>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -109,6 +110,20 @@ TEST(MapAhead, GoesOnWithWhatElseCanBeDone) {
   EXPECT_NE(mapped.get_future().get(), 0);  // all is read before, or how much is not known
   ahead.reset();
   EXPECT_TRUE(told_to_end);
+}
+
+TEST(MapAhead, WhatFailsAheadFailsNobody) {
+  const Zeros zeros(kFileBytes);
+  const MappedFile file(zeros.path());
+  const std::vector<NamedTensor> halves = halves_of(file);
+  if (has_one_processor())
+    GTEST_SKIP() << "this process may use one processor only, where MapAhead does nothing";
+  std::promise<void> failed;
+  const MapAhead ahead(halves, [&](const std::stop_token&) {
+    failed.set_value();
+    throw std::runtime_error("no memory");
+  });
+  failed.get_future().wait();
 }
 
 TEST(MapAhead, EndsBeforeItHasReadAll) {

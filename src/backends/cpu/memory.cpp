@@ -95,7 +95,7 @@ std::shared_ptr<Memory> Arena::begin_chunk(int64_t num_bytes) {
   give_back_ahead();
   Memory memory = Memory::try_allocate(std::max(kChunkBytes, round_up(num_bytes, kHugePage)));
   if (memory.data() == nullptr) return nullptr;
-  const auto chunk = std::make_shared<Memory>(std::move(memory));
+  auto chunk = std::make_shared<Memory>(std::move(memory));
   chunk_ = chunk;
   used_ = 0;
   piece_end_ = 0;

@@ -34,8 +34,11 @@ struct GroupRange {
 
 void WeightStore::bring_in(std::span<const Tensor> sources, const std::stop_token& stop) {
   int64_t num_bytes = 0;
-  for (const Tensor& source : sources)
+  for (const Tensor& source : sources) {
+    if (source.dim(0) < kGroupRows)
+      continue;  // a group of them may be many times what the file has
     num_bytes += Arena::piece_bytes(weight_layout(source).num_bytes());
+  }
   if (num_bytes > measure_memory().available_bytes - kMemoryMargin) return;
   arena_.bring_in(num_bytes, stop);
 }

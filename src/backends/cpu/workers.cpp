@@ -53,11 +53,14 @@ void pin_to(int32_t processor) {
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-/// Where this thread goes on; the system may place it elsewhere later.
+/// Where this thread goes on, if it may; the system may place it elsewhere later.
 void move_to(int32_t processor) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) != 0) return;
+  if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) != 0 ||
+      !CPU_ISSET(static_cast<size_t>(processor), &allowed)) {
+    return;
+  }
   pin_to(processor);
   pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed);
 }

@@ -324,7 +324,7 @@ TEST(Workers, TheCallerIsBroughtToTheCoreThatNoOtherThreadHas) {
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  EXPECT_GE(num_apart, kRounds / 2);  // where the system has no other plans
+  EXPECT_GE(num_apart, kRounds / 4);  // where the system has no other plans
   cpu_set_t now;
   ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof now, &now), 0);
   EXPECT_TRUE(CPU_EQUAL(&now, &allowed));
