@@ -129,9 +129,9 @@ TEST(Arena, PiecesLieOnWhatWasBroughtInAhead) {
 
 TEST(Arena, WhatWasNotBroughtInWhenItWasStoppedIsNew) {
   Arena arena;
-  std::stop_source stop;
-  stop.request_stop();
-  arena.bring_in(70 * kMegabyte, stop.get_token());
+  std::jthread stopped([](const std::stop_token&) {});
+  stopped.request_stop();
+  arena.bring_in(70 * kMegabyte, stopped.get_stop_token());
   EXPECT_EQ(arena.bytes_ahead(), 0);
   EXPECT_TRUE(arena.has_room(70 * kMegabyte));
   const Arena::Piece piece = arena.allocate(70 * kMegabyte);

@@ -35,8 +35,8 @@ struct GroupRange {
 void WeightStore::bring_in(std::span<const Tensor> sources, const std::stop_token& stop) {
   int64_t num_bytes = 0;
   for (const Tensor& source : sources) {
-    if (source.dim(0) < kGroupRows)
-      continue;  // a group of them may be many times what the file has
+    // A group of so few may take many times what the file has of them.
+    if (source.dim(0) < kGroupRows) continue;
     num_bytes += Arena::piece_bytes(weight_layout(source).num_bytes());
   }
   if (num_bytes > measure_memory().available_bytes - kMemoryMargin) return;
