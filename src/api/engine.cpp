@@ -106,7 +106,7 @@ std::string types_text(const ops::KvTypes& types) {
   return keys == values ? std::string(keys) : fmt::format("{}/{}", keys, values);
 }
 
-/// Those that weights are made of, unless they are a table that is read row by row.
+/// Those that weights may be made of: some may be tables that are read row by row.
 std::vector<Tensor> matrices_of(const weights::Checkpoint& checkpoint) {
   std::vector<Tensor> matrices;
   for (const weights::NamedTensor& entry : checkpoint.tensors()) {

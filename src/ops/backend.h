@@ -233,8 +233,9 @@ class Backend {
   virtual void download(const Tensor& device, const Tensor& host) = 0;  // waits
   virtual void synchronize() = 0;
 
-  /// Announces matrices that prepare_weight is about to be called for, with `source` as there, so
-  /// that this thread does what can be done before, until `stop`. A hint; other operations wait.
+  /// Announces matrices that prepare_weight may be called for next, with `source` as there, so that
+  /// this thread does what can be done before, until `stop`. A hint. Nothing else is called
+  /// meanwhile.
   virtual void expect_weights(std::span<const Tensor> /*sources*/,
                               const std::stop_token& /*stop*/) {}
   /// Makes the matrix `source` [n, k], any DType of floats or blocks, ready for matmul. `source`

@@ -61,7 +61,8 @@ class GgufWriter {
   void pad();
 
   std::filesystem::path path_;
-  std::filesystem::path partial_;  // the name until `finish`
+  std::filesystem::path partial_;   // the name until `finish`
+  std::unique_ptr<char[]> buffer_;  // of the file, which is closed before
   std::unique_ptr<std::FILE, Close> file_;
   std::string entries_;  // serialised metadata
   std::string infos_;    // serialised tensor infos

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <exception>
-#include <system_error>
 #include <utility>
 
 namespace hasten::weights {
@@ -52,8 +51,8 @@ MapAhead::MapAhead(std::span<const NamedTensor> tensors,
         // Whoever needs it does it, or fails, in its turn.
       }
     });
-  } catch (const std::system_error&) {
-    // Pages are mapped when they are read.
+  } catch (const std::exception&) {
+    // No thread, or no memory for one: pages are mapped when they are read.
   }
 }
 

@@ -3,6 +3,7 @@
 #include "backends/cpu/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -110,8 +111,10 @@ void Arena::bring_in(int64_t num_bytes, const std::stop_token& stop) {
   const std::shared_ptr<Memory> chunk = begin_chunk(num_bytes);
   if (chunk == nullptr) return;
   const int64_t end = round_up(num_bytes, kHugePage);
+  static const auto kPage = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
   for (; touched_ < end && !stop.stop_requested(); touched_ += kHugePage) {
-    static_cast<volatile uint8_t*>(chunk->data())[touched_] = 0;
+    volatile uint8_t* const pages = chunk->data() + touched_;
+    for (int64_t at = 0; at < kHugePage; at += kPage) pages[at] = 0;  // where none is huge
   }
   ahead_ = touched_;
   hide(chunk->data(), chunk->num_bytes());

@@ -149,7 +149,7 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
   }
   for (; num_done * part.columns < source.dim(1); ++num_done) {
     uint8_t copy[kGroupRows * kMostRowBytes] = {};
-    alignas(64) uint8_t packed[kMostGroupBytes];
+    uint8_t packed[kMostGroupBytes];
     const int64_t columns = std::min(part.columns, source.dim(1) - num_done * part.columns);
     const int64_t at = num_done * part.row_bytes;
     const int64_t size = std::min(part.row_bytes, row_bytes - at);

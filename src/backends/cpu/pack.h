@@ -24,7 +24,8 @@ struct WeightLayout {
 /// Where what is stored goes.
 enum class PackInto : uint8_t {
   caches,
-  memory,  // past the caches; other threads see it behind KernelTable::order_stores
+  memory,  // codes and floats, but for f16, past the caches; other threads see them behind
+           // KernelTable::order_stores
 };
 
 /// Writes group `index` of `source` to out[layout.group_bytes], for memory a multiple of a cache

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quantity.h"
@@ -20,6 +21,9 @@ constexpr int64_t kEnoughBytes = int64_t{64} << 20;
 // Of the available memory this much stays free for everything else, and for what was added but not
 // written to yet, which still counts as available.
 constexpr int64_t kMemoryMargin = int64_t{256} << 20;
+// No more than this part of it is brought in ahead, without looking again: the file's pages stay,
+// and others that begin at the same time have theirs.
+constexpr int64_t kAheadShare = 2;
 // Of what was available this part is used before it is measured again.
 constexpr int64_t kUnmeasuredShare = 8;
 
@@ -32,15 +36,17 @@ struct GroupRange {
 
 }  // namespace
 
-void WeightStore::bring_in(std::span<const Tensor> sources, const std::stop_token& stop) {
+int64_t WeightStore::bring_in(std::span<const Tensor> sources, const std::stop_token& stop) {
+  HASTEN_CHECK(added_.empty());
   int64_t num_bytes = 0;
   for (const Tensor& source : sources) {
     // A group of so few may take many times what the file has of them.
     if (source.dim(0) < kGroupRows) continue;
     num_bytes += Arena::piece_bytes(weight_layout(source).num_bytes());
   }
-  if (num_bytes > measure_memory().available_bytes - kMemoryMargin) return;
+  if (num_bytes == 0 || num_bytes > measure_memory().available_bytes / kAheadShare) return 0;
   arena_.bring_in(num_bytes, stop);
+  return arena_.bytes_ahead();
 }
 
 Arena::Piece WeightStore::add(const WeightLayout& layout, const Tensor& source) {

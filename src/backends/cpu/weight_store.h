@@ -29,8 +29,9 @@ class WeightStore {
   Arena::Piece add(const WeightLayout& layout, const Tensor& source);
 
   /// Has memory for weights of these matrices brought in, on this thread and until `stop`, before
-  /// the first is added. A hint: what is more than they need is given back with finish().
-  void bring_in(std::span<const Tensor> sources, const std::stop_token& stop);
+  /// the first is added; nothing where memory is not plenty. A hint: what is more than they need is
+  /// given back with finish(). Returns how many bytes there are.
+  int64_t bring_in(std::span<const Tensor> sources, const std::stop_token& stop);
 
   /// Packs all that was added and still has an owner, on all threads.
   void pack_added() {

@@ -71,7 +71,7 @@ TEST(WeightStore, PacksTheSameIntoMemoryBroughtInAhead) {
     WeightStore store(kernels, workers);
     std::vector<Tensor> ahead;
     for (size_t i = 0; i < num_ahead; ++i) ahead.push_back(sources[i % sources.size()].view);
-    store.bring_in(ahead, std::stop_token());
+    EXPECT_GT(store.bring_in(ahead, std::stop_token()), 0) << "too little memory for this test";
     std::vector<Arena::Piece> packed;
     for (const OwnedTensor& source : sources) {
       packed.push_back(store.add(weight_layout(source.view), source.view));

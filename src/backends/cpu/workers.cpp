@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "backends/cpu/topology.h"
 #include "base/clock.h"
@@ -80,7 +81,12 @@ Workers::Workers(int32_t threads) {
   // With more threads than cores, a spinning one keeps a working one from its core.
   spin_us_ = count <= usable ? kSpinUs : 0;
   const bool pin = count == static_cast<int32_t>(topology.cores.size()) && count == usable;
-  if (pin && count > 1) caller_processor_ = topology.cores.front();
+  if (pin) {
+    caller_processor_ = topology.cores.front();
+    is_anothers_.resize(static_cast<size_t>(std::ranges::max(topology.cores)) + 1);
+    for (int32_t i = 1; i < count; ++i)
+      is_anothers_[static_cast<size_t>(topology.cores[static_cast<size_t>(i)])] = true;
+  }
   try {
     threads_.reserve(static_cast<size_t>(count - 1));
     for (int32_t i = 1; i < count; ++i) {
@@ -199,10 +205,14 @@ void Workers::close() {
   }
 }
 
-/// The system may have placed the caller on the core of another thread while that slept, and then
-/// takes milliseconds to see that both have something to do.
+/// The system may have placed the caller on the processor of another thread while that slept, and
+/// then takes milliseconds to see that both have something to do.
 void Workers::keep_caller_apart() {
-  if (caller_processor_ == kNotPinned || sched_getcpu() == caller_processor_) return;
+  const int processor = sched_getcpu();
+  if (processor < 0 || std::cmp_greater_equal(processor, is_anothers_.size()) ||
+      !is_anothers_[static_cast<size_t>(processor)]) {
+    return;
+  }
   const int64_t now = monotonic_us();
   if (now - moved_us_ < kMoveUs) return;
   moved_us_ = now;
@@ -210,7 +220,6 @@ void Workers::keep_caller_apart() {
 }
 
 void Workers::run_job(Job job, Join join) {
-  keep_caller_apart();
   job_ = job;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   door_.store({epoch, static_cast<uint16_t>(threads_.size()), 0}, std::memory_order_release);
@@ -218,6 +227,7 @@ void Workers::run_job(Job job, Join join) {
   // after that look, to a thread that has fallen asleep in between and would miss the job.
   epoch_.store(epoch, std::memory_order_seq_cst);
   epoch_.notify_all();
+  keep_caller_apart();
   execute(job, 0);
   if (join == Join::who_comes) close();
   const auto ended = [](Door door) { return door.places == 0 && door.inside == 0; };

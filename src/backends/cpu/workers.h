@@ -23,8 +23,8 @@ namespace hasten::cpu {
 class Workers {
  public:
   /// `threads` <= 0: one per usable physical core. With exactly as many threads as cores, each but
-  /// the caller's is pinned to its own, and the caller is brought to the one that is left, though
-  /// not kept there; otherwise the system places them.
+  /// the caller's is pinned to its own, and a caller that is found on one of those is brought to
+  /// the one that is left, with the affinity that it had; otherwise the system places them.
   /// Error{resource_exhausted} when the system gives fewer.
   explicit Workers(int32_t threads);
   ~Workers();
@@ -157,7 +157,8 @@ class Workers {
   std::vector<OwnRange> ranges_;  // of each thread
   int64_t spin_us_ = 0;
   int64_t l2_bytes_ = 0;
-  int32_t caller_processor_ = kNotPinned;  // that no other thread is pinned to
+  int32_t caller_processor_ = kNotPinned;  // of the core that no other thread is pinned to
+  std::vector<bool> is_anothers_;          // by processor: another thread is pinned to it
   int64_t moved_us_ = 0;                   // when the caller was brought there
   Job job_;                                // changes only while nobody is inside
   std::exception_ptr exception_;           // written by the one that sets failed_ first
