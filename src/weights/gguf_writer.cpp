@@ -15,8 +15,8 @@
 namespace hasten::weights {
 namespace {
 
-// Linux keeps what is written at a time in its cache as one piece, and maps that in one; a file
-// written 4 KiB at a time takes twenty times as long to map.
+// Linux keeps what is written at a time in its cache as one piece, and maps that in one: files that
+// lie there in small pieces take up to thirty times as long to map.
 constexpr size_t kWrittenTogether = size_t{4} << 20;
 
 template <class T>
