@@ -111,10 +111,10 @@ void Arena::bring_in(int64_t num_bytes, const std::stop_token& stop) {
   const std::shared_ptr<Memory> chunk = begin_chunk(num_bytes);
   if (chunk == nullptr) return;
   const int64_t end = round_up(num_bytes, kHugePage);
-  static const auto kPage = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
   for (; touched_ < end && !stop.stop_requested(); touched_ += kHugePage) {
     volatile uint8_t* const pages = chunk->data() + touched_;
-    for (int64_t at = 0; at < kHugePage; at += kPage) pages[at] = 0;  // where none is huge
+    for (int64_t at = 0; at < kHugePage; at += page) pages[at] = 0;  // where none is huge
   }
   ahead_ = touched_;
   hide(chunk->data(), chunk->num_bytes());
