@@ -67,11 +67,11 @@ class Arena {
   /// Begins a chunk for pieces of so much in all, one by one as piece_bytes() says, and brings its
   /// pages in, in their order, until `stop`: ahead of the pieces. Nothing where the system refuses.
   void bring_in(int64_t num_bytes, const std::stop_token& stop);
-  /// Where the pages end that were; nullptr: there are none on the latest chunk.
+  /// Where the pages end that bring_in() brought in; null: there are none on the latest chunk.
   const uint8_t* end_of_ahead() const;
-  /// Bytes of them that no piece has yet.
+  /// Bytes of those pages that no piece has yet.
   int64_t bytes_ahead() const;
-  /// Returns these to the system.
+  /// Gives the system back those that lie wholly behind the pieces.
   void give_back_ahead();
   /// What a piece takes of its chunk.
   static int64_t piece_bytes(int64_t num_bytes);

@@ -37,7 +37,7 @@ class WeightStore {
   void pack_added() {
     if (!added_.empty()) pack();
   }
-  /// Likewise, and there will be no more weights for now.
+  /// pack_added(), and what was brought in ahead and no weight needs is given back.
   void finish() {
     pack_added();
     arena_.give_back_ahead();
