@@ -64,7 +64,7 @@ void Matmul::multiply_both(const ops::GatedMatmulParams& params, const Rows& row
   const bool alike =
       gate.is_packed() && up.is_packed() && have_same_format(gate.layout(), up.layout());
   const auto multiply_one = [&](const ops::MatmulParams& product, float* outputs,
-                                const uint8_t* next) {
+                                const GroupsFrom& next) {
     ProductRows out = from_group(product_rows(product), tiles.first);
     out.data = outputs;
     out.stride = tiles.stride;
@@ -77,8 +77,8 @@ void Matmul::multiply_both(const ops::GatedMatmulParams& params, const Rows& row
                     rows, thread);
   };
   const bool goes_on = alike && tiles.next < gate.layout().num_groups;
-  multiply_one(params.gate, tiles.gate, alike ? up.group(tiles.first) : nullptr);
-  multiply_one(params.up, tiles.up, goes_on ? gate.group(tiles.next) : nullptr);
+  multiply_one(params.gate, tiles.gate, alike ? up.groups_from(tiles.first) : GroupsFrom{});
+  multiply_one(params.up, tiles.up, goes_on ? gate.groups_from(tiles.next) : GroupsFrom{});
 }
 
 void Matmul::run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm) {

@@ -32,7 +32,7 @@ enum class WeightStreams : uint8_t {
   several,   // at a time, asked for ahead
   one,       // asked for ahead
   in_order,  // one, asked for by nobody: a core that meets lines in the order in which they lie
-             // fetches ahead by itself
+             // fetches ahead by itself. Long rows with integer scales are divided for it.
 };
 
 /// How keys or values lie in the cache: as codes, and from q8_0 on scales (CpuKvCache).
@@ -172,13 +172,22 @@ struct ProductRows {
   const float* bias;  // [columns], added; null: none
 };
 
+/// Groups of a packed matrix from one on: of floats one behind the other, else as StackLayout has
+/// them.
+struct GroupsFrom {
+  const uint8_t* matrix = nullptr;
+  int64_t num_groups = 0;  // of the matrix
+  bool divided = false;    // see StackLayout
+  int64_t first = 0;
+};
+
 /// out[r, n] = row n of the groups · x[r] (+ bias), for the groups of one thread.
 struct QuantMatmulTask {
-  const uint8_t* groups;  // packed, one behind the other
-  int64_t group_bytes;
+  GroupsFrom groups;
   int64_t num_groups;
-  // Of the same format, that are multiplied next; fetched towards the end of many rows. Null: none.
-  const uint8_t* next_groups;
+  // Of the same format and as long, that are multiplied next; fetched towards the end of many rows.
+  // Without a matrix: none.
+  GroupsFrom next_groups;
   QuantizedRows x;
   // Of the tiles of x (RowTiles), those that are multiplied; of few rows, the only one.
   int64_t first_tile;
@@ -215,7 +224,7 @@ struct Bf16MatmulTask {
   const uint8_t* groups;
   int64_t group_bytes;
   int64_t num_groups;
-  const uint8_t* next_groups;  // as of QuantMatmulTask
+  const uint8_t* next_groups;  // as of QuantMatmulTask; null: none
   const uint8_t* tiles;
   int64_t num_rows;
   int64_t columns;
@@ -271,7 +280,8 @@ struct PackTask {
   const uint8_t* rows;  // 16, one behind the other
   int64_t row_bytes;    // from one to the next
   int64_t columns;      // of each: whole blocks of the file, or floats of whole 16 bytes
-  uint8_t* out;         // behind the head of the group
+  const uint8_t* next;  // what is asked for meanwhile, as many bytes; need not be there
+  uint8_t* out;         // of quantised weights the first unit
   CacheLevel asks_into = CacheLevel::first;  // for the rows behind these
   bool past_caches = false;  // store what is not read again past them; out is a multiple of 64
 };
@@ -279,9 +289,9 @@ struct PackTask {
 /// Makes integer scales of those of a group, and offsets likewise, which are binary16 in each unit,
 /// [blocks, or super-blocks][scale, then offset if any][16 rows].
 struct IntegerScalesTask {
-  uint8_t* group;
-  int64_t num_units;
-  int64_t unit_bytes;
+  uint8_t* matrix;
+  StackLayout layout;  // of it
+  int64_t group;
   PackedFormat format;
 };
 

@@ -46,7 +46,7 @@ Matmul::Matmul(const KernelTable& kernels, Workers& workers, WeightStreams strea
 }
 
 std::unique_ptr<CpuWeight> Matmul::prepare(const Tensor& source, bool repack) {
-  const WeightLayout layout = weight_layout(source);
+  const WeightLayout layout = weight_layout(source, streams_);
   interleaves_ |= !layout.packed && !rounds_activations(layout);
   rounds_gated_ |= layout.packed && has_integer_scales(format_of(*layout.packed));
   Arena::Piece packed = repack ? weights_.add(layout, source) : nullptr;
@@ -197,9 +197,8 @@ void Matmul::check_shapes(const ops::MatmulParams& params, const Rows& rows) {
 void Matmul::multiply_groups(const Piece& piece, const Rows& rows, int32_t thread) {
   const CpuWeight& weight = piece.weight;
   if (weight.is_packed()) {
-    return multiply_packed(piece, rows, weight.group(piece.first), thread);
+    return multiply_packed(piece, rows, weight.groups_from(piece.first), thread);
   }
-  const int64_t group_bytes = weight.layout().group_bytes;
   uint8_t* groups = unpacked_groups_.get(0) + thread * largest_tile_bytes_;
   const int64_t tile_count = tile_groups(weight.layout(), rows.count);
   HASTEN_CHECK(tile_count <= kTileGroups);
@@ -207,27 +206,34 @@ void Matmul::multiply_groups(const Piece& piece, const Rows& rows, int32_t threa
     const Piece tile{.weight = weight,
                      .first = piece.first + done,
                      .count = std::min(tile_count, piece.count - done),
-                     .next = nullptr,
+                     .next = {},
                      .out = from_group(piece.out, done),
                      .first_out_row = piece.first_out_row};
-    for (int64_t g = 0; g < tile.count; ++g) {
-      pack_group(kernels_, weight.layout(), weight.source(), tile.first + g,
-                 groups + g * group_bytes);
-    }
-    multiply_packed(tile, rows, groups, thread);
+    const Tensor& source = weight.source();
+    const int64_t row = tile.first * kGroupRows;
+    const Tensor tile_rows =
+        source.slice(row, std::min(tile.count * kGroupRows, source.dim(0) - row));
+    const WeightLayout layout = weight_layout(tile_rows, streams_);
+    for (int64_t g = 0; g < tile.count; ++g) pack_group(kernels_, layout, tile_rows, g, groups);
+    multiply_packed(tile, rows,
+                    {.matrix = groups, .num_groups = tile.count, .divided = layout.divided},
+                    thread);
   }
 }
 
-/// A piece whose packed groups lie at `groups`.
-void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t* groups,
+/// A piece that is packed there.
+void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const GroupsFrom& groups,
                              int32_t thread) {
   const WeightLayout& layout = piece.weight.layout();
+  const auto floats_from = [&](const GroupsFrom& from) {
+    return from.matrix == nullptr ? nullptr : from.matrix + from.first * layout.group_bytes;
+  };
   uint8_t* scratch = thread_scratch_.get(0) + thread * kMatmulScratchBytes;
   if (rounds_activations(layout)) {
-    kernels_.bf16_matmul({.groups = groups,
+    kernels_.bf16_matmul({.groups = floats_from(groups),
                           .group_bytes = layout.group_bytes,
                           .num_groups = piece.count,
-                          .next_groups = piece.next,
+                          .next_groups = floats_from(piece.next),
                           .tiles = rounded_.get(0),
                           .num_rows = rows.count,
                           .columns = rows.columns,
@@ -238,7 +244,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
   }
   if (!layout.packed) {
     kernels_.float_matmul[static_cast<int>(layout.floats)](
-        {.groups = groups,
+        {.groups = floats_from(groups),
          .group_bytes = layout.group_bytes,
          .num_groups = piece.count,
          .tiles = rows.tiles,
@@ -253,7 +259,6 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const uint8_t
   const auto tiles = quantized_tiles(rows.count);
   kernels_.quant_matmul[static_cast<int>(*layout.packed)](
       {.groups = groups,
-       .group_bytes = layout.group_bytes,
        .num_groups = piece.count,
        .next_groups = piece.next,
        .x = {.tiles = rows.quantized, .num_rows = rows.count, .columns = rows.columns},
@@ -304,18 +309,18 @@ struct Matmul::Tiles {
   int64_t count_of(const ops::MatmulParams& params) const {
     return ceil_div(cpu_weight(params).layout().num_groups, groups);
   }
-  /// The packed groups of a tile, if it is there and they are of that format; or null.
-  const uint8_t* packed(int64_t tile, const WeightLayout& layout) const {
+  /// The packed groups from a tile on, if it is there and they are of that format; or none.
+  GroupsFrom packed(int64_t tile, const WeightLayout& layout) const {
     for (const ops::MatmulParams& params : products) {
       const int64_t tiles = count_of(params);
       if (tile < tiles) {
         const CpuWeight& weight = cpu_weight(params);
         const bool known = weight.is_packed() && have_same_format(weight.layout(), layout);
-        return known ? weight.group(tile * groups) : nullptr;
+        return known ? weight.groups_from(tile * groups) : GroupsFrom{};
       }
       tile -= tiles;
     }
-    return nullptr;
+    return {};
   }
 };
 

@@ -91,7 +91,7 @@ class Matmul {
     const CpuWeight& weight;
     int64_t first;
     int64_t count;
-    const uint8_t* next;  // packed groups of the same format that come next; null: nobody knows
+    GroupsFrom next;  // packed, of the same format and as long; without a matrix: nobody knows
     ProductRows out;
     int64_t first_out_row = 0;  // see QuantMatmulTask; of quantised weights alone
   };
@@ -153,7 +153,8 @@ class Matmul {
                          const GatedPiece& piece, int32_t thread);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);
   void multiply_groups(const Piece& piece, const Rows& rows, int32_t thread);
-  void multiply_packed(const Piece& piece, const Rows& rows, const uint8_t* groups, int32_t thread);
+  void multiply_packed(const Piece& piece, const Rows& rows, const GroupsFrom& groups,
+                       int32_t thread);
   bool rounds_activations(const WeightLayout& layout) const;
 
   const KernelTable& kernels_;

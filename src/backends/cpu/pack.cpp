@@ -93,15 +93,19 @@ Part part_of(const WeightLayout& layout) {
 
 }  // namespace
 
-WeightLayout weight_layout(const Tensor& source) {
+WeightLayout weight_layout(const Tensor& source, WeightStreams streams) {
   HASTEN_CHECK(source.defined() && source.shape().rank() == 2 && source.dim(1) > 0);
   WeightLayout layout;
   layout.num_groups = ceil_div(source.dim(0), kGroupRows);
   const int64_t columns = source.dim(1);
+  layout.columns = columns;
   for (int kind = 0; kind < kNumPackedKinds; ++kind) {
     if (kTypes[kind] != source.dtype()) continue;
     layout.packed = static_cast<PackedKind>(kind);
     layout.group_bytes = unit_layout(kPackedFormats[kind]).group_bytes(columns);
+    layout.divided = streams == WeightStreams::in_order &&
+                     has_integer_scales(kPackedFormats[kind]) &&
+                     columns > kMostUndividedBlocks * kBlockColumns;
     return layout;
   }
   switch (source.dtype()) {
@@ -123,7 +127,7 @@ WeightLayout weight_layout(const Tensor& source) {
 }
 
 int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const Tensor& source,
-                   int64_t index, uint8_t* out, PackInto into) {
+                   int64_t index, uint8_t* packed, PackInto into) {
   const auto pack = layout.packed ? kernels.pack_quantized[static_cast<int>(*layout.packed)]
                                   : kernels.pack_floats[static_cast<int>(layout.floats)];
   const int64_t first_row = index * kGroupRows;
@@ -131,43 +135,55 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
   const auto* rows = reinterpret_cast<const uint8_t*>(source.row(first_row));
   const int64_t row_bytes = source.row_bytes();
   const Part part = part_of(layout);
-  const UnitLayout unit =
-      layout.packed ? unit_layout(kPackedFormats[static_cast<int>(*layout.packed)]) : UnitLayout{};
-  uint8_t* const parts = out + unit.head_bytes;
-  int64_t num_done = 0;
-  if (num_rows == kGroupRows) {
-    // Blocks without all of a unit are whole all the same.
-    const int64_t columns =
-        layout.packed ? source.dim(1) : source.dim(1) / part.columns * part.columns;
-    pack({.rows = rows,
-          .row_bytes = row_bytes,
-          .columns = columns,
-          .out = parts,
-          .asks_into = kernels.asks_into,
-          .past_caches = into == PackInto::memory});
-    num_done = columns == source.dim(1) ? ceil_div(columns, part.columns) : columns / part.columns;
-  }
-  for (; num_done * part.columns < source.dim(1); ++num_done) {
-    uint8_t copy[kGroupRows * kMostRowBytes] = {};
-    uint8_t packed[kMostGroupBytes];
-    const int64_t columns = std::min(part.columns, source.dim(1) - num_done * part.columns);
-    const int64_t at = num_done * part.row_bytes;
-    const int64_t size = std::min(part.row_bytes, row_bytes - at);
-    for (int64_t r = 0; r < num_rows; ++r) {
-      std::memcpy(copy + r * part.row_bytes, rows + r * row_bytes + at, static_cast<size_t>(size));
+  int64_t columns = 0;  // that lie in one piece: of a strip, or all
+  for (int64_t first = 0; first < layout.columns; first += columns) {
+    columns = layout.packed ? layout.stacks().blocks_from(first / kBlockColumns) * kBlockColumns
+                            : layout.columns;
+    const int64_t row_at = first / part.columns * part.row_bytes;
+    uint8_t* const out =
+        packed + (layout.packed ? layout.stacks().unit_at(index, first / kBlockColumns)
+                                : index * layout.group_bytes);
+    int64_t num_done = 0;  // parts
+    if (num_rows == kGroupRows) {
+      // Blocks without all of a unit are whole all the same.
+      const int64_t whole = layout.packed ? columns : columns / part.columns * part.columns;
+      pack({.rows = rows + row_at,
+            .row_bytes = row_bytes,
+            .columns = whole,
+            .next = rows + kGroupRows * (row_bytes + row_at),
+            .out = out,
+            .asks_into = kernels.asks_into,
+            .past_caches = into == PackInto::memory});
+      num_done = whole == columns ? ceil_div(columns, part.columns) : columns / part.columns;
     }
-    pack({.rows = copy,
-          .row_bytes = part.row_bytes,
-          .columns = layout.packed ? columns : part.columns,
-          .out = packed});
-    const int64_t to = num_done * part.group_bytes;
-    const int64_t left = layout.group_bytes - unit.head_bytes - to;
-    std::memcpy(parts + to, packed, static_cast<size_t>(std::min(part.group_bytes, left)));
+    const int64_t num_bytes =
+        layout.packed ? layout.stacks().unit.bytes_of(columns / kBlockColumns) : layout.group_bytes;
+    for (; num_done * part.columns < columns; ++num_done) {
+      uint8_t copy[kGroupRows * kMostRowBytes] = {};
+      uint8_t packed_part[kMostGroupBytes];
+      const int64_t left_columns = std::min(part.columns, columns - num_done * part.columns);
+      const int64_t at = row_at + num_done * part.row_bytes;
+      const int64_t size = std::min(part.row_bytes, row_bytes - at);
+      for (int64_t r = 0; r < num_rows; ++r) {
+        std::memcpy(copy + r * part.row_bytes, rows + r * row_bytes + at,
+                    static_cast<size_t>(size));
+      }
+      pack({.rows = copy,
+            .row_bytes = part.row_bytes,
+            .columns = layout.packed ? left_columns : part.columns,
+            .next = copy,
+            .out = packed_part});
+      const int64_t to = num_done * part.group_bytes;
+      std::memcpy(out + to, packed_part,
+                  static_cast<size_t>(std::min(part.group_bytes, num_bytes - to)));
+    }
   }
-  if (unit.head_bytes == 0) return 0;
-  return kernels.make_integer_scales({.group = out,
-                                      .num_units = unit.num_units(source.dim(1)),
-                                      .unit_bytes = unit.bytes(),
+  if (!layout.packed || !has_integer_scales(kPackedFormats[static_cast<int>(*layout.packed)])) {
+    return 0;
+  }
+  return kernels.make_integer_scales({.matrix = packed,
+                                      .layout = layout.stacks(),
+                                      .group = index,
                                       .format = kPackedFormats[static_cast<int>(*layout.packed)]});
 }
 

@@ -56,10 +56,10 @@ struct Element {
 };
 
 /// Of integer scales: that of a block, or its offset (`kind` 1).
-Element read_integer_scale(const PackedFormat& format, const uint8_t* group, const uint8_t* unit,
+Element read_integer_scale(const PackedFormat& format, const uint8_t* head, const uint8_t* unit,
                            int row, int64_t block, int64_t kind) {
   float row_unit = 0;
-  std::memcpy(&row_unit, group + 4 * row, 4);
+  std::memcpy(&row_unit, head + 4 * row, 4);
   float step = row_unit / (1 << kIntegerScaleBits);
   if (kind == 1) step *= static_cast<float>(offset_parts(format));
   const auto read_i16 = [&](int64_t at) {
@@ -95,21 +95,39 @@ float read_half(const uint8_t* p, int64_t index) {
   return f16_to_f32(bits);
 }
 
-/// An element of a packed group, from the description of UnitLayout.
-Element read_element(const PackedFormat& format, const uint8_t* group, int row, int64_t column) {
+/// An element of a packed matrix, from the descriptions of UnitLayout and StackLayout.
+Element read_element(const WeightLayout& matrix, const uint8_t* packed, int64_t group, int row,
+                     int64_t column) {
+  const PackedFormat& format = kPackedFormats[static_cast<int>(*matrix.packed)];
   const UnitLayout layout = unit_layout(format);
-  const int64_t block = column / kBlockColumns % layout.blocks;
-  const int64_t in_block = column % kBlockColumns;
-  const uint8_t* unit =
-      group + layout.head_bytes + column / kBlockColumns / layout.blocks * layout.bytes();
+  const auto bytes_of = [&](int64_t columns) {
+    return layout.group_bytes(columns) - layout.head_bytes;
+  };
+  const uint8_t* head = packed + group * matrix.group_bytes;
+  const uint8_t* strip = head + layout.head_bytes;
+  int64_t in_strip = column;
+  if (matrix.divided) {
+    constexpr int64_t kStripColumns = kStripBlocks * kBlockColumns;
+    const int64_t in_stack = group % kStackGroups;
+    const int64_t num_groups = std::min(kStackGroups, matrix.num_groups - (group - in_stack));
+    const uint8_t* stack = packed + (group - in_stack) * matrix.group_bytes;
+    in_strip = column % kStripColumns;
+    const int64_t first = column - in_strip;
+    head = stack + in_stack * layout.head_bytes;
+    strip = stack + num_groups * (layout.head_bytes + bytes_of(first)) +
+            in_stack * bytes_of(std::min(kStripColumns, matrix.columns - first));
+  }
+  const int64_t block = in_strip / kBlockColumns % layout.blocks;
+  const int64_t in_block = in_strip % kBlockColumns;
+  const uint8_t* unit = strip + in_strip / kBlockColumns / layout.blocks * layout.bytes();
   int code = read_code(format.bits, unit + layout.codes_at + block * layout.code_bytes, row,
                        static_cast<int>(in_block));
   if (format.lookup) code = quant::kIq4Levels[code] + 128;
   const auto level = static_cast<float>(code - format.zero_point);
   if (has_integer_scales(format)) {
-    const Element scale = read_integer_scale(format, group, unit, row, block, 0);
+    const Element scale = read_integer_scale(format, head, unit, row, block, 0);
     Element offset{0, 0};
-    if (format.offsets) offset = read_integer_scale(format, group, unit, row, block, 1);
+    if (format.offsets) offset = read_integer_scale(format, head, unit, row, block, 1);
     return {scale.value * level + offset.value,
             scale.may_differ * std::fabs(level) + offset.may_differ};
   }
@@ -129,37 +147,42 @@ float read_float(FloatKind kind, const uint8_t* group, int row, int64_t column) 
   return bf16_to_f32(halves[(column / 2 * 16 + row) * 2 + column % 2]);
 }
 
-void expect_every_element(const KernelTable& kernels) {
-  for (const DType dtype : kFormats) {
-    SCOPED_TRACE(info(dtype).name);
-    constexpr int64_t kRows = 37;                              // two groups and five rows
-    const int64_t columns = info(dtype).quantized ? 768 : 45;  // lines, quads, and a rest
-    const OwnedTensor matrix = random_matrix(dtype, kRows, columns);
-    const WeightLayout layout = weight_layout(matrix.view);
-    ASSERT_EQ(layout.num_groups, 3);
-    std::vector<uint8_t> group(static_cast<size_t>(layout.group_bytes), 0xee);
-    std::vector<float> want(static_cast<size_t>(columns));
-    for (int64_t g = 0; g < layout.num_groups; ++g) {
-      pack_group(kernels, layout, matrix.view, g, group.data());
-      for (int row = 0; row < kGroupRows && g * kGroupRows + row < kRows; ++row) {
-        quant::decode_row(dtype, matrix.view.row(g * kGroupRows + row), want.data(), columns);
-        for (int64_t c = 0; c < columns; ++c) {
-          const auto [value, may_differ] =
-              layout.packed ? read_element(kPackedFormats[static_cast<int>(*layout.packed)],
-                                           group.data(), row, c)
-                            : Element{read_float(layout.floats, group.data(), row, c), 0};
-          ASSERT_LE(std::fabs(value - want[static_cast<size_t>(c)]), may_differ)
-              << "row " << row << " column " << c;
-        }
-      }
+void expect_every_element(const KernelTable& kernels, DType dtype, int64_t rows, int64_t columns,
+                          WeightStreams streams) {
+  const OwnedTensor matrix = random_matrix(dtype, rows, columns);
+  const WeightLayout layout = weight_layout(matrix.view, streams);
+  std::vector<uint8_t> packed(static_cast<size_t>(layout.num_bytes()), 0xee);
+  for (int64_t g = 0; g < layout.num_groups; ++g) {
+    pack_group(kernels, layout, matrix.view, g, packed.data());
+  }
+  std::vector<float> want(static_cast<size_t>(columns));
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t group = r / kGroupRows;
+    const auto row = static_cast<int>(r % kGroupRows);
+    quant::decode_row(dtype, matrix.view.row(r), want.data(), columns);
+    for (int64_t c = 0; c < columns; ++c) {
+      const uint8_t* floats = packed.data() + group * layout.group_bytes;
+      const auto [value, may_differ] = layout.packed
+                                           ? read_element(layout, packed.data(), group, row, c)
+                                           : Element{read_float(layout.floats, floats, row, c), 0};
+      ASSERT_LE(std::fabs(value - want[static_cast<size_t>(c)]), may_differ)
+          << "row " << r << " column " << c;
     }
   }
 }
 
 TEST(Pack, EveryElementOfEveryFormatComesBack) {
   for (const KernelTable* kernels : supported_kernels()) {
-    SCOPED_TRACE(kernels->name);
-    expect_every_element(*kernels);
+    for (const DType dtype : kFormats) {
+      SCOPED_TRACE(kernels->name);
+      SCOPED_TRACE(info(dtype).name);
+      // Two groups and five rows; lines, quads, and a rest.
+      const int64_t columns = info(dtype).quantized ? 768 : 45;
+      expect_every_element(*kernels, dtype, 37, columns, WeightStreams::in_order);
+      // A stack, and one of a group and five rows; two strips, and a part of one.
+      expect_every_element(*kernels, dtype, 85, 2304, WeightStreams::in_order);
+      expect_every_element(*kernels, dtype, 37, 2304, WeightStreams::one);
+    }
   }
 }
 
@@ -170,19 +193,18 @@ TEST(Pack, EveryInstructionSetWritesTheSameBytes) {
   for (const DType dtype : kFormats) {
     for (const int64_t rows : {1, 16, 31, 48}) {
       const int64_t block = info(dtype).quantized ? info(dtype).block_size : 1;
-      for (const int64_t blocks : {1, 2, 3, 7, 8, 33, 45}) {
+      for (const int64_t blocks : {1, 2, 3, 7, 8, 33, 45, 71}) {
         OwnedTensor matrix(dtype, {rows, block * blocks});
         auto* bytes = static_cast<uint8_t*>(matrix.view.data());
         for (int64_t i = 0; i < matrix.view.num_bytes(); ++i) {
           bytes[i] = static_cast<uint8_t>(random());
         }
-        const WeightLayout layout = weight_layout(matrix.view);
+        const WeightLayout layout = weight_layout(matrix.view, WeightStreams::in_order);
         const Memory groups(layout.num_bytes());
         const auto pack = [&](const KernelTable& kernels, uint8_t fill, PackInto into) {
           std::memset(groups.data(), fill, static_cast<size_t>(layout.num_bytes()));
           for (int64_t g = 0; g < layout.num_groups; ++g) {
-            uint8_t* group = groups.data() + g * layout.group_bytes;
-            pack_group(kernels, layout, matrix.view, g, group, into);
+            pack_group(kernels, layout, matrix.view, g, groups.data(), into);
           }
           kernels.order_stores();
           return std::vector<uint8_t>(groups.data(), groups.data() + layout.num_bytes());
@@ -286,37 +308,46 @@ TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
 #endif
 
 // What a processor prefers changes no number: all ways on this one. What each is good for is for
-// kernel_bench to show. The largest matrix is one piece of 65 groups: four streams of 16, and one
-// that is left.
+// kernel_bench to show. The largest matrix is a piece of 65 groups: four streams of 16, or 16
+// stacks, and a group that is left. Rows of 2,304 columns are divided where they are read in order.
 TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;
   Workers workers(1);
-  constexpr int64_t kColumns = 256;
+  const auto expect_same = [&](const KernelTable& kernels, const OwnedTensor& matrix,
+                               int64_t rows) {
+    const int64_t out_features = matrix.view.dim(0);
+    const int64_t columns = matrix.view.dim(1);
+    std::vector<float> x(static_cast<size_t>(rows * columns));
+    for (float& v : x) v = normal(random);
+    const auto product = [&](WeightStreams streams, bool repack) {
+      Matmul matmul(kernels, workers, streams);
+      const auto weight = matmul.prepare(matrix.view, repack);
+      std::vector<float> out(static_cast<size_t>(rows * out_features), -1.0F);
+      const ops::MatmulParams params{.weight = *weight,
+                                     .x = Tensor(x.data(), DType::f32, {rows, columns}),
+                                     .out = Tensor(out.data(), DType::f32, {rows, out_features})};
+      matmul.run({&params, 1});
+      return out;
+    };
+    const std::vector<float> several = product(WeightStreams::several, true);
+    for (const auto streams : {WeightStreams::one, WeightStreams::in_order}) {
+      for (const bool repack : {true, false}) {
+        EXPECT_EQ(product(streams, repack), several)
+            << kernels.name << " " << info(matrix.view.dtype()).name << " " << out_features << " x "
+            << columns << ", " << rows << " rows" << (repack ? "" : ", from the file");
+      }
+    }
+  };
   for (const KernelTable* kernels : supported_kernels()) {
     for (const DType dtype : kFormats) {
       for (const int64_t out_features : {16, 101, 16 * 65}) {
-        const OwnedTensor matrix = random_matrix(dtype, out_features, kColumns);
-        for (const int64_t rows : {1, 2}) {
-          std::vector<float> x(static_cast<size_t>(rows * kColumns));
-          for (float& v : x) v = normal(random);
-          const auto product = [&](WeightStreams streams) {
-            Matmul matmul(*kernels, workers, streams);
-            const auto weight = matmul.prepare(matrix.view, true);
-            std::vector<float> out(static_cast<size_t>(rows * out_features), -1.0F);
-            const ops::MatmulParams params{
-                .weight = *weight,
-                .x = Tensor(x.data(), DType::f32, {rows, kColumns}),
-                .out = Tensor(out.data(), DType::f32, {rows, out_features})};
-            matmul.run({&params, 1});
-            return out;
-          };
-          const std::vector<float> several = product(WeightStreams::several);
-          for (const auto streams : {WeightStreams::one, WeightStreams::in_order}) {
-            EXPECT_EQ(product(streams), several)
-                << kernels->name << " " << info(dtype).name << " " << out_features << " x " << rows;
-          }
-        }
+        const OwnedTensor matrix = random_matrix(dtype, out_features, 256);
+        for (const int64_t rows : {1, 2}) expect_same(*kernels, matrix, rows);
+      }
+      const OwnedTensor long_rows = random_matrix(dtype, 16 * 9 + 5, 2304);
+      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 33}) {
+        expect_same(*kernels, long_rows, rows);
       }
     }
   }

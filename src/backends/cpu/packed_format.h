@@ -158,9 +158,8 @@ inline constexpr PackedFormat kPackedFormats[kNumPackedKinds] = {
     kPackQ4_0, kPackQ4_1, kPackQ5_0, kPackQ5_1, kPackQ8_0,  kPackQ2K,
     kPackQ3K,  kPackQ4K,  kPackQ5K,  kPackQ6K,  kPackIq4Nl, kPackIq4Xs};
 
-/// Where the parts of a group of 16 rows lie: units of some blocks, one behind the other in the
-/// order of the columns, so that all of it is one stream of memory: some processors read one
-/// faster than several at a time (docs/performance.md). A unit is
+/// Where the parts of a group of 16 rows lie: units of some blocks, in the order of the columns. A
+/// unit is
 ///   halves  [blocks, or super-blocks][scale, then offset if any][16 rows] binary16; of integer
 ///           scales [scale, then offset if any][16 rows][2 blocks] int16, or, of super-blocks,
 ///           [16 rows][scale, offset] or [16 rows][2 super-blocks];
@@ -170,8 +169,8 @@ inline constexpr PackedFormat kPackedFormats[kNumPackedKinds] = {
 ///           offsets, [fours of blocks][16 rows][2 blocks][2 pairs];
 ///   codes   code_bytes(bits) per block, from the start of a line on.
 /// The last unit of a group has the codes of those blocks only that there are, or, with integer
-/// scales, of those pairs; those have the units of the rows, [16 rows] binary32, before the first
-/// unit.
+/// scales, of those pairs. With those, a group has a head besides: the units of its rows, [16 rows]
+/// binary32.
 struct UnitLayout {
   int64_t blocks = 1;       // of a whole unit
   int64_t half_bytes = 0;   // of a block's or a super-block's halves
@@ -179,7 +178,7 @@ struct UnitLayout {
   int64_t inner_bytes = 0;  // of a block
   int64_t codes_at = 0;     // bytes from the start of the unit; a multiple of 64
   int64_t code_bytes = 0;   // of a block; a multiple of 64
-  int64_t head_bytes = 0;   // before the first unit; a multiple of 64
+  int64_t head_bytes = 0;   // of a group; a multiple of 64
 
   constexpr int64_t bytes() const { return codes_at + blocks * code_bytes; }
   /// From the first unit to where a block's codes lie.
@@ -188,13 +187,13 @@ struct UnitLayout {
   }
   /// On average, scales included.
   constexpr int64_t bytes_per_block() const { return bytes() / blocks; }
-  constexpr int64_t num_units(int64_t columns) const {
-    return (columns / kBlockColumns + blocks - 1) / blocks;
+  /// Of some blocks, from the first of a unit on: to the next one's, or to the end of the group.
+  constexpr int64_t bytes_of(int64_t count) const {
+    const int64_t kept = head_bytes > 0 ? (count + 1) / 2 * 2 : count;
+    return (count + blocks - 1) / blocks * codes_at + kept * code_bytes;
   }
   constexpr int64_t group_bytes(int64_t columns) const {
-    const int64_t blocks_there = columns / kBlockColumns;
-    const int64_t kept = head_bytes > 0 ? (blocks_there + 1) / 2 * 2 : blocks_there;
-    return head_bytes + num_units(columns) * codes_at + kept * code_bytes;
+    return head_bytes + bytes_of(columns / kBlockColumns);
   }
 };
 
@@ -215,5 +214,55 @@ static constexpr UnitLayout unit_layout(const PackedFormat& format) {
     if (unit.codes_at % 64 == 0) return unit;
   }
 }
+
+/// Groups of a stack.
+inline constexpr int64_t kStackGroups = 4;
+/// Blocks of a strip: whole units of every format with integer scales.
+inline constexpr int64_t kStripBlocks = 32;
+/// Rows of so many blocks, and shorter ones, are not worth dividing into strips.
+inline constexpr int64_t kMostUndividedBlocks = 64;
+
+/// Where the groups of a matrix lie: one behind the other, a group's head before its units. Or, of
+/// rows that are divided, in stacks of kStackGroups, or what is left of them. A stack is the heads
+/// of its groups and then, for each kStripBlocks blocks or what is left of them, the units of each
+/// group. So few rows of activations meet a strip of several groups while what they meet it with is
+/// in the first-level cache, and weights are still one stream of memory
+/// (docs/performance-log.md, "Strips of columns"). Places are bytes from the start of the matrix.
+struct StackLayout {
+  UnitLayout unit;
+  int64_t num_blocks;  // of a row
+  int64_t num_groups;  // of the matrix
+  bool divided;
+
+  constexpr int64_t group_bytes() const { return unit.head_bytes + unit.bytes_of(num_blocks); }
+  constexpr int64_t head_at(int64_t group) const {
+    if (!divided) return group * group_bytes();
+    return first_of(group) * group_bytes() + group % kStackGroups * unit.head_bytes;
+  }
+  /// Where the unit lies that begins with this block of the group.
+  constexpr int64_t unit_at(int64_t group, int64_t block) const {
+    if (!divided) return head_at(group) + unit.head_bytes + unit.bytes_of(block);
+    const int64_t first = first_of(group);
+    const int64_t left = num_groups - first;
+    const int64_t count = left < kStackGroups ? left : kStackGroups;
+    const int64_t in_strip = block % kStripBlocks;
+    const int64_t strip = block - in_strip;
+    return first * group_bytes() + count * (unit.head_bytes + unit.bytes_of(strip)) +
+           (group - first) * unit.bytes_of(blocks_from(strip)) + unit.bytes_of(in_strip);
+  }
+  /// Blocks of the strip that begins with this one.
+  constexpr int64_t blocks_from(int64_t strip) const {
+    const int64_t left = num_blocks - strip;
+    return !divided || left < kStripBlocks ? left : kStripBlocks;
+  }
+  /// From a group's strip of so many blocks to that of the next one in the stack.
+  constexpr int64_t group_distance(int64_t blocks) const {
+    return divided ? unit.bytes_of(blocks) : group_bytes();
+  }
+
+ private:
+  /// Of the group's stack.
+  static constexpr int64_t first_of(int64_t group) { return group - group % kStackGroups; }
+};
 
 }  // namespace hasten::cpu

@@ -23,7 +23,13 @@ class CpuWeight final : public ops::Weight {
 
   const WeightLayout& layout() const { return layout_; }
   bool is_packed() const override { return packed_ != nullptr; }
-  const uint8_t* group(int64_t index) const { return packed_.get() + index * layout_.group_bytes; }
+  /// Of packed ones.
+  GroupsFrom groups_from(int64_t index) const {
+    return {.matrix = packed_.get(),
+            .num_groups = layout_.num_groups,
+            .divided = layout_.divided,
+            .first = index};
+  }
 
  private:
   WeightLayout layout_;

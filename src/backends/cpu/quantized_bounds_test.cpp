@@ -46,7 +46,7 @@ class GuardedBytes {
 };
 
 /// Products of zeros, of weights and activations that end where their pages do.
-void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t columns,
+void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t columns, bool divided,
                                 uint8_t* scratch) {
   const PackedFormat& format = kPackedFormats[kind];
   const int64_t group_bytes = unit_layout(format).group_bytes(columns);
@@ -62,22 +62,22 @@ void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t co
       for (const auto streams :
            {WeightStreams::several, WeightStreams::one, WeightStreams::in_order}) {
         std::vector<float> out(static_cast<size_t>(rows * num_groups * kGroupRows), 1.0F);
-        kernels.quant_matmul[kind]({.groups = groups.data(),
-                                    .group_bytes = group_bytes,
-                                    .num_groups = num_groups,
-                                    .next_groups = nullptr,
-                                    .x = {.tiles = x.data(), .num_rows = rows, .columns = columns},
-                                    .first_tile = 0,
-                                    .end_tile = tiles.count,
-                                    .streams = streams,
-                                    .out = {.data = out.data(),
-                                            .stride = num_groups * kGroupRows,
-                                            .columns = num_groups * kGroupRows,
-                                            .bias = nullptr},
-                                    .scratch = scratch});
+        kernels.quant_matmul[kind](
+            {.groups = {.matrix = groups.data(), .num_groups = num_groups, .divided = divided},
+             .num_groups = num_groups,
+             .next_groups = {},
+             .x = {.tiles = x.data(), .num_rows = rows, .columns = columns},
+             .first_tile = 0,
+             .end_tile = tiles.count,
+             .streams = streams,
+             .out = {.data = out.data(),
+                     .stride = num_groups * kGroupRows,
+                     .columns = num_groups * kGroupRows,
+                     .bias = nullptr},
+             .scratch = scratch});
         EXPECT_TRUE(std::ranges::all_of(out, [](float v) { return v == 0.0F; }))
-            << "kind " << kind << ", " << columns << " columns, " << num_groups << " groups, "
-            << rows << " rows, streams " << static_cast<int>(streams);
+            << "kind " << kind << ", " << columns << (divided ? " divided" : "") << " columns, "
+            << num_groups << " groups, " << rows << " rows, streams " << static_cast<int>(streams);
         if (rows > kOneStreamRows) break;  // streams matter to few rows only
       }
     }
@@ -88,10 +88,14 @@ TEST_P(QuantizedBoundsTest, NothingIsReadBehindTheLastGroup) {
   std::vector<uint8_t> scratch(kMatmulScratchBytes + 64);
   uint8_t* aligned = scratch.data() + 64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64;
   for (int kind = 0; kind < kNumPackedKinds; ++kind) {
-    // Whole units, one and a half of iq4_xs, and a block that has no other for a pair.
-    for (const int64_t columns : {512, 768, 96}) {
+    // Whole units, one and a half of iq4_xs, a block that has no other for a pair; and of rows that
+    // are divided, all but a part of the second strip.
+    for (const int64_t columns : {512, 768, 96, 1280, 1056}) {
       if (kPackedFormats[kind].super_scales && columns % 256 != 0) continue;
-      expect_nothing_read_behind(kernels(), kind, columns, aligned);
+      expect_nothing_read_behind(kernels(), kind, columns, false, aligned);
+      if (has_integer_scales(kPackedFormats[kind])) {
+        expect_nothing_read_behind(kernels(), kind, columns, true, aligned);
+      }
     }
   }
 }

@@ -92,8 +92,9 @@ void WeightStore::pack() {
     memory.push_back(added_[i].memory.lock());
     if (memory.back() == nullptr) continue;
     const WeightLayout& layout = added_[i].layout;
-    const int64_t most =
-        std::max<int64_t>(1, kRangeBytes / std::max<int64_t>(1, layout.group_bytes));
+    // Whole stacks, whose groups lie among each other.
+    const int64_t stack_bytes = kStackGroups * std::max<int64_t>(1, layout.group_bytes);
+    const int64_t most = kStackGroups * std::max<int64_t>(1, kRangeBytes / stack_bytes);
     for (int64_t first = 0; first < layout.num_groups; first += most) {
       ranges.push_back(
           {.weight = i, .first = first, .end = std::min(first + most, layout.num_groups)});
@@ -104,12 +105,15 @@ void WeightStore::pack() {
   std::vector<std::atomic<int64_t>> uneven_rows(added_.size());
   const auto pack_range = [&](const GroupRange& range) {
     const auto& [layout, source, owner] = added_[range.weight];
-    for (int64_t g = range.first; g < range.end; ++g) {
-      uint8_t* group = memory[range.weight].get() + g * layout.group_bytes;
-      pages.bring_in(group, group + layout.group_bytes);
-      const PackInto into =
-          group + layout.group_bytes <= end_of_ahead ? PackInto::memory : PackInto::caches;
-      uneven_rows[range.weight] += pack_group(kernels_, layout, source, g, group, into);
+    uint8_t* const packed = memory[range.weight].get();
+    for (int64_t first = range.first; first < range.end; first += kStackGroups) {
+      const int64_t end = std::min(first + kStackGroups, range.end);
+      uint8_t* const end_bytes = packed + end * layout.group_bytes;
+      pages.bring_in(packed + first * layout.group_bytes, end_bytes);
+      const PackInto into = end_bytes <= end_of_ahead ? PackInto::memory : PackInto::caches;
+      for (int64_t g = first; g < end; ++g) {
+        uneven_rows[range.weight] += pack_group(kernels_, layout, source, g, packed, into);
+      }
     }
     kernels_.order_stores();
   };

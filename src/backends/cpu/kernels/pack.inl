@@ -28,7 +28,7 @@ constexpr int64_t kQuadsBytes = 16;
 constexpr int kQuantizedAsks = 5;
 constexpr int float_asks(CacheLevel into) { return into == CacheLevel::first ? 1 : 4; }
 
-/// Fetches what lies as far behind 16 rows as they are long, some lines with each load_quads of
+/// Fetches as many bytes of PackTask::next as are packed, some lines with each load_quads of
 /// kLoads that take kBytes of each row: to see 16 rows coming is too much for a processor, and more
 /// lines at a time than it has places to wait for stop it. A busy processor drops many of the lines
 /// that it is asked for, so each is asked for kAsks times, 2 KiB apart.
@@ -204,8 +204,7 @@ inline void pack_blocks(const PackTask& task) {
     put_halves<kBlock, kFormat>(rows, task.row_bytes, halves);
     put_inner<kBlock.inner>(rows + kBlock.inner_at, task.row_bytes,
                             unit + kUnit.inner_at + in_unit * kBlocks * kUnit.inner_bytes);
-    pack_codes<kKind, kInto>(task, rows,
-                             task.rows + kGroupRows * (task.row_bytes + b * kBlock.bytes),
+    pack_codes<kKind, kInto>(task, rows, task.next + kGroupRows * b * kBlock.bytes,
                              unit + kUnit.codes_at + in_unit * kBlocks * kUnit.code_bytes);
   }
 }
@@ -223,8 +222,16 @@ template <bool kOffsets, int64_t kEntries>
 inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
   constexpr int64_t kEntry = (kOffsets ? 2 : 1) * kGroupRows;  // binary16
   const F32x16 infinity = set1(__builtin_inff());
-  const auto entries = [&](int64_t unit) {
-    return reinterpret_cast<uint16_t*>(task.group + 4 * kGroupRows + unit * task.unit_bytes);
+  const StackLayout& layout = task.layout;
+  const auto for_each_unit = [&](auto&& f) {
+    int64_t blocks = 0;
+    for (int64_t strip = 0; strip < layout.num_blocks; strip += blocks) {
+      blocks = layout.blocks_from(strip);
+      uint8_t* at = task.matrix + layout.unit_at(task.group, strip);
+      for (int64_t b = 0; b < blocks; b += layout.unit.blocks, at += layout.unit.bytes()) {
+        f(reinterpret_cast<uint16_t*>(at));
+      }
+    }
   };
   const auto magnitude = [&](F32x16 v) {  // infinity for NaN
     return select_less(abs(v), infinity, abs(v), infinity);
@@ -233,9 +240,9 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
   const F32x16 inverse_parts = set1(1 / parts);
   const F32x16 most_code = set1(parts - 1);
   F32x16 most = zero();
-  for (int64_t u = 0; u < task.num_units; ++u) {
+  for_each_unit([&](const uint16_t* unit) {
     for (int64_t e = 0; e < kEntries; ++e) {
-      const uint16_t* at = entries(u) + e * kEntry;
+      const uint16_t* at = unit + e * kEntry;
       const F32x16 scale = load_f16(at);
       most = max(most, magnitude(scale));
       if constexpr (kOffsets) {
@@ -244,11 +251,11 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
         most = max(most, mul(max(magnitude(offset), largest), inverse_parts));
       }
     }
-  }
+  });
   const float unit_parts = static_cast<float>(inner_unit(task.format) << kIntegerScaleBits);
   const F32x16 units = select_less(most, infinity, mul(most, set1(unit_parts / kMostIntegerScale)),
                                    set1(__builtin_nanf("")));
-  store(reinterpret_cast<float*>(task.group), units);
+  store(reinterpret_cast<float*>(task.matrix + layout.head_at(task.group)), units);
   const F32x16 inverse =
       select_less(zero(), units, div(set1(kMostIntegerScale), most), zero());  // NaN: zero
   const F32x16 limit = set1(kMostIntegerScale);
@@ -269,10 +276,9 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
   const auto rounded_offset = [&](const uint16_t* at) {
     return rounded(mul(load_f16(at + kGroupRows), inverse_parts));
   };
-  for (int64_t u = 0; u < task.num_units; ++u) {
-    const uint16_t* at = entries(u);
+  for_each_unit([&](uint16_t* at) {
     for (int64_t e = 0; e < kEntries; ++e) vote(at + e * kEntry);
-    auto* to = reinterpret_cast<uint8_t*>(entries(u));
+    auto* to = reinterpret_cast<uint8_t*>(at);
     const auto put = [&](int64_t index, I32x16 low, I32x16 high) {
       store_i32(to + 64 * index, join_halves(low, shift_left(high, 16)));
     };
@@ -288,7 +294,7 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
       }
       put(0, first, second);
     }
-  }
+  });
   return static_cast<int32_t>(reduce_add(select_less(zero(), majority, set1(1.0F), zero())));
 }
 
@@ -309,8 +315,7 @@ inline void pack_lines(const PackTask& task) {
   const int64_t bytes = task.columns * kElementBytes;
   const auto pack_quads = [&](const uint8_t* rows, int64_t row_bytes, int64_t at) HASTEN_INLINE {
     U8x64 quads[4];
-    const NextRows<kQuadsBytes, 1, float_asks(kInto), kInto> next{
-        task.rows + kGroupRows * (task.row_bytes + at)};
+    const NextRows<kQuadsBytes, 1, float_asks(kInto), kInto> next{task.next + kGroupRows * at};
     bring_to_lanes<4, 0>(rows, row_bytes, next, quads);
     uint8_t* out = task.out + kGroupRows * at;
     for (int i = 0; i < 4; ++i) {

@@ -42,9 +42,10 @@ HASTEN_INLINE inline U8x64 unpack_codes(const uint8_t* block) {
   }
 }
 
-/// A packed group, as a source of weights for accumulate().
+/// A strip of a packed group, or what is left of it behind some units, as a source of weights for
+/// accumulate(). Block indices count from its first.
 template <const PackedFormat& kFormat>
-class PackedGroup {
+class PackedStrip {
  public:
   static constexpr int kParts = kFormat.scales_per_block;  // of a block: 1 or 2
   static constexpr int kSpanBlocks = span_blocks(kFormat);
@@ -68,9 +69,12 @@ class PackedGroup {
                                            kScaleKind == ScaleKind::integers &&
                                            kFormat.bits == CodeBits::nibbles && !kFormat.lookup;
 
-  PackedGroup() = default;
-  explicit PackedGroup(const uint8_t* group)
-      : row_units_(reinterpret_cast<const float*>(group)), group_(group + kUnit.head_bytes) {}
+  PackedStrip() = default;
+  /// `head`: of the group, if it has any.
+  PackedStrip(const uint8_t* head, const uint8_t* units)
+      : row_units_(reinterpret_cast<const float*>(head)), units_(units) {}
+  /// A whole group, of rows that are not divided.
+  explicit PackedStrip(const uint8_t* group) : PackedStrip(group, group + kUnit.head_bytes) {}
 
   /// In a row of so many columns.
   static constexpr int64_t num_blocks(int64_t columns) {
@@ -125,18 +129,27 @@ class PackedGroup {
     return mul(load_f16(halves_of(block) + kGroupRows), load_high_nibbles(at));
   }
 
-  /// The blocks from that one on, the first of a unit.
-  HASTEN_INLINE PackedGroup from(int64_t block) const {
-    PackedGroup rest = *this;
-    rest.group_ = unit_of(block);
+  /// What is behind so many blocks, which are whole units.
+  HASTEN_INLINE PackedStrip behind(int64_t blocks) const {
+    PackedStrip rest = *this;
+    rest.units_ = unit_of(blocks);
     return rest;
   }
 
   /// Fetches what lies `ahead` bytes behind this block's place in the stream, as much as a block
   /// is.
   HASTEN_INLINE void prefetch_ahead(int64_t block, int64_t ahead) const {
-    const uint8_t* at = group_ + block * kUnit.bytes_per_block() + ahead;
+    const uint8_t* at = units_ + block * kUnit.bytes_per_block() + ahead;
     for (int64_t i = 0; i < kUnit.bytes_per_block(); i += 64) prefetch(at + i);
+  }
+
+  /// Fetches the units of the rows, which are read last.
+  HASTEN_INLINE void prefetch_head() const {
+    if constexpr (kIntegerScales) prefetch(reinterpret_cast<const uint8_t*>(row_units_));
+  }
+  /// Has them loaded, which lie before all else.
+  HASTEN_INLINE void load_head() const {
+    if constexpr (kIntegerScales) touch(reinterpret_cast<const uint8_t*>(row_units_));
   }
 
   /// Has the lines of a block loaded in the order in which they lie, and before a unit's first
@@ -154,12 +167,12 @@ class PackedGroup {
 
   /// Where the unit lies that has the block.
   HASTEN_INLINE const uint8_t* unit_of(int64_t block) const {
-    return group_ + block / kUnit.blocks * kUnit.bytes();
+    return units_ + block / kUnit.blocks * kUnit.bytes();
   }
 
  private:
   HASTEN_INLINE const uint8_t* codes_of(int64_t block) const {
-    return group_ + kUnit.codes_of(block);
+    return units_ + kUnit.codes_of(block);
   }
   HASTEN_INLINE const uint16_t* halves_of(int64_t block) const {
     return reinterpret_cast<const uint16_t*>(
@@ -170,11 +183,37 @@ class PackedGroup {
   }
 
   const float* row_units_ = nullptr;  // of integer scales
-  const uint8_t* group_ = nullptr;    // the first unit
+  const uint8_t* units_ = nullptr;
+};
+
+/// Groups of a packed matrix, counted from one of them on.
+template <class Source>
+class PackedGroups {
+ public:
+  PackedGroups(const GroupsFrom& groups, int64_t num_blocks)
+      : groups_(groups),
+        layout_{.unit = Source::kUnit,
+                .num_blocks = num_blocks,
+                .num_groups = groups.num_groups,
+                .divided = groups.divided} {}
+
+  /// What lies behind the first blocks of the group, whole units, to the end of a strip.
+  HASTEN_INLINE Source from(int64_t group, int64_t block) const {
+    const int64_t index = groups_.first + group;
+    return Source(groups_.matrix + layout_.head_at(index),
+                  groups_.matrix + layout_.unit_at(index, block));
+  }
+  const StackLayout& layout() const { return layout_; }
+  /// Groups of the matrix from that one on.
+  int64_t num_left(int64_t group) const { return groups_.num_groups - groups_.first - group; }
+
+ private:
+  GroupsFrom groups_;
+  StackLayout layout_;
 };
 
 /// Some blocks of a group with codes as bytes, or split, and scales as they are used: what is made
-/// of a PackedGroup for use with many activation rows. Block indices count from the panel's first.
+/// of a PackedStrip for use with many activation rows. Block indices count from the panel's first.
 /// With kLowUnit.blocks > 0, codes that are lower nibbles stay in units of that layout: to copy
 /// them costs 4 % where 16 rows share the panel, and 2 % where 32 do.
 template <int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind, int kQuadsToRun,
@@ -254,10 +293,10 @@ struct PanelOf<Source, true> {
   static constexpr int64_t kBytes = 0;
 };
 
-/// Makes a panel of `num_blocks` blocks of a group, from the first of a unit on. What the stores
-/// may not reach, since it is passed by value, need not be loaded again behind each.
+/// Makes a panel of the first blocks of a strip. What the stores may not reach, since it is passed
+/// by value, need not be loaded again behind each.
 template <class Source, class PanelType>
-inline void unpack(Source source, int64_t first_block, int64_t num_blocks, PanelType panel) {
+inline void unpack(Source source, int64_t num_blocks, PanelType panel) {
   static_assert(Source::kSplit == PanelType::kSplit);
   constexpr int64_t kStep = Source::kIntegerScales ? 2 : 1;
   for (int64_t b = 0; b < num_blocks; b += kStep) {
@@ -268,8 +307,8 @@ inline void unpack(Source source, int64_t first_block, int64_t num_blocks, Panel
         if constexpr (PanelType::has_codes(kIndex)) {
           // Constant places in a unit cost nothing.
           const auto codes = Source::kUnit.blocks == kStep
-                                 ? source.from(first_block + b).template codes<kIndex>(kBlock)
-                                 : source.template codes<kIndex>(first_block + b + kBlock);
+                                 ? source.behind(b).template codes<kIndex>(kBlock)
+                                 : source.template codes<kIndex>(b + kBlock);
           if constexpr (PanelType::kSplit) {
             store_codes(panel.codes_at(b + kBlock, 2 * kIndex), even_codes(codes));
             store_codes(panel.codes_at(b + kBlock, 2 * kIndex + 1), odd_codes(codes));
@@ -280,15 +319,15 @@ inline void unpack(Source source, int64_t first_block, int64_t num_blocks, Panel
       });
     });
     if constexpr (Source::kIntegerScales) {
-      store_i32(panel.pair_scales_at(b), source.pair_scales(first_block + b));
+      store_i32(panel.pair_scales_at(b), source.pair_scales(b));
       if constexpr (Source::kOffsets) {
-        store_i32(panel.pair_offsets_at(b), source.pair_offsets(first_block + b));
+        store_i32(panel.pair_offsets_at(b), source.pair_offsets(b));
       }
     } else {
       for (int part = 0; part < Source::kParts; ++part) {
-        store(panel.scales_at(b, part), source.scale(first_block + b, part));
+        store(panel.scales_at(b, part), source.scale(b, part));
         if constexpr (Source::kOffsets) {
-          store(panel.offsets_at(b, part), source.offset(first_block + b, part));
+          store(panel.offsets_at(b, part), source.offset(b, part));
         }
       }
     }

@@ -74,17 +74,15 @@ HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, co
   }
 }
 
-/// total[g][r] += weights of source g, `count` blocks from `source_first` on, times row r of a tile
-/// of activations, whose matching blocks begin at x. Calls before_block(i) before block i.
+/// total[g][r] += the first `count` blocks of source g times row r of a tile of activations, whose
+/// matching blocks begin at x. Calls before_block(i) before block i.
 template <int kGroups, int kRows, class Source, class F>
-HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first, int64_t count,
-                                     const uint8_t* x, F32x16 (&total)[kGroups][kRows],
-                                     F&& before_block) {
+HASTEN_INLINE inline void accumulate(const Source* sources, int64_t count, const uint8_t* x,
+                                     F32x16 (&total)[kGroups][kRows], F&& before_block) {
   constexpr int kParts = Source::kParts;
   constexpr int kValueBytes = Source::kSplit ? 2 : 1;
   for (int64_t i = 0; i < count; ++i, x += activation_block_bytes(kRows, kParts, kValueBytes)) {
     before_block(i);
-    const int64_t block = source_first + i;
     unroll<0, kParts>([&](auto part_index) HASTEN_INLINE {
       constexpr int kPart = decltype(part_index)::value;
       const uint8_t* bases = x + kRows * (kBlockColumns * kValueBytes + 8 * kPart);
@@ -95,15 +93,15 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
             set1_i32(load_scalar<int32_t>((Source::kOffsets ? bases : sums) + 4 * r));
         for (int g = 0; g < kGroups; ++g) dot[g][r] = start;
       }
-      multiply_part<kPart>(sources, block, x, dot, [](auto) HASTEN_INLINE {});
+      multiply_part<kPart>(sources, i, x, dot, [](auto) HASTEN_INLINE {});
       for (int g = 0; g < kGroups; ++g) {
-        const F32x16 scale = sources[g].scale(block, kPart);
+        const F32x16 scale = sources[g].scale(i, kPart);
         for (int r = 0; r < kRows; ++r) {
           const F32x16 base = set1(load_scalar<float>(bases + 4 * r));
           add_product(total[g][r], sub(as_float(dot[g][r]), base), scale);
         }
         if constexpr (Source::kOffsets) {
-          const F32x16 offset = sources[g].offset(block, kPart);
+          const F32x16 offset = sources[g].offset(i, kPart);
           for (int r = 0; r < kRows; ++r) {
             add_product(total[g][r], set1(load_scalar<float>(sums + 4 * r)), offset);
           }
@@ -127,9 +125,8 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t source_first
 /// stands between the products of the next one: the ports that multiply would wait for it at its
 /// end.
 template <bool kWoven, int kGroups, int kRows, class Source, class Add, class F>
-HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source_first,
-                                           int64_t count, const uint8_t* x, Add&& add,
-                                           F&& before_block) {
+HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t count, const uint8_t* x,
+                                           Add&& add, F&& before_block) {
   constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
   constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
   constexpr int64_t kPairBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
@@ -152,12 +149,11 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
     });
   };
   constexpr int kItems = kGroups * kRows;
-  const auto multiply_pair = [&](auto is_first, int64_t i) HASTEN_INLINE {
+  const auto multiply_pair = [&](auto is_first, int64_t block) HASTEN_INLINE {
     constexpr bool kFinish = kWoven && decltype(is_first)::value == 0;
-    const int64_t block = source_first + i;
     I32x16 low[kGroups][kRows];
     I32x16 high[kGroups][kRows];
-    before_block(i);
+    before_block(block);
     start(x, low);
     multiply_part<0>(sources, block, x, low, [&](auto quad) HASTEN_INLINE {
       if constexpr (kFinish) {
@@ -166,7 +162,7 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
             [&](auto item) HASTEN_INLINE { finish(item, block - 2, x - kPairBytes); });
       }
     });
-    before_block(i + 1);
+    before_block(block + 1);
     unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
       const auto shift = load_scalar<int32_t>(x + kShiftsAt + 4 * r.value);
       low[g.value][r.value] = shift_right(low[g.value][r.value], shift);
@@ -190,18 +186,18 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t source
   multiply_pair(Constant<1>{}, 0);
   for (int64_t i = 2; i < count; i += 2) multiply_pair(Constant<0>{}, i);
   if constexpr (kWoven) {
-    unroll<0, kItems>(
-        [&](auto item) HASTEN_INLINE { finish(item, source_first + count - 2, x - kPairBytes); });
+    unroll<0, kItems>([&](auto item) HASTEN_INLINE { finish(item, count - 2, x - kPairBytes); });
   }
 }
 
-/// What a thread multiplies later of a run of groups, of which it takes two side by side: lines
-/// behind those of a pair of blocks in both groups, or, where those end, in the next two.
+/// What a thread multiplies later, of groups of which it takes two side by side: lines behind those
+/// of a pair of blocks in the strips of both, or, where those end, in the next two.
 template <class Source>
-class TwoGroupsAhead {
+class TwoStripsAhead {
  public:
-  TwoGroupsAhead(const uint8_t* groups, int64_t group_bytes)
-      : groups_(groups), group_bytes_(group_bytes) {}
+  /// `distance`: bytes from a strip to the next.
+  TwoStripsAhead(const Source& first, int64_t distance)
+      : units_(first.unit_of(0)), distance_(distance) {}
 
   /// While the pair of blocks from `block` on is multiplied: asks for lines [kPart, kPart + 1) /
   /// kParts of what lies kAhead bytes behind it. A few at a time: a core drops what it is asked for
@@ -210,19 +206,19 @@ class TwoGroupsAhead {
   HASTEN_INLINE void fetch(int64_t block) const {
     constexpr int64_t kBlockBytes = Source::kUnit.bytes_per_block();
     constexpr int kLines = static_cast<int>(2 * kBlockBytes / 64);  // of each group
-    const int64_t at = Source::kUnit.head_bytes + block * kBlockBytes + kAhead;
-    const uint8_t* lines = groups_ + at + (at < group_bytes_ ? 0 : group_bytes_);
+    const int64_t at = block * kBlockBytes + kAhead;
+    const uint8_t* lines = units_ + at + (at < distance_ ? 0 : distance_);
     constexpr int kFirst = 2 * kLines * kPart / kParts;
     constexpr int kEnd = 2 * kLines * (kPart + 1) / kParts;
     unroll<kFirst, kEnd>([&](auto index) HASTEN_INLINE {
       constexpr int kLine = decltype(index)::value;
-      prefetch(lines + (kLine % 2 == 0 ? 0 : group_bytes_) + kLine / 2 * 64);
+      prefetch(lines + (kLine % 2 == 0 ? 0 : distance_) + kLine / 2 * 64);
     });
   }
 
  private:
-  const uint8_t* groups_;
-  int64_t group_bytes_;
+  const uint8_t* units_;
+  int64_t distance_;
 };
 
 /// As accumulate_pairs(), for two groups and more rows than there is room for in registers: up to
@@ -232,7 +228,7 @@ class TwoGroupsAhead {
 /// int8 peak with all in the caches, this 75 to 78).
 template <int kRows, class Source>
 HASTEN_INLINE inline void accumulate_tall(const Source* sources, int64_t count, const uint8_t* x,
-                                          float* sums, const TwoGroupsAhead<Source>& ahead) {
+                                          float* sums, const TwoStripsAhead<Source>& ahead) {
   static_assert(!Source::kSplit);
   constexpr int kGroups = 2;
   constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, 1);
@@ -298,28 +294,160 @@ HASTEN_INLINE inline void accumulate_tall(const Source* sources, int64_t count, 
   }
 }
 
-/// Groups begin_group and the next one of the task, if there is one.
+/// Bytes ahead of what several rows are multiplied with. A core that meets lines in their order
+/// fetches ahead by itself, but not far enough for all that it has to do where others use memory,
+/// too (4 rows of q4_0 take 1.7 times as long then).
+constexpr int64_t kStripAhead = 8192;
+
+/// As accumulate_tall(), for one group whose lines are loaded in their order: a core that fetches
+/// ahead by itself gains more by that than by every other load that two groups save.
+template <int kRows, class Source>
+HASTEN_INLINE inline void accumulate_tall_in_order(const Source& source, int64_t count,
+                                                   const uint8_t* x, float* sums) {
+  static_assert(!Source::kSplit);
+  constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, 1);
+  constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
+  constexpr int64_t kPairBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
+  for (int64_t block = 0; block < count; block += 2, x += kPairBytes) {
+    const auto multiply = [&](auto index_of_block, I32x16(&dot)[1][kRows]) HASTEN_INLINE {
+      constexpr int kBlock = decltype(index_of_block)::value;
+      const uint8_t* at = x + kBlock * kBlockBytes;
+      source.load_in_order(block + kBlock);
+      source.prefetch_ahead(block + kBlock, kStripAhead);
+      unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+        const uint8_t* starts = at + kShiftsAt + 4 * kRows;
+        dot[0][r.value] = set1_i32(load_scalar<int32_t>(starts + 4 * r.value));
+      });
+      multiply_part<0>(&source, block + kBlock, at, dot, [](auto) HASTEN_INLINE {});
+    };
+    const auto shift_of = [&](int of_block, int r) HASTEN_INLINE {
+      return load_scalar<int32_t>(x + of_block * kBlockBytes + kShiftsAt + 4 * r);
+    };
+    I32x16 waiting[kRows];
+    I32x16 dot[1][kRows];
+    multiply(Constant<0>{}, dot);
+    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+      waiting[r.value] = shift_right(dot[0][r.value], shift_of(0, r.value));
+      keep_order(waiting[r.value]);
+    });
+    multiply(Constant<1>{}, dot);
+    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+      const I32x16 joined =
+          join_halves(waiting[r.value], shift_left(dot[0][r.value], shift_of(1, r.value)));
+      const uint8_t* behind = x + 2 * kBlockBytes + 4 * r.value;
+      I32x16 sum = multiply_pairs(joined, source.pair_scales(block));
+      if constexpr (Source::kOffsets) {
+        const auto sums_of_x = load_scalar<int32_t>(behind + 4 * kRows);
+        sum = add_pair_products(sum, source.pair_offsets(block), sums_of_x);
+      }
+      float* to = sums + r.value * kGroupRows;
+      F32x16 total = load(to);
+      add_product(total, to_float(sum), set1(load_scalar<float>(behind)));
+      store(to, total);
+    });
+  }
+}
+
+/// Of activations, what some blocks are multiplied with.
 template <class Source, int kRows>
-inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t begin_group) {
-  const bool both = begin_group + 1 < task.num_groups;
-  const uint8_t* first = task.groups + begin_group * task.group_bytes;
-  // A last one that is alone is multiplied twice, and stored once.
-  const Source sources[2] = {Source(first), Source(both ? first + task.group_bytes : first)};
-  alignas(64) float sums[2 * kRows * kGroupRows];
-  unroll<0, 2 * kRows>([&](auto i) HASTEN_INLINE { store(sums + i.value * kGroupRows, zero()); });
-  const TwoGroupsAhead<Source> ahead(first, task.group_bytes);
-  accumulate_tall<kRows>(sources, Source::num_blocks(task.x.columns), task.x.tiles, sums, ahead);
-  for (int g = 0; g < (both ? 2 : 1); ++g) {
-    const F32x16 units = sources[g].row_units();
+constexpr int64_t activation_bytes_of(int64_t blocks) {
+  return activation_bytes(kRows, blocks, Source::kParts, Source::kSplit ? 2 : 1,
+                          Source::kSpanBlocks, Source::kSpanBytes);
+}
+
+/// `num_groups` groups of a stack, from `first` of the task on: strip after strip, of all of them;
+/// two by two or, with kInOrder, one by one.
+template <class Source, int kRows, bool kInOrder>
+inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t first, int64_t num_groups) {
+  constexpr int kTogether = kInOrder ? 1 : 2;
+  const int64_t blocks = Source::num_blocks(task.x.columns);
+  const PackedGroups<Source> groups(task.groups, blocks);
+  alignas(64) float sums[kStackGroups][kRows * kGroupRows];  // of two together [kRows][2][16]
+  for (auto& of_group : sums) {
+    unroll<0, kRows>([&](auto r) HASTEN_INLINE { store(of_group + r.value * kGroupRows, zero()); });
+  }
+  if constexpr (kInOrder) {
+    for (int64_t g = 0; g < num_groups; ++g) groups.from(first + g, 0).load_head();
+  }
+  int64_t count = 0;
+  const uint8_t* x = task.x.tiles;
+  for (int64_t strip = 0; strip < blocks; strip += count) {
+    count = groups.layout().blocks_from(strip);
+    for (int64_t g = 0; g < num_groups; g += kTogether) {
+      const Source source = groups.from(first + g, strip);
+      if constexpr (kInOrder) {
+        accumulate_tall_in_order<kRows>(source, count, x, sums[g]);
+      } else {
+        // A last one that is alone is multiplied twice, and stored once.
+        const Source sources[2] = {source,
+                                   groups.from(first + (g + 1 < num_groups ? g + 1 : g), strip)};
+        const TwoStripsAhead<Source> ahead(source, groups.layout().group_distance(count));
+        accumulate_tall<kRows>(sources, count, x, sums[g], ahead);
+      }
+    }
+    x += activation_bytes_of<Source, kRows>(count);
+  }
+  for (int64_t g = 0; g < num_groups; ++g) {
+    const F32x16 units = groups.from(first + g, 0).row_units();
+    const float* of_group = kInOrder ? sums[g] : sums[g - g % 2] + g % 2 * kGroupRows;
     for (int r = 0; r < kRows; ++r) {
-      const F32x16 total = mul(load(sums + (2 * r + g) * kGroupRows), units);
-      store_output(total, task.out, r, begin_group + g);
+      const F32x16 total = mul(load(of_group + kTogether * r * kGroupRows), units);
+      store_output(total, task.out, r, first + g);
     }
   }
 }
 
-/// Groups begin_group + g * stride of the task, straight from the packed weights; with kInOrder,
-/// as WeightStreams::in_order has them.
+/// kGroups groups of a stack, from `first` of the task on, as WeightStreams::in_order has them:
+/// strip after strip, of all of them.
+template <class Source, int kGroups, int kRows>
+inline void quant_matmul_strips(const QuantMatmulTask& task, int64_t first) {
+  // Sums of few rows stay in registers from strip to strip.
+  constexpr bool kUnrolled = kRows <= kOneStreamRows;
+  const int64_t blocks = Source::num_blocks(task.x.columns);
+  const PackedGroups<Source> groups(task.groups, blocks);
+  F32x16 total[kGroups][1][kRows];
+  unroll_tile<kGroups, kRows>([&](auto g, auto r)
+                                  HASTEN_INLINE { total[g.value][0][r.value] = zero(); });
+  for (int64_t g = 0; g < kGroups; ++g) groups.from(first + g, 0).load_head();
+  int64_t count = 0;
+  const uint8_t* x = task.x.tiles;
+  for (int64_t strip = 0; strip < blocks; strip += count) {
+    count = groups.layout().blocks_from(strip);
+    const uint8_t* units = groups.from(first, strip).unit_of(0);
+    const auto multiply = [&](F32x16(&sums)[1][kRows]) HASTEN_INLINE {
+      const Source source(nullptr, units);
+      accumulate_pairs<false, 1, kRows>(
+          &source, count, x,
+          [&](int g, int r, F32x16 product, F32x16 scale)
+              HASTEN_INLINE { add_product(sums[g][r], product, scale); },
+          [&](int64_t block) HASTEN_INLINE {
+            source.load_in_order(block);
+            if constexpr (kRows > kOneStreamRows) source.prefetch_ahead(block, kStripAhead);
+          });
+      units += Source::kUnit.bytes_of(count);
+    };
+    if constexpr (kUnrolled) {
+      unroll<0, kGroups>([&](auto g) HASTEN_INLINE { multiply(total[g.value]); });
+    } else {
+      for (int64_t g = 0; g < kGroups; ++g) {
+        F32x16 sums[1][kRows];
+        unroll<0, kRows>([&](auto r) HASTEN_INLINE { sums[0][r.value] = total[g][0][r.value]; });
+        multiply(sums);
+        unroll<0, kRows>([&](auto r) HASTEN_INLINE { total[g][0][r.value] = sums[0][r.value]; });
+      }
+    }
+    x += activation_bytes_of<Source, kRows>(count);
+  }
+  unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
+    const F32x16 row_units = groups.from(first + g.value, 0).row_units();
+    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+      store_output(mul(total[g.value][0][r.value], row_units), task.out, r.value, first + g.value);
+    });
+  });
+}
+
+/// Groups begin_group + g * stride of the task, of rows that are not divided, straight from the
+/// packed weights; with kInOrder, as WeightStreams::in_order has them.
 template <class Source, int kGroups, int kRows, bool kInOrder = false>
 inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
   static_assert(!kInOrder || kGroups == 1);
@@ -333,10 +461,12 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   constexpr bool kTwice = kGroups == 1 && !kOnce && (kHasDotInstruction || kRows <= kOneStreamRows);
   constexpr int64_t kAgain = kGroups == 1 ? 4096 : Source::kSplit ? 512 : 2048;
   constexpr int64_t kAhead = kTwice ? 8192 : kGroups == 1 && kOnce ? 6144 : kAgain;
+  const int64_t group_bytes = Source::kUnit.group_bytes(task.x.columns);
+  const uint8_t* groups = task.groups.matrix + (task.groups.first + begin_group) * group_bytes;
   Source sources[kGroups];
   F32x16 total[kGroups][kRows];
   for (int g = 0; g < kGroups; ++g) {
-    sources[g] = Source(task.groups + (begin_group + g * stride) * task.group_bytes);
+    sources[g] = Source(groups + g * stride * group_bytes);
     for (int r = 0; r < kRows; ++r) total[g][r] = zero();
   }
   const auto before_block = [&](int64_t block) HASTEN_INLINE {
@@ -350,7 +480,7 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   const int64_t blocks = Source::num_blocks(task.x.columns);
   if constexpr (Source::kIntegerScales) {
     accumulate_pairs<false, kGroups, kRows>(
-        sources, 0, blocks, task.x.tiles,
+        sources, blocks, task.x.tiles,
         [&](int g, int r, F32x16 product, F32x16 scale)
             HASTEN_INLINE { add_product(total[g][r], product, scale); },
         before_block);
@@ -358,7 +488,7 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
       for (int r = 0; r < kRows; ++r) total[g][r] = mul(total[g][r], sources[g].row_units());
     }
   } else {
-    accumulate<kGroups, kRows>(sources, 0, blocks, task.x.tiles, total, before_block);
+    accumulate<kGroups, kRows>(sources, blocks, task.x.tiles, total, before_block);
   }
   for (int g = 0; g < kGroups; ++g) {
     for (int r = 0; r < kRows; ++r) {
@@ -367,15 +497,47 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   }
 }
 
+/// Calls f(first, count) for the groups of a task, stack after stack.
+template <class F>
+HASTEN_INLINE inline void for_each_stack(const QuantMatmulTask& task, F&& f) {
+  for (int64_t first = 0, count = 0; first < task.num_groups; first += count) {
+    const int64_t in_stack = kStackGroups - (task.groups.first + first) % kStackGroups;
+    const int64_t left = task.num_groups - first;
+    count = left < in_stack ? left : in_stack;
+    f(first, count);
+  }
+}
+
+/// Few rows times rows that are divided.
+template <class Source, int kRows>
+inline void quant_matmul_divided(const QuantMatmulTask& task) {
+  for_each_stack(task, [&](int64_t first, int64_t count) {
+    if constexpr (kRows >= kLeastTallRows) {
+      quant_matmul_tall<Source, kRows, kRows <= kTallRows>(task, first, count);
+    } else if (count == kStackGroups) {
+      quant_matmul_strips<Source, kStackGroups, kRows>(task, first);
+    } else {
+      for (int64_t g = first; g < first + count; ++g) {
+        quant_matmul_strips<Source, 1, kRows>(task, g);
+      }
+    }
+  });
+}
+
 /// Up to kQuantDirectRows rows, which are one tile. Each of several streams of memory is a part of
 /// the groups, one behind the other, but for tall tiles.
 template <class Source>
 inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
   with_constant<kQuantDirectRows>(task.x.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
+    if constexpr (Source::kIntegerScales) {
+      if (task.groups.divided) return quant_matmul_divided<Source, kRows>(task);
+    }
     int64_t group = 0;
     if constexpr (Source::kIntegerScales && kRows >= kLeastTallRows) {
-      for (; group < task.num_groups; group += 2) quant_matmul_tall<Source, kRows>(task, group);
+      for_each_stack(task, [&](int64_t first, int64_t count) {
+        quant_matmul_tall<Source, kRows, false>(task, first, count);
+      });
     } else {
       constexpr int kGroups = direct_groups(kRows);
       // Not of weights with floats for scales: between their lines is so much arithmetic that a
@@ -413,7 +575,7 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t 
   for (int g = 0; g < kGroups; ++g) own[g] = panels[g];
   if constexpr (PanelType::kIntegerScales) {
     accumulate_pairs<kHasDotInstruction, kGroups, kRows>(
-        own, 0, count, x,
+        own, count, x,
         [&](int g, int r, F32x16 product, F32x16 scale) HASTEN_INLINE {
           float* sum = sums + (r * kQuantGroups + g) * kGroupRows;
           F32x16 total = load(sum);
@@ -426,7 +588,7 @@ __attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t 
     unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
       total[g.value][r.value] = load(sums + (r.value * kQuantGroups + g.value) * kGroupRows);
     });
-    accumulate<kGroups, kRows>(own, 0, count, x, total, before_block);
+    accumulate<kGroups, kRows>(own, count, x, total, before_block);
     unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
       store(sums + (r.value * kQuantGroups + g.value) * kGroupRows, total[g.value][r.value]);
     });
@@ -463,18 +625,16 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
   using PanelType = typename Layout::Type;
   constexpr int64_t kPanelBytes = Layout::kBytes;
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
-  static_assert(kPanelBlocks % Source::kUnit.blocks == 0);
+  static_assert(kPanelBlocks % Source::kUnit.blocks == 0 && kStripBlocks % kPanelBlocks == 0);
   const int64_t blocks = Source::num_blocks(task.x.columns);
   const int64_t first_row = tiles.first_row(first_tile);
   const int64_t left_groups = task.num_groups - begin_group;
   const int64_t num_groups = left_groups < kQuantGroups ? left_groups : kQuantGroups;
   const int used_groups = num_groups > kLessGroups ? kQuantGroups : kLessGroups;
+  const PackedGroups<Source> groups(task.groups, blocks);
   Source sources[kQuantGroups];
   PanelType panels[kQuantGroups];
   for (int g = 0; g < kQuantGroups; ++g) {
-    // The last tile may have groups too few; it repeats its last one and does not store it.
-    const int64_t group = begin_group + (g < num_groups ? g : num_groups - 1);
-    sources[g] = Source(task.groups + group * task.group_bytes);
     if constexpr (!Source::kIsPanel) {
       // Without gaps: what lies whole ways apart would meet in few sets of the first-level cache.
       panels[g].code_bytes = task.scratch + g * Layout::kCodes;
@@ -500,31 +660,34 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
     const int64_t left = blocks - first;
     const int64_t count = left < kPanelBlocks ? left : kPanelBlocks;
     const bool last = count == left;
-    for (int g = 0; g < used_groups; ++g) {
+    for (int g = 0; g < kQuantGroups; ++g) {
+      // The last tile may have groups too few; it repeats its last one and does not store it.
+      sources[g] = groups.from(begin_group + (g < num_groups ? g : num_groups - 1), first);
+      if (g >= used_groups) continue;
       if constexpr (Source::kIsPanel) {
-        panels[g] = sources[g].from(first);
+        panels[g] = sources[g];
       } else {
-        panels[g].low = sources[g].unit_of(first);
-        unpack(sources[g], first, count, panels[g]);
+        panels[g].low = sources[g].unit_of(0);
+        unpack(sources[g], count, panels[g]);
       }
     }
     Prefetcher prefetcher;
     if (!last) {
       for (int64_t g = 0; g < num_groups; ++g) {
-        prefetcher.add(sources[g].unit_of(first + count));
+        prefetcher.add(groups.from(begin_group + g, first + count).unit_of(0));
       }
     } else {
-      const int64_t more = left_groups - kQuantGroups;
-      const uint8_t* next = more > 0 ? task.groups + (begin_group + kQuantGroups) * task.group_bytes
-                            : end_tile < task.end_tile ? task.groups
-                                                       : task.next_groups;
-      // As many groups as there are, or may be: to fetch what is beyond harms nobody.
-      const int64_t most = more > 0 && more < kQuantGroups ? more : kQuantGroups;
-      for (int64_t g = 0; next != nullptr && g < most; ++g) {
-        prefetcher.add(next + g * task.group_bytes);
+      const bool more = left_groups > kQuantGroups;
+      const int64_t next_group = more ? begin_group + kQuantGroups : 0;
+      const PackedGroups<Source> next(
+          more || end_tile < task.end_tile ? task.groups : task.next_groups, blocks);
+      const int64_t next_left = next.num_left(next_group);
+      for (int64_t g = 0; g < kQuantGroups && g < next_left; ++g) {
+        prefetcher.add(next.from(next_group + g, 0).unit_of(0));
       }
+      for (int64_t g = 0; g < num_groups; ++g) sources[g].prefetch_head();
     }
-    prefetcher.spread(Source::kUnit.head_bytes + kPanelBlocks * Source::kUnit.bytes_per_block(),
+    prefetcher.spread(kPanelBlocks * Source::kUnit.bytes_per_block(),
                       (end_tile - first_tile) * count);
     int64_t row = first_row;
     for (int64_t t = first_tile; t < end_tile; ++t) {
@@ -567,7 +730,7 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
 
 template <const PackedFormat& kFormat>
 inline void quant_matmul(const QuantMatmulTask& task) {
-  using Source = PackedGroup<kFormat>;
+  using Source = PackedStrip<kFormat>;
   if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
   const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
   constexpr int64_t kMost = kPassRows / kQuantRows;
