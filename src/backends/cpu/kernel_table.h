@@ -32,7 +32,8 @@ enum class WeightStreams : uint8_t {
   several,   // at a time, asked for ahead
   one,       // asked for ahead
   in_order,  // one, asked for by nobody: a core that meets lines in the order in which they lie
-             // fetches ahead by itself. Long rows with integer scales are divided for it.
+             // fetches ahead by itself. Long rows with integer scales are divided for it, and a few
+             // rows more of activations read those in order, too, but ask besides.
 };
 
 /// How keys or values lie in the cache: as codes, and from q8_0 on scales (CpuKvCache).
@@ -161,7 +162,7 @@ struct RowTiles {
 
 /// So few rows wait for nothing but memory, and take their weights as the processor likes it
 /// (WeightStreams); more rows, bound by arithmetic, take several groups at a time, where registers
-/// last.
+/// last and rows are not divided.
 inline constexpr int kOneStreamRows = 2;
 
 /// Where products go: column j is row j of the task's first group, counted on through all of them.
@@ -176,8 +177,8 @@ struct ProductRows {
 /// them.
 struct GroupsFrom {
   const uint8_t* matrix = nullptr;
-  int64_t num_groups = 0;  // of the matrix
-  bool divided = false;    // see StackLayout
+  int64_t matrix_groups = 0;  // of all of it
+  bool divided = false;       // see StackLayout
   int64_t first = 0;
 };
 
@@ -192,7 +193,8 @@ struct QuantMatmulTask {
   // Of the tiles of x (RowTiles), those that are multiplied; of few rows, the only one.
   int64_t first_tile;
   int64_t end_tile;
-  WeightStreams streams;  // of up to kOneStreamRows rows; more take several
+  // Of up to kOneStreamRows rows; more take several. Groups that are divided are read in order.
+  WeightStreams streams;
   ProductRows out;
   int64_t first_out_row = 0;  // of x: its outputs are the first row of `out`
   uint8_t* scratch;           // kMatmulScratchBytes, 64-byte aligned, of this thread
@@ -275,14 +277,14 @@ struct QuantizeSpanTask {
   int64_t end_tile;
 };
 
-/// Makes a group (PackedFormat) of 16 rows as a model file has them.
+/// Makes a group (PackedFormat), or a strip of one, of 16 rows as a model file has them.
 struct PackTask {
   const uint8_t* rows;  // 16, one behind the other
   int64_t row_bytes;    // from one to the next
   int64_t columns;      // of each: whole blocks of the file, or floats of whole 16 bytes
   const uint8_t* next;  // what is asked for meanwhile, as many bytes; need not be there
   uint8_t* out;         // of quantised weights the first unit
-  CacheLevel asks_into = CacheLevel::first;  // for the rows behind these
+  CacheLevel asks_into = CacheLevel::first;  // for `next`
   bool past_caches = false;  // store what is not read again past them; out is a multiple of 64
 };
 

@@ -15,6 +15,7 @@ namespace {
 
 // Groups of 16 rows are dealt in multiples of this: the largest register tile.
 constexpr int64_t kTileGroups = 4;
+static_assert(kTileGroups % kStackGroups == 0);
 // Likewise, of bf16, where many rows of activations leave fewer groups in the register tiles.
 constexpr int64_t kManyRowsBf16Groups = 2;
 // Rows of a pass of products of floats, at least: weights come from memory once in each pass.
@@ -216,7 +217,7 @@ void Matmul::multiply_groups(const Piece& piece, const Rows& rows, int32_t threa
     const WeightLayout layout = weight_layout(tile_rows, streams_);
     for (int64_t g = 0; g < tile.count; ++g) pack_group(kernels_, layout, tile_rows, g, groups);
     multiply_packed(tile, rows,
-                    {.matrix = groups, .num_groups = tile.count, .divided = layout.divided},
+                    {.matrix = groups, .matrix_groups = tile.count, .divided = layout.divided},
                     thread);
   }
 }

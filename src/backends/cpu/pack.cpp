@@ -135,13 +135,15 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
   const auto* rows = reinterpret_cast<const uint8_t*>(source.row(first_row));
   const int64_t row_bytes = source.row_bytes();
   const Part part = part_of(layout);
+  const UnitLayout unit =
+      layout.packed ? unit_layout(kPackedFormats[static_cast<int>(*layout.packed)]) : UnitLayout{};
   int64_t columns = 0;  // that lie in one piece: of a strip, or all
   for (int64_t first = 0; first < layout.columns; first += columns) {
-    columns = layout.packed ? layout.stacks().blocks_from(first / kBlockColumns) * kBlockColumns
+    columns = layout.packed ? blocks_from(layout.stacks(), first / kBlockColumns) * kBlockColumns
                             : layout.columns;
     const int64_t row_at = first / part.columns * part.row_bytes;
     uint8_t* const out =
-        packed + (layout.packed ? layout.stacks().unit_at(index, first / kBlockColumns)
+        packed + (layout.packed ? unit_at(unit, layout.stacks(), index, first / kBlockColumns)
                                 : index * layout.group_bytes);
     int64_t num_done = 0;  // parts
     if (num_rows == kGroupRows) {
@@ -157,7 +159,7 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
       num_done = whole == columns ? ceil_div(columns, part.columns) : columns / part.columns;
     }
     const int64_t num_bytes =
-        layout.packed ? layout.stacks().unit.bytes_of(columns / kBlockColumns) : layout.group_bytes;
+        layout.packed ? unit.bytes_of(columns / kBlockColumns) : layout.group_bytes;
     for (; num_done * part.columns < columns; ++num_done) {
       uint8_t copy[kGroupRows * kMostRowBytes] = {};
       uint8_t packed_part[kMostGroupBytes];
@@ -178,9 +180,7 @@ int32_t pack_group(const KernelTable& kernels, const WeightLayout& layout, const
                   static_cast<size_t>(std::min(part.group_bytes, num_bytes - to)));
     }
   }
-  if (!layout.packed || !has_integer_scales(kPackedFormats[static_cast<int>(*layout.packed)])) {
-    return 0;
-  }
+  if (unit.head_bytes == 0) return 0;
   return kernels.make_integer_scales({.matrix = packed,
                                       .layout = layout.stacks(),
                                       .group = index,

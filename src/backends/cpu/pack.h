@@ -14,21 +14,18 @@ struct WeightLayout {
   std::optional<PackedKind> packed;  // else floats of this kind:
   FloatKind floats = FloatKind::f32;
   int64_t columns = 0;
-  bool divided = false;  // see StackLayout
-  int64_t group_bytes = 0;
+  bool divided = false;     // see StackLayout
+  int64_t group_bytes = 0;  // a share of its stack where rows are divided, not one piece
   int64_t num_groups = 0;
   int64_t num_bytes() const { return num_groups * group_bytes; }
   /// Of quantised groups.
   StackLayout stacks() const {
-    return {.unit = unit_layout(kPackedFormats[static_cast<int>(packed.value())]),
-            .num_blocks = columns / kBlockColumns,
-            .num_groups = num_groups,
-            .divided = divided};
+    return {.num_blocks = columns / kBlockColumns, .num_groups = num_groups, .divided = divided};
   }
 };
 
-/// The layout of a matrix [n, k] whose rows are read so. Throws Error{unsupported} for a type
-/// that is no weight's.
+/// The layout of a matrix [n, k] where few rows of activations read it so. Throws
+/// Error{unsupported} for a type that is no weight's.
 [[nodiscard]] WeightLayout weight_layout(const Tensor& source,
                                          WeightStreams streams = WeightStreams::one);
 

@@ -237,6 +237,19 @@ TEST(Pack, PackedFormatsStayCloseToTheFile) {
   }
 }
 
+TEST(Pack, LongRowsWithIntegerScalesAreDividedWhereTheyAreReadInOrder) {
+  const auto is_divided = [](DType dtype, int64_t columns, WeightStreams streams) {
+    return weight_layout(OwnedTensor(dtype, {16, columns}).view, streams).divided;
+  };
+  EXPECT_TRUE(is_divided(DType::q4_0, 2080, WeightStreams::in_order));
+  EXPECT_TRUE(is_divided(DType::q4_k, 2304, WeightStreams::in_order));
+  EXPECT_FALSE(is_divided(DType::q4_k, 2048, WeightStreams::in_order));
+  EXPECT_FALSE(is_divided(DType::q6_k, 8192, WeightStreams::in_order));
+  EXPECT_FALSE(is_divided(DType::bf16, 8192, WeightStreams::in_order));
+  EXPECT_FALSE(is_divided(DType::q4_k, 8192, WeightStreams::one));
+  EXPECT_FALSE(is_divided(DType::q4_k, 8192, WeightStreams::several));
+}
+
 TEST(Pack, RefusesIntegers) {
   const OwnedTensor matrix(DType::i32, {4, 4});
   EXPECT_THROW((void)weight_layout(matrix.view), Error);
@@ -313,9 +326,10 @@ TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
 TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;
-  Workers workers(1);
-  const auto expect_same = [&](const KernelTable& kernels, const OwnedTensor& matrix,
-                               int64_t rows) {
+  Workers one(1);
+  Workers three(3);  // whose ranges begin within the matrix, and, of many rows, within a stack
+  const auto expect_same = [&](const KernelTable& kernels, const OwnedTensor& matrix, int64_t rows,
+                               Workers& workers) {
     const int64_t out_features = matrix.view.dim(0);
     const int64_t columns = matrix.view.dim(1);
     std::vector<float> x(static_cast<size_t>(rows * columns));
@@ -343,11 +357,14 @@ TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
     for (const DType dtype : kFormats) {
       for (const int64_t out_features : {16, 101, 16 * 65}) {
         const OwnedTensor matrix = random_matrix(dtype, out_features, 256);
-        for (const int64_t rows : {1, 2}) expect_same(*kernels, matrix, rows);
+        for (const int64_t rows : {1, 2}) expect_same(*kernels, matrix, rows, one);
       }
-      const OwnedTensor long_rows = random_matrix(dtype, 16 * 9 + 5, 2304);
-      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 33}) {
-        expect_same(*kernels, long_rows, rows);
+      for (const int64_t columns : {2304, 2080}) {  // 65 blocks have a pair of one
+        if (columns % info(dtype).block_size != 0) continue;
+        const OwnedTensor long_rows = random_matrix(dtype, 16 * 14 + 5, columns);
+        for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 33}) {
+          expect_same(*kernels, long_rows, rows, three);
+        }
       }
     }
   }

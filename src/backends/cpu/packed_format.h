@@ -180,19 +180,24 @@ struct UnitLayout {
   int64_t code_bytes = 0;   // of a block; a multiple of 64
   int64_t head_bytes = 0;   // of a group; a multiple of 64
 
-  constexpr int64_t bytes() const { return codes_at + blocks * code_bytes; }
+  __attribute__((always_inline)) constexpr int64_t bytes() const {
+    return codes_at + blocks * code_bytes;
+  }
   /// From the first unit to where a block's codes lie.
-  constexpr int64_t codes_of(int64_t block) const {
+  __attribute__((always_inline)) constexpr int64_t codes_of(int64_t block) const {
     return block / blocks * bytes() + codes_at + block % blocks * code_bytes;
   }
   /// On average, scales included.
-  constexpr int64_t bytes_per_block() const { return bytes() / blocks; }
-  /// Of some blocks, from the first of a unit on: to the next one's, or to the end of the group.
-  constexpr int64_t bytes_of(int64_t count) const {
+  __attribute__((always_inline)) constexpr int64_t bytes_per_block() const {
+    return bytes() / blocks;
+  }
+  /// Of some blocks, from the first of a unit on: whole units, or up to the end of a strip or
+  /// group.
+  __attribute__((always_inline)) constexpr int64_t bytes_of(int64_t count) const {
     const int64_t kept = head_bytes > 0 ? (count + 1) / 2 * 2 : count;
     return (count + blocks - 1) / blocks * codes_at + kept * code_bytes;
   }
-  constexpr int64_t group_bytes(int64_t columns) const {
+  __attribute__((always_inline)) constexpr int64_t group_bytes(int64_t columns) const {
     return head_bytes + bytes_of(columns / kBlockColumns);
   }
 };
@@ -217,7 +222,7 @@ static constexpr UnitLayout unit_layout(const PackedFormat& format) {
 
 /// Groups of a stack.
 inline constexpr int64_t kStackGroups = 4;
-/// Blocks of a strip: whole units of every format with integer scales.
+/// Blocks of a strip.
 inline constexpr int64_t kStripBlocks = 32;
 /// Rows of so many blocks, and shorter ones, are not worth dividing into strips.
 inline constexpr int64_t kMostUndividedBlocks = 64;
@@ -227,42 +232,62 @@ inline constexpr int64_t kMostUndividedBlocks = 64;
 /// of its groups and then, for each kStripBlocks blocks or what is left of them, the units of each
 /// group. So few rows of activations meet a strip of several groups while what they meet it with is
 /// in the first-level cache, and weights are still one stream of memory
-/// (docs/performance-log.md, "Strips of columns"). Places are bytes from the start of the matrix.
+/// (docs/performance-log.md, "Strips of columns"). Either way all have unit.group_bytes() each.
+/// Places are bytes from the start of the matrix. Inlined, so that a constant unit costs no
+/// division.
 struct StackLayout {
-  UnitLayout unit;
-  int64_t num_blocks;  // of a row
+  int64_t num_blocks;  // of a row; odd or rounded up to pairs, which is the same to integer scales
   int64_t num_groups;  // of the matrix
-  bool divided;
-
-  constexpr int64_t group_bytes() const { return unit.head_bytes + unit.bytes_of(num_blocks); }
-  constexpr int64_t head_at(int64_t group) const {
-    if (!divided) return group * group_bytes();
-    return first_of(group) * group_bytes() + group % kStackGroups * unit.head_bytes;
-  }
-  /// Where the unit lies that begins with this block of the group.
-  constexpr int64_t unit_at(int64_t group, int64_t block) const {
-    if (!divided) return head_at(group) + unit.head_bytes + unit.bytes_of(block);
-    const int64_t first = first_of(group);
-    const int64_t left = num_groups - first;
-    const int64_t count = left < kStackGroups ? left : kStackGroups;
-    const int64_t in_strip = block % kStripBlocks;
-    const int64_t strip = block - in_strip;
-    return first * group_bytes() + count * (unit.head_bytes + unit.bytes_of(strip)) +
-           (group - first) * unit.bytes_of(blocks_from(strip)) + unit.bytes_of(in_strip);
-  }
-  /// Blocks of the strip that begins with this one.
-  constexpr int64_t blocks_from(int64_t strip) const {
-    const int64_t left = num_blocks - strip;
-    return !divided || left < kStripBlocks ? left : kStripBlocks;
-  }
-  /// From a group's strip of so many blocks to that of the next one in the stack.
-  constexpr int64_t group_distance(int64_t blocks) const {
-    return divided ? unit.bytes_of(blocks) : group_bytes();
-  }
-
- private:
-  /// Of the group's stack.
-  static constexpr int64_t first_of(int64_t group) { return group - group % kStackGroups; }
+  bool divided;        // only with integer scales
 };
+
+__attribute__((always_inline)) static constexpr int64_t group_bytes(const UnitLayout& unit,
+                                                                    const StackLayout& layout) {
+  return unit.head_bytes + unit.bytes_of(layout.num_blocks);
+}
+/// Of the group's stack.
+static constexpr int64_t first_of_stack(int64_t group) { return group - group % kStackGroups; }
+
+__attribute__((always_inline)) static constexpr int64_t head_at(const UnitLayout& unit,
+                                                                const StackLayout& layout,
+                                                                int64_t group) {
+  if (!layout.divided) return group * group_bytes(unit, layout);
+  const int64_t first = first_of_stack(group);
+  return first * group_bytes(unit, layout) + (group - first) * unit.head_bytes;
+}
+/// Blocks of the strip that begins with this one, or of a row that is not divided.
+static constexpr int64_t blocks_from(const StackLayout& layout, int64_t strip) {
+  const int64_t left = layout.num_blocks - strip;
+  return !layout.divided || left < kStripBlocks ? left : kStripBlocks;
+}
+/// Where the unit lies that begins with this block of the group.
+__attribute__((always_inline)) static constexpr int64_t unit_at(const UnitLayout& unit,
+                                                                const StackLayout& layout,
+                                                                int64_t group, int64_t block) {
+  if (!layout.divided) {
+    return head_at(unit, layout, group) + unit.head_bytes + unit.bytes_of(block);
+  }
+  const int64_t first = first_of_stack(group);
+  const int64_t left = layout.num_groups - first;
+  const int64_t count = left < kStackGroups ? left : kStackGroups;
+  const int64_t in_strip = block % kStripBlocks;
+  const int64_t strip = block - in_strip;
+  return first * group_bytes(unit, layout) + count * (unit.head_bytes + unit.bytes_of(strip)) +
+         (group - first) * unit.bytes_of(blocks_from(layout, strip)) + unit.bytes_of(in_strip);
+}
+/// From a group's strip of so many blocks to that of the next one in the stack.
+__attribute__((always_inline)) static constexpr int64_t group_distance(const UnitLayout& unit,
+                                                                       const StackLayout& layout,
+                                                                       int64_t blocks) {
+  return layout.divided ? unit.bytes_of(blocks) : group_bytes(unit, layout);
+}
+
+static constexpr bool strips_are_whole_units() {
+  for (const PackedFormat& format : kPackedFormats) {
+    if (kStripBlocks % unit_layout(format).blocks != 0) return false;
+  }
+  return true;
+}
+static_assert(strips_are_whole_units());
 
 }  // namespace hasten::cpu

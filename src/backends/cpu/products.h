@@ -26,7 +26,7 @@ class CpuWeight final : public ops::Weight {
   /// Of packed ones.
   GroupsFrom groups_from(int64_t index) const {
     return {.matrix = packed_.get(),
-            .num_groups = layout_.num_groups,
+            .matrix_groups = layout_.num_groups,
             .divided = layout_.divided,
             .first = index};
   }
@@ -51,8 +51,9 @@ inline int64_t value_bytes(const KernelTable& kernels, const PackedFormat& forma
   return is_wide(format) ? kernels.wide_value_bytes : 1;
 }
 
+/// Of rows as long, too.
 inline bool have_same_format(const WeightLayout& a, const WeightLayout& b) {
-  return a.packed == b.packed && a.floats == b.floats;
+  return a.packed == b.packed && a.floats == b.floats && a.columns == b.columns;
 }
 
 inline ProductRows product_rows(const ops::MatmulParams& params) {

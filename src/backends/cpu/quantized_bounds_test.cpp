@@ -52,7 +52,7 @@ void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t co
   const int64_t group_bytes = unit_layout(format).group_bytes(columns);
   const int64_t value_bytes = is_wide(format) ? kernels.wide_value_bytes : 1;
   // Two groups, or three, are multiplied side by side: of an odd number the last is alone.
-  for (const int64_t num_groups : {1, 2, 3, 5}) {
+  for (const int64_t num_groups : {1, 2, 3, 4, 5}) {
     const GuardedBytes groups(num_groups * group_bytes);
     for (int64_t rows = 1; rows <= 17; ++rows) {
       const GuardedBytes x(activation_bytes(
@@ -63,7 +63,7 @@ void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t co
            {WeightStreams::several, WeightStreams::one, WeightStreams::in_order}) {
         std::vector<float> out(static_cast<size_t>(rows * num_groups * kGroupRows), 1.0F);
         kernels.quant_matmul[kind](
-            {.groups = {.matrix = groups.data(), .num_groups = num_groups, .divided = divided},
+            {.groups = {.matrix = groups.data(), .matrix_groups = num_groups, .divided = divided},
              .num_groups = num_groups,
              .next_groups = {},
              .x = {.tiles = x.data(), .num_rows = rows, .columns = columns},

@@ -34,6 +34,9 @@ struct GroupRange {
   int64_t end;
 };
 
+/// Groups that share their memory.
+int64_t groups_together(const WeightLayout& layout) { return layout.divided ? kStackGroups : 1; }
+
 }  // namespace
 
 int64_t WeightStore::bring_in(std::span<const Tensor> sources, const std::stop_token& stop) {
@@ -92,9 +95,9 @@ void WeightStore::pack() {
     memory.push_back(added_[i].memory.lock());
     if (memory.back() == nullptr) continue;
     const WeightLayout& layout = added_[i].layout;
-    // Whole stacks, whose groups lie among each other.
-    const int64_t stack_bytes = kStackGroups * std::max<int64_t>(1, layout.group_bytes);
-    const int64_t most = kStackGroups * std::max<int64_t>(1, kRangeBytes / stack_bytes);
+    const int64_t together = groups_together(layout);
+    const int64_t bytes = together * std::max<int64_t>(1, layout.group_bytes);
+    const int64_t most = together * std::max<int64_t>(1, kRangeBytes / bytes);
     for (int64_t first = 0; first < layout.num_groups; first += most) {
       ranges.push_back(
           {.weight = i, .first = first, .end = std::min(first + most, layout.num_groups)});
@@ -106,8 +109,9 @@ void WeightStore::pack() {
   const auto pack_range = [&](const GroupRange& range) {
     const auto& [layout, source, owner] = added_[range.weight];
     uint8_t* const packed = memory[range.weight].get();
-    for (int64_t first = range.first; first < range.end; first += kStackGroups) {
-      const int64_t end = std::min(first + kStackGroups, range.end);
+    const int64_t together = groups_together(layout);
+    for (int64_t first = range.first; first < range.end; first += together) {
+      const int64_t end = std::min(first + together, range.end);
       uint8_t* const end_bytes = packed + end * layout.group_bytes;
       pages.bring_in(packed + first * layout.group_bytes, end_bytes);
       const PackInto into = end_bytes <= end_of_ahead ? PackInto::memory : PackInto::caches;

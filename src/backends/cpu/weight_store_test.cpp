@@ -71,6 +71,7 @@ TEST(WeightStore, PacksTheSameIntoMemoryBroughtInAhead) {
   for (const DType dtype : {DType::q4_k, DType::f16, DType::q5_0, DType::q8_0}) {
     sources.push_back(random_matrix(dtype, 805, 2304, static_cast<uint32_t>(sources.size())));
   }
+  sources.push_back(random_matrix(DType::q4_0, 1605, 1024, 9));  // not divided
   for (const size_t num_ahead : {size_t{1}, size_t{2}, size_t{4}, size_t{40}}) {
     Workers workers(2);
     WeightStore store(kernels, workers);

@@ -223,12 +223,13 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
   constexpr int64_t kEntry = (kOffsets ? 2 : 1) * kGroupRows;  // binary16
   const F32x16 infinity = set1(__builtin_inff());
   const StackLayout& layout = task.layout;
+  const UnitLayout unit = unit_layout(task.format);
   const auto for_each_unit = [&](auto&& f) {
     int64_t blocks = 0;
     for (int64_t strip = 0; strip < layout.num_blocks; strip += blocks) {
-      blocks = layout.blocks_from(strip);
-      uint8_t* at = task.matrix + layout.unit_at(task.group, strip);
-      for (int64_t b = 0; b < blocks; b += layout.unit.blocks, at += layout.unit.bytes()) {
+      blocks = blocks_from(layout, strip);
+      uint8_t* at = task.matrix + unit_at(unit, layout, task.group, strip);
+      for (int64_t b = 0; b < blocks; b += unit.blocks, at += unit.bytes()) {
         f(reinterpret_cast<uint16_t*>(at));
       }
     }
@@ -240,9 +241,9 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
   const F32x16 inverse_parts = set1(1 / parts);
   const F32x16 most_code = set1(parts - 1);
   F32x16 most = zero();
-  for_each_unit([&](const uint16_t* unit) {
+  for_each_unit([&](const uint16_t* scales) {
     for (int64_t e = 0; e < kEntries; ++e) {
-      const uint16_t* at = unit + e * kEntry;
+      const uint16_t* at = scales + e * kEntry;
       const F32x16 scale = load_f16(at);
       most = max(most, magnitude(scale));
       if constexpr (kOffsets) {
@@ -255,7 +256,7 @@ inline int32_t make_integer_scales_of(const IntegerScalesTask& task) {
   const float unit_parts = static_cast<float>(inner_unit(task.format) << kIntegerScaleBits);
   const F32x16 units = select_less(most, infinity, mul(most, set1(unit_parts / kMostIntegerScale)),
                                    set1(__builtin_nanf("")));
-  store(reinterpret_cast<float*>(task.matrix + layout.head_at(task.group)), units);
+  store(reinterpret_cast<float*>(task.matrix + head_at(unit, layout, task.group)), units);
   const F32x16 inverse =
       select_less(zero(), units, div(set1(kMostIntegerScale), most), zero());  // NaN: zero
   const F32x16 limit = set1(kMostIntegerScale);

@@ -147,7 +147,7 @@ class PackedStrip {
   HASTEN_INLINE void prefetch_head() const {
     if constexpr (kIntegerScales) prefetch(reinterpret_cast<const uint8_t*>(row_units_));
   }
-  /// Has them loaded, which lie before all else.
+  /// Has the units of the rows loaded, which lie before all strips, so that lines come in order.
   HASTEN_INLINE void load_head() const {
     if constexpr (kIntegerScales) touch(reinterpret_cast<const uint8_t*>(row_units_));
   }
@@ -192,20 +192,23 @@ class PackedGroups {
  public:
   PackedGroups(const GroupsFrom& groups, int64_t num_blocks)
       : groups_(groups),
-        layout_{.unit = Source::kUnit,
-                .num_blocks = num_blocks,
-                .num_groups = groups.num_groups,
+        layout_{.num_blocks = num_blocks,
+                .num_groups = groups.matrix_groups,
                 .divided = groups.divided} {}
 
-  /// What lies behind the first blocks of the group, whole units, to the end of a strip.
+  /// From that block of the group, the first of a unit, to the end of its strip.
   HASTEN_INLINE Source from(int64_t group, int64_t block) const {
     const int64_t index = groups_.first + group;
-    return Source(groups_.matrix + layout_.head_at(index),
-                  groups_.matrix + layout_.unit_at(index, block));
+    return Source(groups_.matrix + head_at(Source::kUnit, layout_, index),
+                  groups_.matrix + unit_at(Source::kUnit, layout_, index, block));
   }
   const StackLayout& layout() const { return layout_; }
+  /// From a group's strip of so many blocks to that of the next one in the stack.
+  HASTEN_INLINE int64_t distance(int64_t blocks) const {
+    return group_distance(Source::kUnit, layout_, blocks);
+  }
   /// Groups of the matrix from that one on.
-  int64_t num_left(int64_t group) const { return groups_.num_groups - groups_.first - group; }
+  int64_t num_left(int64_t group) const { return groups_.matrix_groups - groups_.first - group; }
 
  private:
   GroupsFrom groups_;

@@ -362,34 +362,34 @@ inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t first, int64_
   constexpr int kTogether = kInOrder ? 1 : 2;
   const int64_t blocks = Source::num_blocks(task.x.columns);
   const PackedGroups<Source> groups(task.groups, blocks);
-  alignas(64) float sums[kStackGroups][kRows * kGroupRows];  // of two together [kRows][2][16]
-  for (auto& of_group : sums) {
-    unroll<0, kRows>([&](auto r) HASTEN_INLINE { store(of_group + r.value * kGroupRows, zero()); });
-  }
+  constexpr int64_t kGroupSums = kRows * kGroupRows;
+  alignas(64) float sums[kStackGroups * kGroupSums];  // of two together [kRows][2][16]
+  for (int64_t i = 0; i < kStackGroups * kGroupSums; i += kGroupRows) store(sums + i, zero());
   if constexpr (kInOrder) {
     for (int64_t g = 0; g < num_groups; ++g) groups.from(first + g, 0).load_head();
   }
   int64_t count = 0;
   const uint8_t* x = task.x.tiles;
   for (int64_t strip = 0; strip < blocks; strip += count) {
-    count = groups.layout().blocks_from(strip);
+    count = blocks_from(groups.layout(), strip);
     for (int64_t g = 0; g < num_groups; g += kTogether) {
       const Source source = groups.from(first + g, strip);
       if constexpr (kInOrder) {
-        accumulate_tall_in_order<kRows>(source, count, x, sums[g]);
+        accumulate_tall_in_order<kRows>(source, count, x, sums + g * kGroupSums);
       } else {
         // A last one that is alone is multiplied twice, and stored once.
         const Source sources[2] = {source,
                                    groups.from(first + (g + 1 < num_groups ? g + 1 : g), strip)};
-        const TwoStripsAhead<Source> ahead(source, groups.layout().group_distance(count));
-        accumulate_tall<kRows>(sources, count, x, sums[g], ahead);
+        const TwoStripsAhead<Source> ahead(source, groups.distance(count));
+        accumulate_tall<kRows>(sources, count, x, sums + g * kGroupSums, ahead);
       }
     }
     x += activation_bytes_of<Source, kRows>(count);
   }
   for (int64_t g = 0; g < num_groups; ++g) {
     const F32x16 units = groups.from(first + g, 0).row_units();
-    const float* of_group = kInOrder ? sums[g] : sums[g - g % 2] + g % 2 * kGroupRows;
+    const int64_t in_pair = g % kTogether;
+    const float* of_group = sums + (g - in_pair) * kGroupSums + in_pair * kGroupRows;
     for (int r = 0; r < kRows; ++r) {
       const F32x16 total = mul(load(of_group + kTogether * r * kGroupRows), units);
       store_output(total, task.out, r, first + g);
@@ -397,22 +397,22 @@ inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t first, int64_
   }
 }
 
-/// kGroups groups of a stack, from `first` of the task on, as WeightStreams::in_order has them:
-/// strip after strip, of all of them.
-template <class Source, int kGroups, int kRows>
-inline void quant_matmul_strips(const QuantMatmulTask& task, int64_t first) {
-  // Sums of few rows stay in registers from strip to strip.
-  constexpr bool kUnrolled = kRows <= kOneStreamRows;
+/// `num_groups` groups of a stack, from `first` of the task on, as WeightStreams::in_order has
+/// them: strip after strip, of all of them. With kWhole they are a whole stack, whose sums stay in
+/// registers from strip to strip; in memory they are where GCC adds to them there, too.
+template <class Source, int kRows, bool kWhole>
+inline void quant_matmul_strips(const QuantMatmulTask& task, int64_t first, int64_t num_groups) {
   const int64_t blocks = Source::num_blocks(task.x.columns);
   const PackedGroups<Source> groups(task.groups, blocks);
-  F32x16 total[kGroups][1][kRows];
-  unroll_tile<kGroups, kRows>([&](auto g, auto r)
-                                  HASTEN_INLINE { total[g.value][0][r.value] = zero(); });
-  for (int64_t g = 0; g < kGroups; ++g) groups.from(first + g, 0).load_head();
+  F32x16 total[kStackGroups][1][kRows];
+  unroll_tile<kStackGroups, kRows>([&](auto g, auto r)
+                                       HASTEN_INLINE { total[g.value][0][r.value] = zero(); });
+  for (int64_t g = 0; g < num_groups; ++g) groups.from(first + g, 0).load_head();
   int64_t count = 0;
   const uint8_t* x = task.x.tiles;
   for (int64_t strip = 0; strip < blocks; strip += count) {
-    count = groups.layout().blocks_from(strip);
+    count = blocks_from(groups.layout(), strip);
+    const int64_t distance = groups.distance(count);
     const uint8_t* units = groups.from(first, strip).unit_of(0);
     const auto multiply = [&](F32x16(&sums)[1][kRows]) HASTEN_INLINE {
       const Source source(nullptr, units);
@@ -424,12 +424,12 @@ inline void quant_matmul_strips(const QuantMatmulTask& task, int64_t first) {
             source.load_in_order(block);
             if constexpr (kRows > kOneStreamRows) source.prefetch_ahead(block, kStripAhead);
           });
-      units += Source::kUnit.bytes_of(count);
+      units += distance;
     };
-    if constexpr (kUnrolled) {
-      unroll<0, kGroups>([&](auto g) HASTEN_INLINE { multiply(total[g.value]); });
+    if constexpr (kWhole) {
+      unroll<0, kStackGroups>([&](auto g) HASTEN_INLINE { multiply(total[g.value]); });
     } else {
-      for (int64_t g = 0; g < kGroups; ++g) {
+      for (int64_t g = 0; g < num_groups; ++g) {
         F32x16 sums[1][kRows];
         unroll<0, kRows>([&](auto r) HASTEN_INLINE { sums[0][r.value] = total[g][0][r.value]; });
         multiply(sums);
@@ -438,12 +438,17 @@ inline void quant_matmul_strips(const QuantMatmulTask& task, int64_t first) {
     }
     x += activation_bytes_of<Source, kRows>(count);
   }
-  unroll<0, kGroups>([&](auto g) HASTEN_INLINE {
-    const F32x16 row_units = groups.from(first + g.value, 0).row_units();
+  const auto finish = [&](int64_t g, const F32x16(&sums)[1][kRows]) HASTEN_INLINE {
+    const F32x16 row_units = groups.from(first + g, 0).row_units();
     unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      store_output(mul(total[g.value][0][r.value], row_units), task.out, r.value, first + g.value);
+      store_output(mul(sums[0][r.value], row_units), task.out, r.value, first + g);
     });
-  });
+  };
+  if constexpr (kWhole) {
+    unroll<0, kStackGroups>([&](auto g) HASTEN_INLINE { finish(g.value, total[g.value]); });
+  } else {
+    for (int64_t g = 0; g < num_groups; ++g) finish(g, total[g]);
+  }
 }
 
 /// Groups begin_group + g * stride of the task, of rows that are not divided, straight from the
@@ -497,7 +502,8 @@ inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group
   }
 }
 
-/// Calls f(first, count) for the groups of a task, stack after stack.
+/// Calls f(first, count) for the groups of a task, stack after stack; what is dealt to a thread of
+/// few rows are whole ones.
 template <class F>
 HASTEN_INLINE inline void for_each_stack(const QuantMatmulTask& task, F&& f) {
   for (int64_t first = 0, count = 0; first < task.num_groups; first += count) {
@@ -514,12 +520,14 @@ inline void quant_matmul_divided(const QuantMatmulTask& task) {
   for_each_stack(task, [&](int64_t first, int64_t count) {
     if constexpr (kRows >= kLeastTallRows) {
       quant_matmul_tall<Source, kRows, kRows <= kTallRows>(task, first, count);
-    } else if (count == kStackGroups) {
-      quant_matmul_strips<Source, kStackGroups, kRows>(task, first);
     } else {
-      for (int64_t g = first; g < first + count; ++g) {
-        quant_matmul_strips<Source, 1, kRows>(task, g);
+      // Worth its code where the processor may be one that reads in order.
+      if constexpr (kHasDotInstruction && kRows <= kOneStreamRows) {
+        if (count == kStackGroups) {
+          return quant_matmul_strips<Source, kRows, true>(task, first, count);
+        }
       }
+      quant_matmul_strips<Source, kRows, false>(task, first, count);
     }
   });
 }

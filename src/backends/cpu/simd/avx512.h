@@ -22,8 +22,8 @@ constexpr int kQuantDirectRows = 12;  // rows that read packed weights without a
 /// Groups at a time that they read, but for kOneStreamRows and tall tiles: several streams of
 /// memory, while registers last.
 constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
-/// Rows from which on two groups of weights with integer scales are multiplied side by side, so
-/// many rows at a time (accumulate_tall).
+/// Rows from which on two groups of weights with integer scales are multiplied side by side
+/// (accumulate_tall), so many rows at a time; up to so many, groups that are divided one by one.
 constexpr int kLeastTallRows = 5;
 constexpr int kTallRows = 8;     // 2 x 8 sums of products, and half as many of the blocks before
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
