@@ -723,9 +723,9 @@ inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
               [&](auto i) HASTEN_INLINE { store(tile_sums + i.value * kGroupRows, zero()); });
         }
         const uint8_t* x = task.x.tiles + tile.at(first, kRowBlockBytes);
-        const auto multiply = [&](auto groups) HASTEN_INLINE {
-          multiply_panels<PanelType, decltype(groups)::value, kRows>(panels, count, x, prefetcher,
-                                                                     tile_sums);
+        const auto multiply = [&](auto used) HASTEN_INLINE {
+          multiply_panels<PanelType, decltype(used)::value, kRows>(panels, count, x, prefetcher,
+                                                                   tile_sums);
         };
         used_groups > kLessGroups ? multiply(Constant<kQuantGroups>{})
                                   : multiply(Constant<kLessGroups>{});
