@@ -361,8 +361,8 @@ TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
       }
       for (const int64_t columns : {2304, 2080}) {  // 65 blocks have a pair of one
         if (columns % info(dtype).block_size != 0) continue;
-        const OwnedTensor long_rows = random_matrix(dtype, 16 * 14 + 5, columns);
-        for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 33}) {
+        const OwnedTensor long_rows = random_matrix(dtype, 16 * 9 + 5, columns);
+        for (const int64_t rows : {1, 2, 3, 5, 8, 9, 13}) {
           expect_same(*kernels, long_rows, rows, three);
         }
       }
