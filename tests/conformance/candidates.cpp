@@ -16,15 +16,16 @@ namespace {
 Candidate cpu_candidate(const std::string& isa) {
   const auto supported = cpu::supported_isas();
   const bool present = std::find(supported.begin(), supported.end(), isa) != supported.end();
+  const bool bf16 = isa == "amx" || isa == "avx512_bf16";
   return {.name = "cpu_" + isa,
           .make =
               [isa](int32_t threads) {
                 return cpu::make_cpu_backend({.threads = threads, .isa = isa});
               },
           .accuracy = {.int8_activations = true,
-                       .bf16_activations = isa == "avx512_bf16",
-                       .bf16_attention = isa == "avx512_bf16",
-                       .int16_attention = isa.starts_with("avx512")},
+                       .bf16_activations = bf16,
+                       .bf16_attention = bf16,
+                       .int16_attention = bf16 || isa == "avx512"},
           .absent = present ? "" : "this machine or build has no " + isa};
 }
 
@@ -47,6 +48,7 @@ const std::vector<Candidate>& candidates() {
       {.name = "reference",
        .make = [](int32_t) { return ops::make_reference_backend(); },
        .accuracy = {}},
+      cpu_candidate("amx"),
       cpu_candidate("avx512_bf16"),
       cpu_candidate("avx512"),
       cpu_candidate("avx2"),

@@ -14,6 +14,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(HASTEN_AVX512)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace hasten::cpu {
 
@@ -26,6 +30,8 @@ KernelTable make_avx2_kernels();
 KernelTable make_avx512_kernels();
 void add_avx512_bf16(KernelTable& kernels);
 int64_t peak_avx512_bf16(int64_t rounds);
+void add_amx(KernelTable& kernels);
+int64_t peak_amx_bf16(int64_t rounds);
 #endif
 
 namespace {
@@ -93,6 +99,27 @@ KernelTable make_avx512_bf16_kernels() {
   add_avx512_bf16(kernels);
   return kernels;
 }
+
+/// Linux gives the tile registers, which are 8 KiB to save, to a process that has asked for them
+/// (Documentation/arch/x86/xstate.rst), all of its threads.
+bool may_use_tiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, since Linux 5.16
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool has_amx() {
+  const uint32_t features = cpuid(7, 0).d;
+  const bool saved = (saved_state() & 0x60000U) == 0x60000U;  // tile shapes and tiles
+  return has_avx512_bf16() && saved && bit(features, 22) && bit(features, 24) &&  // BF16 TILE
+         bit(features, 25) && may_use_tiles();                                    // INT8
+}
+
+KernelTable make_amx_kernels() {
+  KernelTable kernels = make_avx512_bf16_kernels();
+  add_amx(kernels);
+  return kernels;
+}
 #endif
 
 /// On Zen 4 lines asked into the first-level cache come no sooner than others; on Zen 5 more of
@@ -113,7 +140,7 @@ struct Candidate {
 /// Best first.
 constexpr Candidate kCandidates[] = {
 #if defined(HASTEN_AVX512)
-    {make_avx512_bf16_kernels, has_avx512_bf16},
+    {make_amx_kernels, has_amx},         {make_avx512_bf16_kernels, has_avx512_bf16},
     {make_avx512_kernels, has_avx512},
 #endif
 #if defined(__x86_64__)
@@ -183,6 +210,7 @@ WeightStreams weight_streams() {
 
 PeakKernel bf16_peak_kernel() {
 #if defined(HASTEN_AVX512)
+  if (has_amx()) return peak_amx_bf16;
   if (has_avx512_bf16()) return peak_avx512_bf16;
 #endif
   return nullptr;

@@ -221,7 +221,8 @@ struct FloatMatmulTask {
 inline constexpr int64_t kFloatBlockColumns = 512;
 
 /// As FloatMatmulTask, for bf16 weights and activations that are rounded to bf16, in tiles of
-/// RowTiles: a tile of h rows is, for each pair of columns, [h][2].
+/// RowTiles: a tile of h rows is, for each pair of columns, [h][2], or, for tile registers, for
+/// each 32 columns, [h][32], with zeros beyond the last one.
 struct Bf16MatmulTask {
   const uint8_t* groups;
   int64_t group_bytes;
@@ -233,10 +234,11 @@ struct Bf16MatmulTask {
   int64_t pass_rows;      // that a group is multiplied with before the next, about
   WeightStreams streams;  // likewise
   ProductRows out;
+  uint8_t* scratch;  // likewise
 };
 
-/// Of an activation row in such tiles; an odd last column has a pair of its own.
-static constexpr int64_t bf16_row_bytes(int64_t columns) { return (columns + 1) / 2 * 4; }
+/// Of an activation row in such tiles, of either kind.
+static constexpr int64_t bf16_row_bytes(int64_t columns) { return (columns + 31) / 32 * 64; }
 
 /// Writes a tile of rows as FloatMatmulTask or Bf16MatmulTask has it.
 struct RowTileTask {

@@ -240,7 +240,8 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const GroupsF
                           .columns = rows.columns,
                           .pass_rows = pass_rows(bf16_row_bytes(rows.columns), workers_.l2_bytes()),
                           .streams = streams_,
-                          .out = piece.out});
+                          .out = piece.out,
+                          .scratch = scratch});
     return;
   }
   if (!layout.packed) {
