@@ -126,11 +126,7 @@ bool Matmul::can_run_mlp(const ops::GatedMatmulParams& gated, const ops::MatmulP
   const CpuWeight& gate = cpu_weight(gated.gate);
   const auto kind = cpu_weight(down).layout().packed;
   // What is left in the file would be packed again for each pass over the rows.
-  const auto gate_kind = gate.layout().packed;
-  // A piece is the same rows of its activations and of what they make.
-  const bool same_tiles =
-      kind && gate_kind && tile_rows(kernels_, *kind) == tile_rows(kernels_, *gate_kind);
-  return same_tiles && has_integer_scales(format_of(*kind)) && down.rows.empty() &&
+  return kind && has_integer_scales(format_of(*kind)) && down.rows.empty() &&
          down.x.dim(0) >= kLeastRows && gate.is_packed() && cpu_weight(gated.up).is_packed() &&
          gate.out_features() % (kSpanGroups * kGroupRows) == 0 &&
          gate.layout().num_groups / piece_groups() >= kLeastPieces * workers_.num_threads();
@@ -160,22 +156,21 @@ void Matmul::run_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulPa
   HASTEN_CHECK(down.x.data() == gated.out.data() && down.x.shape() == gated.out.shape() &&
                down.weight.in_features() == gated.out.shape().back());
   prepare_rows(cpu_weight(gated.gate).layout(), rows);
-  const Rows rounded = round_gated(gated, rows, *cpu_weight(down).layout().packed);
+  const Rows rounded = round_gated(gated, rows, format_of(*cpu_weight(down).layout().packed));
   multiply({&down, 1}, rounded);
 }
 
 /// What products with weights of that format take of the gated outputs.
 Matmul::Rows Matmul::round_gated(const ops::GatedMatmulParams& params, const Rows& rows,
-                                 PackedKind down) {
-  const PackedFormat& format = format_of(down);
+                                 const PackedFormat& format) {
   const int64_t columns = params.out.shape().back();
   const int64_t num_groups = columns / kGroupRows;
   uint8_t* tiles = quantized_gated_.get(tile_bytes(rows.count, columns, format));
   const int64_t floats = round_gated_floats(rows.count);
   auto* scratch = gated_.get_array<float>(floats * workers_.num_threads());
   const int64_t groups = piece_groups();
-  const RowTiles split = quantized_tiles(down, rows.count);
-  const int64_t most_tiles = kPassRows / tile_rows(kernels_, down);  // of rows, in a pass
+  const RowTiles split = quantized_tiles(rows.count);
+  const int64_t most_tiles = kPassRows / kernels_.quant_tile_rows;  // of rows, in a pass
   deal_pieces(workers_, ceil_div(num_groups, groups), split.count,
               [&](int64_t begin, int64_t end, int64_t next, RowPart part, int32_t thread) {
                 const int64_t part_tiles = part.end_of(split.count) - part.first_of(split.count);
@@ -187,7 +182,6 @@ Matmul::Rows Matmul::round_gated(const ops::GatedMatmulParams& params, const Row
                                          .end = std::min(end * groups, num_groups),
                                          .next = (pass + 1 < passes ? begin : next) * groups,
                                          .format = format,
-                                         .split = split,
                                          .tiles = tiles,
                                          .scratch = scratch + thread * floats};
                   round_gated_piece(params, some, piece, thread);
@@ -200,7 +194,7 @@ Matmul::Rows Matmul::round_gated(const ops::GatedMatmulParams& params, const Row
 /// cache: a span is rounded as soon as its last tile is there.
 void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows& rows,
                                const GatedPiece& piece, int32_t thread) {
-  const RowTiles& split = piece.split;
+  const RowTiles split = quantized_tiles(rows.count);
   const int64_t first_tile = rows.part.first_of(split.count);
   const int64_t end_tile = rows.part.end_of(split.count);
   const int64_t first_row = split.first_row(first_tile);

@@ -88,18 +88,11 @@ inline constexpr int32_t kMostPairShift = 12;
 ///     n is not 0, so that ties do not all go up;
 ///   scales [h], floats, of the spans, times 2^(wide_dot_bits() - kIntegerScaleBits);
 ///   sums [h][2 blocks], int16, of weights with offsets: 2^(kSumBits - k) * sum, to the nearest.
-///
-/// KernelTable::quant_matmul_many multiplies them with levels less the zero point, and takes starts
-/// for products of a last quad of columns with kStartLevels: a block is
-///   values and start [h][kBlockColumns + 4], int8, where the sum is left out of starts;
-///   shifts [h], int32.
 struct QuantizedRows {
   const uint8_t* tiles;
   int64_t num_rows;
   int64_t columns;
 };
-
-inline constexpr int8_t kStartLevels[4] = {1, 127, 127, 127};
 
 static constexpr int64_t activation_block_bytes(int64_t rows, int64_t parts, int64_t value_bytes) {
   return rows * (kBlockColumns * value_bytes + 8 * parts);
@@ -268,7 +261,7 @@ struct QuantizeTileTask {
   PackedFormat format;
   int64_t value_bytes;  // see QuantizedRows
   uint8_t* tiles;
-  ActivationTile tile;  // of tile_rows(), or quant_direct_rows, at most
+  ActivationTile tile;  // of quant_tile_rows, or quant_direct_rows, at most
 };
 
 /// Writes one span of some tiles of QuantizedRows, of weights with integer scales: 64 columns that
@@ -489,13 +482,10 @@ struct PairKernels {
 struct KernelTable {
   const char* name;
   void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&) = {};
-  // Of more than quant_direct_rows rows; null: quant_matmul is for these, too.
-  void (*quant_matmul_many[kNumPackedKinds])(const QuantMatmulTask&) = {};
   int64_t quant_direct_rows;  // of RowTiles in what quant_matmul takes
   int64_t quant_tile_rows;
-  int64_t quant_many_rows = 0;  // likewise quant_matmul_many, instead of quant_tile_rows
-  int64_t quant_tile_groups;    // that many rows are multiplied with at a time
-  int64_t wide_value_bytes;     // of QuantizedRows
+  int64_t quant_tile_groups;                        // that many rows are multiplied with at a time
+  int64_t wide_value_bytes;                         // of QuantizedRows
   void (*float_matmul[3])(const FloatMatmulTask&);  // by FloatKind
   void (*interleave_rows)(const RowTileTask&);
   int64_t float_tile_rows;  // of RowTiles in what float_matmul takes

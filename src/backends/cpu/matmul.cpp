@@ -103,8 +103,8 @@ Matmul::Rows Matmul::gather(const ops::MatmulParams& params, const ops::AddRmsNo
 /// Some rows, normalised first if that is left to do.
 const float* Matmul::rows_of_tile(const Rows& rows, int64_t first, int64_t count, int32_t thread) {
   if (rows.norm == nullptr) return rows.x + first * rows.columns;
-  HASTEN_CHECK(count <= most_tile_rows());
-  float* tile = normed_.get_array<float>(0) + thread * most_tile_rows() * rows.columns;
+  HASTEN_CHECK(count <= kernels_.quant_tile_rows);
+  float* tile = normed_.get_array<float>(0) + thread * kernels_.quant_tile_rows * rows.columns;
   for (int64_t r = 0; r < count; ++r) {
     kernels_.rms_norm_row(norm_row_task(*rows.norm, first + r, tile + r * rows.columns));
   }
@@ -113,11 +113,7 @@ const float* Matmul::rows_of_tile(const Rows& rows, int64_t first, int64_t count
 
 /// Of normed_.
 int64_t Matmul::normed_floats(int64_t columns) const {
-  return workers_.num_threads() * most_tile_rows() * columns;
-}
-
-int64_t Matmul::most_tile_rows() const {
-  return std::max(kernels_.quant_tile_rows, kernels_.quant_many_rows);
+  return workers_.num_threads() * kernels_.quant_tile_rows * columns;
 }
 
 /// Of QuantizedRows.
@@ -127,14 +123,13 @@ int64_t Matmul::tile_bytes(int64_t rows, int64_t columns, const PackedFormat& fo
                           activation_span_bytes(scale_kind(format)));
 }
 
-void Matmul::quantize(Rows& rows, PackedKind kind) {
-  const PackedFormat& format = format_of(kind);
+void Matmul::quantize(Rows& rows, const PackedFormat& format) {
   const int64_t num_blocks = activation_blocks(rows.columns, format);
   uint8_t* tiles = quantized_.get(tile_bytes(rows.count, rows.columns, format));
   rows.quantized = tiles;
   // Grows before the threads share it.
   if (rows.norm != nullptr) normed_.get_array<float>(normed_floats(rows.columns));
-  const auto split = quantized_tiles(kind, rows.count);
+  const auto split = quantized_tiles(rows.count);
   workers_.for_each(split.count, 2, [&](int64_t begin, int64_t end, int32_t thread) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = split.first_row(t);
@@ -263,8 +258,8 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const GroupsF
          .scratch = scratch});
     return;
   }
-  const auto tiles = quantized_tiles(*layout.packed, rows.count);
-  quant_matmul_of(kernels_, *layout.packed, rows.count)(
+  const auto tiles = quantized_tiles(rows.count);
+  kernels_.quant_matmul[static_cast<int>(*layout.packed)](
       {.groups = groups,
        .num_groups = piece.count,
        .next_groups = piece.next,
@@ -281,7 +276,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const GroupsF
 void Matmul::prepare_rows(const WeightLayout& layout, Rows& rows) {
   HASTEN_CHECK(rows.x != nullptr || (rows.norm != nullptr && layout.packed));
   if (layout.packed) {
-    quantize(rows, *layout.packed);
+    quantize(rows, format_of(*layout.packed));
     rows.norm = nullptr;  // done; it must not be twice
     return;
   }
@@ -289,9 +284,9 @@ void Matmul::prepare_rows(const WeightLayout& layout, Rows& rows) {
   rows.tiles = interleave(rows);
 }
 
-/// The tiles of rows of activations that are quantised for weights of that kind.
-RowTiles Matmul::quantized_tiles(PackedKind kind, int64_t num_rows) const {
-  return RowTiles::of(num_rows, kernels_.quant_direct_rows, tile_rows(kernels_, kind));
+/// The tiles of rows of quantised activations.
+RowTiles Matmul::quantized_tiles(int64_t num_rows) const {
+  return RowTiles::of(num_rows, kernels_.quant_direct_rows, kernels_.quant_tile_rows);
 }
 
 /// Groups of a register tile: those that are dealt are a multiple of this.
@@ -360,8 +355,6 @@ void Matmul::multiply_tiles(const Tiles& tiles, const Rows& rows, int64_t begin,
 /// register tile of many rows takes long, which is why the last ones are dealt by rows.
 void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows) {
   Tiles tiles{.products = group, .groups = 1};
-  // Of all of the same, since all take the same activations.
-  const auto kind = cpu_weight(group.front()).layout().packed;
   bool quantized = true;
   for (const ops::MatmulParams& params : group) {
     check_shapes(params, rows);
@@ -369,7 +362,7 @@ void Matmul::multiply(std::span<const ops::MatmulParams> group, const Rows& rows
     tiles.groups = std::max(tiles.groups, tile_groups(layout, rows.count));
     quantized &= layout.packed.has_value();
   }
-  deal_pieces(workers_, tiles.count(), quantized ? quantized_tiles(*kind, rows.count).count : 0,
+  deal_pieces(workers_, tiles.count(), quantized ? quantized_tiles(rows.count).count : 0,
               [&](int64_t begin, int64_t end, int64_t next, RowPart part, int32_t thread) {
                 Rows some = rows;
                 some.part = part;
@@ -383,7 +376,7 @@ bool Matmul::can_norm(std::span<const ops::MatmulParams> group) const {
   const auto kind = cpu_weight(first).layout().packed;
   const int64_t num_rows = first.x.dim(0);
   if (!kind || !first.rows.empty() || num_rows <= kernels_.quant_direct_rows ||
-      quantized_tiles(*kind, num_rows).count < workers_.num_threads()) {
+      quantized_tiles(num_rows).count < workers_.num_threads()) {
     return false;
   }
   return std::ranges::all_of(group, [&](const ops::MatmulParams& params) {

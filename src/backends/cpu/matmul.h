@@ -113,7 +113,6 @@ class Matmul {
     int64_t end;
     int64_t next;  // group that comes next
     PackedFormat format;
-    RowTiles split;  // of the activations, and of what they make
     uint8_t* tiles;  // of QuantizedRows
     float* scratch;  // round_gated_floats()
   };
@@ -131,13 +130,12 @@ class Matmul {
   int64_t normed_floats(int64_t columns) const;
   const float* rows_of_tile(const Rows& rows, int64_t first, int64_t count, int32_t thread);
   int64_t tile_bytes(int64_t rows, int64_t columns, const PackedFormat& format) const;
-  int64_t most_tile_rows() const;
-  void quantize(Rows& rows, PackedKind kind);
+  void quantize(Rows& rows, const PackedFormat& format);
   uint8_t* make_tiles(const Rows& rows, const RowTileKind& kind, Scratch& to);
   void round_to_bf16(const Rows& rows);
   const float* interleave(const Rows& rows);
   void prepare_rows(const WeightLayout& layout, Rows& rows);
-  RowTiles quantized_tiles(PackedKind kind, int64_t num_rows) const;
+  RowTiles quantized_tiles(int64_t num_rows) const;
   int64_t tile_groups(const WeightLayout& layout, int64_t num_rows) const;
   int64_t gated_groups(const WeightLayout& layout, int64_t num_rows) const;
   void multiply(std::span<const ops::MatmulParams> group, const Rows& rows);
@@ -149,7 +147,8 @@ class Matmul {
   int64_t round_gated_floats(int64_t rows) const;
   void multiply_both(const ops::GatedMatmulParams& params, const Rows& rows,
                      const GatedTiles& tiles, int32_t thread);
-  Rows round_gated(const ops::GatedMatmulParams& params, const Rows& rows, PackedKind down);
+  Rows round_gated(const ops::GatedMatmulParams& params, const Rows& rows,
+                   const PackedFormat& format);
   void round_gated_piece(const ops::GatedMatmulParams& params, const Rows& rows,
                          const GatedPiece& piece, int32_t thread);
   static void check_shapes(const ops::MatmulParams& params, const Rows& rows);

@@ -46,20 +46,6 @@ constexpr const PackedFormat& format_of(PackedKind kind) {
   return kPackedFormats[static_cast<int>(kind)];
 }
 
-/// What multiplies so many rows with weights of that kind.
-inline auto quant_matmul_of(const KernelTable& kernels, PackedKind kind, int64_t num_rows) {
-  const auto many = kernels.quant_matmul_many[static_cast<int>(kind)];
-  return num_rows > kernels.quant_direct_rows && many != nullptr
-             ? many
-             : kernels.quant_matmul[static_cast<int>(kind)];
-}
-
-/// Of many rows of QuantizedRows for weights of that kind.
-inline int64_t tile_rows(const KernelTable& kernels, PackedKind kind) {
-  return kernels.quant_matmul_many[static_cast<int>(kind)] != nullptr ? kernels.quant_many_rows
-                                                                      : kernels.quant_tile_rows;
-}
-
 /// Of an activation in QuantizedRows.
 inline int64_t value_bytes(const KernelTable& kernels, const PackedFormat& format) {
   return is_wide(format) ? kernels.wide_value_bytes : 1;

@@ -11,7 +11,6 @@
 
 #include "backends/cpu/isa.h"
 #include "backends/cpu/kernel_table.h"
-#include "backends/cpu/products.h"
 
 namespace hasten::cpu {
 namespace {
@@ -59,12 +58,11 @@ void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t co
       const GuardedBytes x(activation_bytes(
           rows, activation_blocks(columns, format), format.scales_per_block, value_bytes,
           span_blocks(format), activation_span_bytes(scale_kind(format))));
-      const auto tiles = RowTiles::of(rows, kernels.quant_direct_rows,
-                                      tile_rows(kernels, static_cast<PackedKind>(kind)));
+      const auto tiles = RowTiles::of(rows, kernels.quant_direct_rows, kernels.quant_tile_rows);
       for (const auto streams :
            {WeightStreams::several, WeightStreams::one, WeightStreams::in_order}) {
         std::vector<float> out(static_cast<size_t>(rows * num_groups * kGroupRows), 1.0F);
-        quant_matmul_of(kernels, static_cast<PackedKind>(kind), rows)(
+        kernels.quant_matmul[kind](
             {.groups = {.matrix = groups.data(), .matrix_groups = num_groups, .divided = divided},
              .num_groups = num_groups,
              .next_groups = {},

@@ -103,17 +103,9 @@ struct TestTile {
   std::vector<uint8_t> bytes;
 };
 
-/// Whether so many rows are what quant_matmul_many takes, with starts behind their values.
-bool has_starts_in_rows(const KernelTable& kernels, const PackedFormat& format, int64_t num_rows) {
-  return kernels.quant_many_rows > 0 && has_integer_scales(format) &&
-         num_rows > kernels.quant_direct_rows;
-}
-
 /// The bytes of a row of a tile, in the order of a tile of that row alone.
 std::vector<uint8_t> row_of(const uint8_t* tiles, const ActivationTile& tile, int64_t row,
-                            int64_t parts, int64_t value_bytes, bool starts_in_rows) {
-  const int64_t row_bytes = kBlockColumns * value_bytes + (starts_in_rows ? 4 : 0);
-  const int64_t numbers = starts_in_rows ? 1 : 2 * parts;  // that a block has of all rows
+                            int64_t parts, int64_t value_bytes) {
   std::vector<uint8_t> bytes;
   const auto take = [&](const uint8_t* from, int64_t count) {
     bytes.insert(bytes.end(), from, from + count);
@@ -122,9 +114,9 @@ std::vector<uint8_t> row_of(const uint8_t* tiles, const ActivationTile& tile, in
     const uint8_t* at = tiles + tile.at(block, activation_block_bytes(1, parts, value_bytes));
     const int64_t end = std::min(block + tile.span_blocks, tile.num_blocks);
     for (int64_t b = block; b < end; ++b) {
-      take(at + row * row_bytes, row_bytes);
-      at += tile.rows * row_bytes;
-      for (int64_t i = 0; i < numbers; ++i, at += 4 * tile.rows) take(at + 4 * row, 4);
+      take(at + row * kBlockColumns * value_bytes, kBlockColumns * value_bytes);
+      at += tile.rows * kBlockColumns * value_bytes;
+      for (int64_t i = 0; i < 2 * parts; ++i, at += 4 * tile.rows) take(at + 4 * row, 4);
     }
     for (int64_t i = 0; i < tile.span_bytes; i += 4, at += 4 * tile.rows) take(at + 4 * row, 4);
   }
@@ -136,8 +128,7 @@ TEST_P(QuantizedRowsTest, RowsOfATileAreThoseOfTilesOfTheirOwn) {
   std::mt19937 random(9);
   std::normal_distribution<float> normal;
   constexpr int64_t kColumns = (2 * kPanelBlocks + 5) * kBlockColumns;
-  const int64_t tile_rows = std::max(kernels().quant_tile_rows, kernels().quant_many_rows);
-  for (const int64_t count : {kernels().quant_direct_rows, 3 * tile_rows + 1}) {
+  for (const int64_t count : {kernels().quant_direct_rows, 3 * kernels().quant_tile_rows + 1}) {
     std::vector<float> x(static_cast<size_t>(count * kColumns));
     for (float& value : x) value = normal(random);
     for (const PackedFormat& format : {kPackQ2K, kPackQ6K, kPackQ4_0, kPackQ4K}) {
@@ -162,9 +153,9 @@ TEST_P(QuantizedRowsTest, RowsOfATileAreThoseOfTilesOfTheirOwn) {
                                                     all.span_blocks, all.span_bytes));
       };
       std::vector<uint8_t> tiles(bytes_of(count), 77);
-      std::vector<uint8_t> alone(bytes_of(count), 78);
-      const bool starts_in_rows = has_starts_in_rows(kernels(), format, count);
-      const auto split = RowTiles::of(count, kernels().quant_direct_rows, tile_rows);
+      std::vector<uint8_t> alone(bytes_of(1), 78);
+      const auto split =
+          RowTiles::of(count, kernels().quant_direct_rows, kernels().quant_tile_rows);
       const auto tile_at = [&](int64_t index) {
         ActivationTile tile = all;
         tile.first_row = split.first_row(index);
@@ -176,13 +167,12 @@ TEST_P(QuantizedRowsTest, RowsOfATileAreThoseOfTilesOfTheirOwn) {
         quantized(x.data() + tile.first_row * kColumns, tile, tiles.data());
       }
       ActivationTile own = all;
-      own.rows = 1;
+      own.num_rows = own.rows = 1;
       for (int64_t t = 0; t < split.count; ++t) {
         const ActivationTile tile = tile_at(t);
         for (int64_t row = 0; row < tile.rows; ++row) {
           quantized(x.data() + (tile.first_row + row) * kColumns, own, alone.data());
-          EXPECT_EQ(row_of(tiles.data(), tile, row, parts, value_bytes, starts_in_rows),
-                    row_of(alone.data(), own, 0, parts, value_bytes, starts_in_rows))
+          EXPECT_EQ(row_of(tiles.data(), tile, row, parts, value_bytes), alone)
               << "tile " << t << ", row " << row << " of " << count;
         }
       }
@@ -334,88 +324,6 @@ TEST_P(QuantizedRowsTest, SpansOfOutputsAreThoseOfWholeRows) {
     }
     EXPECT_EQ(in_spans, whole);
   }
-}
-
-/// A block of the only row of a tile, of weights with integer scales.
-struct BlockOfRow {
-  const std::vector<uint8_t>& tile;
-  int64_t at;
-
-  int32_t number(int64_t offset) const {
-    int32_t value;
-    std::memcpy(&value, tile.data() + at + offset, 4);
-    return value;
-  }
-  int value(int64_t column) const {
-    return static_cast<int8_t>(tile[static_cast<size_t>(at + column)]);
-  }
-};
-
-// Where tile registers multiply many rows, their values, shifts and scales are those of few rows,
-// and starts are without the sum of values.
-void expect_starts_behind_values(const KernelTable& kernels, const PackedFormat& format,
-                                 const std::vector<float>& x) {
-  const auto columns = std::ssize(x);
-  const int64_t num_blocks = activation_blocks(columns, format);
-  const int64_t span_bytes = activation_span_bytes(scale_kind(format));
-  const auto quantized = [&](int64_t num_rows) {
-    const int64_t bytes = activation_bytes(num_rows, num_blocks, 1, 1, 2, span_bytes);
-    std::vector<uint8_t> tile(static_cast<size_t>(bytes));
-    kernels.quantize_tile({.x = x.data(),
-                           .columns = columns,
-                           .format = format,
-                           .value_bytes = 1,
-                           .tiles = tile.data(),
-                           .tile = {.num_rows = num_rows,
-                                    .num_blocks = num_blocks,
-                                    .span_blocks = 2,
-                                    .span_bytes = span_bytes,
-                                    .first_row = 0,
-                                    .rows = 1}});
-    return tile;
-  };
-  const std::vector<uint8_t> few_rows = quantized(1);
-  const std::vector<uint8_t> many_rows = quantized(kernels.quant_direct_rows + 1);
-  constexpr int64_t kBlockBytes = activation_block_bytes(1, 1, 1);
-  for (int64_t b = 0; b < num_blocks; ++b) {
-    const int64_t at = b * kBlockBytes + b / 2 * span_bytes;
-    const BlockOfRow few{few_rows, at};
-    const BlockOfRow many{many_rows, at};
-    int32_t sum = 0;
-    for (int64_t i = 0; i < kBlockColumns; ++i) {
-      EXPECT_EQ(many.value(i), few.value(i));
-      sum += few.value(i);
-    }
-    int32_t start = 0;
-    for (int64_t i = 0; i < 4; ++i) start += many.value(kBlockColumns + i) * kStartLevels[i];
-    const int32_t shift = few.number(kBlockColumns);
-    EXPECT_EQ(many.number(kBlockColumns + 4), shift);
-    EXPECT_EQ(start, rounding_of(b, b % 2 == 0 ? shift : 16 - shift));
-    EXPECT_EQ(start - format.zero_point * sum, few.number(kBlockColumns + 4));
-    for (int64_t i = 0; b % 2 == 1 && i < span_bytes; i += 4) {
-      EXPECT_EQ(many.number(kBlockBytes + i), few.number(kBlockBytes + i));
-    }
-  }
-}
-
-TEST(QuantizedRows, ManyRowsMayHaveStartsBehindTheirValues) {
-  std::mt19937 random(10);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(4 * kBlockColumns);
-  for (size_t i = 0; i < x.size(); ++i) {  // blocks of about 1, 2^-4, 1 and 2^-12
-    x[i] = std::ldexp(normal(random), i / 32 % 2 == 0 ? 0 : -4 * static_cast<int>(i / 32));
-  }
-  bool any = false;
-  for (const KernelTable* kernels : supported_kernels()) {
-    for (const PackedFormat& format : kPackedFormats) {
-      if (!has_starts_in_rows(*kernels, format, kernels->quant_direct_rows + 1)) continue;
-      any = true;
-      expect_starts_behind_values(*kernels, format, x);
-    }
-  }
-  if (!any)
-    GTEST_SKIP() << "rows have starts behind their values with AMX alone, which this "
-                    "processor lacks";
 }
 
 TEST(RowTiles, AreFewAndEven) {

@@ -3,38 +3,10 @@
 #if defined(HASTEN_AVX512)
 #include "backends/cpu/simd/amx.h"
 // Written in the types and functions of the header above.
-#include "backends/cpu/kernels/quantize.inl"
 #include "backends/cpu/kernels/tile_attention.inl"
 #include "backends/cpu/kernels/tile_bf16_matmul.inl"
-#include "backends/cpu/kernels/tile_quant_matmul.inl"
 
 namespace hasten::cpu {
-namespace {
-
-/// Of the formats with integer scales: parts of 16 columns with floats for scales, of which a tile
-/// product does half as much, are faster with dot instructions.
-template <int... kKinds>
-void add_products(KernelTable& kernels, std::integer_sequence<int, kKinds...> /*kinds*/) {
-  const auto add = [&](auto kind) {
-    constexpr int kKind = decltype(kind)::value;
-    if constexpr (has_integer_scales(kPackedFormats[kKind])) {
-      kernels.quant_matmul_many[kKind] = tile_quant_matmul<kPackedFormats[kKind]>;
-    }
-  };
-  (add(Constant<kKinds>{}), ...);
-}
-
-void quantize_tile_for_tiles(const QuantizeTileTask& task) {
-  if (task.tile.num_rows > kQuantDirectRows) return quantize_tile_to<1, true>(task);
-  quantize_tile_to<1>(task);
-}
-
-void quantize_span_for_tiles(const QuantizeSpanTask& task) {
-  if (task.split.num_rows > kQuantDirectRows) return quantize_span_to<1, true>(task);
-  quantize_span_to<1>(task);
-}
-
-}  // namespace
 
 /// Makes of the table of AVX-512 BF16 that of both.
 void add_amx(KernelTable& kernels) {
@@ -46,10 +18,6 @@ void add_amx(KernelTable& kernels) {
       attend_bf16_tiles<CacheLevel::first>;
   kernels.bf16_pairs.attend[static_cast<int>(CacheLevel::second)] =
       attend_bf16_tiles<CacheLevel::second>;
-  add_products(kernels, std::make_integer_sequence<int, kNumPackedKinds>{});
-  kernels.quant_many_rows = kTileRows;
-  kernels.quantize_tile = quantize_tile_for_tiles;
-  kernels.quantize_span = quantize_span_for_tiles;
 }
 
 int64_t peak_amx_bf16(int64_t rounds) {

@@ -13,13 +13,9 @@ namespace hasten::cpu {
 namespace {
 
 constexpr int kBatchParts = 16;
-// Rows of a tile, at most; tile registers have the most.
-constexpr int kMostTileRows = 16;
-static_assert(kQuantRows <= kMostTileRows && kQuantDirectRows <= kMostTileRows);
 
-/// How the activations of some weights are quantised: see PackedFormat and QuantizedRows. With
-/// kStarts, as quant_matmul_many takes them.
-template <int kColumns, int kSpan, ScaleKind kKind, int kBytes, bool kStarts = false>
+/// How the activations of some weights are quantised: see PackedFormat and QuantizedRows.
+template <int kColumns, int kSpan, ScaleKind kKind, int kBytes>
 struct QuantizeKind {
   static constexpr int kPartColumns = kColumns;
   static constexpr int kParts = kBlockColumns / kColumns;
@@ -29,35 +25,7 @@ struct QuantizeKind {
   static constexpr bool kIntegerScales = kKind != ScaleKind::floats;
   static constexpr int64_t kSpanBytes = activation_span_bytes(kKind);
   static constexpr int kValueBytes = kBytes;
-  static constexpr bool kStartsInRows = kStarts;
-  static_assert(!kStartsInRows || (kIntegerScales && kValueBytes == 1));
-  /// Of a block: values, and the start if that is in the row.
-  static constexpr int64_t kRowBytes = kBlockColumns * kValueBytes + (kStartsInRows ? 4 : 0);
 };
-
-/// Four bytes that with kStartLevels make what a dot product starts at, less zero_point * sum, in
-/// the first (second) block of a pair.
-struct StartBytes {
-  int32_t of[17][2];  // by the shift to the right
-
-  constexpr StartBytes() : of() {
-    for (int shift = 0; shift <= 16; ++shift) {
-      for (int second = 0; second < 2; ++second) {
-        const int half = 1 << shift >> 1;
-        const int start = half > 0 ? half - second : 0;
-        int left = start / kStartLevels[1];
-        uint32_t bytes = start % kStartLevels[1];
-        for (int i = 1; i < 4; ++i) {
-          const int byte = left < 127 ? left : 127;
-          bytes |= static_cast<uint32_t>(byte) << 8 * i;
-          left -= byte;
-        }
-        of[shift][second] = static_cast<int32_t>(bytes);
-      }
-    }
-  }
-};
-inline constexpr StartBytes kStartBytes;
 
 /// 2^n for n in [-126, 127].
 HASTEN_INLINE inline float exact_power_of_two(int32_t n) {
@@ -255,7 +223,7 @@ struct PartBatch {
     store(steps, part_steps);
     I32x16 sums[kBatchParts];
     const auto write_block = [&](int64_t b, const TilePlace& place) HASTEN_INLINE {
-      uint8_t* at = place.at + place.row * Kind::kRowBytes;
+      uint8_t* at = place.at + place.row * kBlockColumns * kValueBytes;
       for (int p = 0; p < kParts; ++p, at += kPartColumns * kValueBytes) {
         const int64_t part = b * kParts + p;
         const F32x16 factor = set1(steps[part]);
@@ -284,13 +252,7 @@ struct PartBatch {
     store_i32(reinterpret_cast<uint8_t*>(seconds), second);
     parts.for_each(
         [&](int64_t b, const TilePlace& place) HASTEN_INLINE {
-          uint8_t* at = place.at + place.tile_rows * Kind::kRowBytes + 4 * place.row;
-          if constexpr (Kind::kStartsInRows) {
-            __builtin_memcpy(at, firsts + b, 4);
-            uint8_t* row = place.at + place.row * Kind::kRowBytes;
-            __builtin_memcpy(row + kBlockColumns, seconds + b, 4);
-            return;
-          }
+          uint8_t* at = place.at + place.tile_rows * kBlockColumns * kValueBytes + 4 * place.row;
           for (int p = 0; p < kParts; ++p, at += 8 * place.tile_rows) {
             __builtin_memcpy(at, firsts + b * kParts + p, 4);
             __builtin_memcpy(at + 4 * place.tile_rows, seconds + b * kParts + p, 4);
@@ -298,13 +260,6 @@ struct PartBatch {
         },
         [&](int64_t b, const TilePlace& place)
             HASTEN_INLINE { span(b, place.at + 4 * place.row, place.tile_rows); });
-  }
-
-  HASTEN_INLINE static I32x16 start_bytes(I32x16 shifts) {
-    alignas(64) int32_t bytes[kBatchParts];
-    store_i32(reinterpret_cast<uint8_t*>(bytes), shifts);
-    for (int i = 0; i < kBatchParts; ++i) bytes[i] = kStartBytes.of[bytes[i]][i % 2];
-    return load_i32(bytes);
   }
 
   HASTEN_INLINE void quantize(const PackedFormat& format, SpanChain& chain) const {
@@ -335,7 +290,7 @@ struct PartBatch {
         store_i32(reinterpret_cast<uint8_t*>(shifted), to_int(mul(to_float(sums), factors)));
       }
       write_numbers(add_i32(mul_i32(right, load_i32(kFactors)), load_i32(kAddends)),
-                    Kind::kStartsInRows ? start_bytes(right) : sub_i32(start, excess),
+                    sub_i32(start, excess),
                     [&](int64_t b, uint8_t* scale, int64_t tile_rows) HASTEN_INLINE {
                       __builtin_memcpy(scale, of_spans + b, 4);
                       if constexpr (Kind::kScaleKind == ScaleKind::integers_and_offsets) {
@@ -370,14 +325,15 @@ HASTEN_INLINE inline void publish(const uint8_t* from, int64_t bytes, uint8_t* t
 /// floats for scales the copy waits, too, but in wide stores.
 template <class Kind>
 inline void quantize_tile_of(const QuantizeTileTask& task) {
+  constexpr int kMostRows = kQuantRows > kQuantDirectRows ? kQuantRows : kQuantDirectRows;
   constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Kind::kParts, Kind::kValueBytes);
   static_assert(kPanelBlocks % Kind::kBatchBlocks == 0);
   constexpr int64_t kMostBytes =
-      activation_bytes(kMostTileRows, kPanelBlocks, Kind::kParts, Kind::kValueBytes,
-                       Kind::kSpanBlocks, Kind::kSpanBytes);
+      activation_bytes(kMostRows, kPanelBlocks, Kind::kParts, Kind::kValueBytes, Kind::kSpanBlocks,
+                       Kind::kSpanBytes);
   const int64_t num_blocks = task.tile.num_blocks;
   alignas(64) uint8_t own[kMostBytes];
-  SpanChain chains[kMostTileRows];
+  SpanChain chains[kMostRows];
   const ActivationTile own_tile{.num_rows = task.tile.rows,
                                 .num_blocks = kPanelBlocks,
                                 .span_blocks = Kind::kSpanBlocks,
@@ -453,13 +409,13 @@ inline void quantize_span_of(const QuantizeSpanTask& task) {
   batch.quantize(task.format, none);
 }
 
-template <int kValueBytes, bool kStarts = false>
+template <int kValueBytes>
 inline void quantize_span_to(const QuantizeSpanTask& task) {
   if (task.format.offsets) {
-    using Kind = QuantizeKind<32, 2, ScaleKind::integers_and_offsets, kValueBytes, kStarts>;
+    using Kind = QuantizeKind<32, 2, ScaleKind::integers_and_offsets, kValueBytes>;
     return quantize_span_of<Kind>(task);
   }
-  quantize_span_of<QuantizeKind<32, 2, ScaleKind::integers, kValueBytes, kStarts>>(task);
+  quantize_span_of<QuantizeKind<32, 2, ScaleKind::integers, kValueBytes>>(task);
 }
 
 inline void quantize_span(const QuantizeSpanTask& task) {
@@ -469,16 +425,16 @@ inline void quantize_span(const QuantizeSpanTask& task) {
   quantize_span_to<1>(task);
 }
 
-template <int kValueBytes, bool kStarts = false>
+template <int kValueBytes>
 inline void quantize_tile_to(const QuantizeTileTask& task) {
   switch (scale_kind(task.format)) {
     case ScaleKind::floats:
       return quantize_tile_of<QuantizeKind<16, 4, ScaleKind::floats, kValueBytes>>(task);
     case ScaleKind::integers:
-      return quantize_tile_of<QuantizeKind<32, 2, ScaleKind::integers, kValueBytes, kStarts>>(task);
+      return quantize_tile_of<QuantizeKind<32, 2, ScaleKind::integers, kValueBytes>>(task);
     case ScaleKind::integers_and_offsets:
-      return quantize_tile_of<
-          QuantizeKind<32, 2, ScaleKind::integers_and_offsets, kValueBytes, kStarts>>(task);
+      return quantize_tile_of<QuantizeKind<32, 2, ScaleKind::integers_and_offsets, kValueBytes>>(
+          task);
   }
 }
 

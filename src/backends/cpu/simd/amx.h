@@ -45,21 +45,6 @@ class TileScope {
   static_assert(sizeof(Shapes) == 64);
 };
 
-/// shift_right() and shift_left() by a number in memory, which the instruction reads itself: GCC 12
-/// has it brought to all lanes by another one, and these loops are bound by how many there are.
-HASTEN_INLINE inline I32x16 shift_right_by(I32x16 v, const uint8_t* count) {
-  __asm__("vpsravd %1%{1to16%}, %0, %0"
-          : "+v"(v)
-          : "m"(*reinterpret_cast<const uint8_t(*)[4]>(count)));
-  return v;
-}
-HASTEN_INLINE inline I32x16 shift_left_by(I32x16 v, const uint8_t* count) {
-  __asm__("vpsllvd %1%{1to16%}, %0, %0"
-          : "+v"(v)
-          : "m"(*reinterpret_cast<const uint8_t(*)[4]>(count)));
-  return v;
-}
-
 template <int kTile>
 HASTEN_INLINE inline void clear_tile() {
   __asm__ volatile("tilezero %%tmm%c0" : : "i"(kTile));
@@ -86,11 +71,5 @@ template <int kSums, int kA, int kB>
 HASTEN_INLINE inline void dot_bf16_tiles() {
   __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kA), "i"(kB));
 }
-/// Likewise of quads of signed bytes, in integers.
-template <int kSums, int kA, int kB>
-HASTEN_INLINE inline void dot_i8_tiles() {
-  __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kA), "i"(kB));
-}
-
 }  // namespace
 }  // namespace hasten::cpu
