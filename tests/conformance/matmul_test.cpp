@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -264,6 +265,38 @@ TEST_P(MatmulTest, NanStaysInItsRowAndShows) {
         EXPECT_EQ(bit_difference(got, row_of(healthy, row, product.n()), product.n()), std::nullopt)
             << "row " << row << " caught the NaN of row " << sick << " of " << m;
       }
+    }
+  }
+}
+
+// What lies behind the last columns of some rows is the next ones: no kernel may multiply it,
+// though it be with zeros.
+TEST_P(MatmulTest, NanOfAWeightStaysInItsOutput) {
+  constexpr int64_t kSick = 16;  // the first row that another group of 16 begins with
+  Random random = make_random();
+  const int64_t k = info(dtype()).block_size * (info(dtype()).block_size > 1 ? 2 : 71);
+  const HostMatrix healthy = random_matrix(dtype(), 37, k, random);
+  OwnedTensor sick_bytes(dtype(), {37, k});
+  std::memcpy(sick_bytes.view.data(), healthy.tensor.view.data(),
+              static_cast<size_t>(sick_bytes.view.num_bytes()));
+  const int64_t row_bytes = sick_bytes.view.num_bytes() / 37;
+  std::memset(static_cast<uint8_t*>(sick_bytes.view.data()) + kSick * row_bytes, 0xff,
+              static_cast<size_t>(row_bytes));
+  const auto backend = make(2);
+  for (const int64_t m : {1, 3, 33}) {
+    const auto x = to_device(*backend, random.normals(m * k), {m, k});
+    const auto times = [&](const Tensor& matrix) {
+      const auto weight = backend->prepare_weight(matrix);
+      GuardedOutput out(*backend, {m, 37});
+      backend->matmul({.weight = *weight, .x = x.view, .out = out.view()});
+      return out.take();
+    };
+    const std::vector<float> expected = times(healthy.tensor.view);
+    const std::vector<float> actual = times(sick_bytes.view);
+    for (int64_t i = 0; i < m * 37; ++i) {
+      if (i % 37 == kSick) continue;
+      EXPECT_EQ(actual[static_cast<size_t>(i)], expected[static_cast<size_t>(i)])
+          << "output " << i % 37 << " of row " << i / 37 << " of " << m;
     }
   }
 }
