@@ -101,7 +101,9 @@ KernelTable make_avx512_bf16_kernels() {
 }
 
 /// Linux gives the tile registers, which are 8 KiB to save, to a process that has asked for them
-/// (Documentation/arch/x86/xstate.rst), all of its threads.
+/// (Documentation/arch/x86/xstate.rst), all of its threads, for good: who asks whether there are
+/// any asks for them. From then on an alternate signal stack has to have room for them, and a
+/// process with one that is too small does not get them.
 bool may_use_tiles() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, since Linux 5.16
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
@@ -112,7 +114,7 @@ bool has_amx() {
   const uint32_t features = cpuid(7, 0).d;
   const bool saved = (saved_state() & 0x60000U) == 0x60000U;  // tile shapes and tiles
   return has_avx512_bf16() && saved && bit(features, 22) && bit(features, 24) &&  // BF16 TILE
-         bit(features, 25) && may_use_tiles();                                    // INT8
+         may_use_tiles();
 }
 
 KernelTable make_amx_kernels() {

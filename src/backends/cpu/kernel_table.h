@@ -251,7 +251,8 @@ struct RowTileTask {
 /// Rows of a step that share one pass over an unpacked weight panel, at most: their sums stay in
 /// L2. They themselves need not: even a core of Zen 5 needs but 4 bytes of them a cycle.
 inline constexpr int64_t kPassRows = 512;
-/// Of one thread: an unpacked panel and the sums of a pass, both at their largest.
+/// Of one thread: an unpacked panel and the sums of a pass, both at their largest; or, of bf16 on
+/// tile registers, sums alone.
 inline constexpr int64_t kMatmulScratchBytes = 256 * 1024;
 
 /// Writes one tile of QuantizedRows.

@@ -2,7 +2,8 @@
 // Attention to keys and values of bf16, in pairs, on tile registers: up to 16 queries meet 16 keys,
 // or weights of keys meet 16 elements of their values, in one instruction. A score is one chain
 // along the head, 32 elements at a time; an output is one along the keys, 16 at a time, however
-// many queries there are. Behind a simd header with dot_bf16_tiles.
+// many queries there are: of finite values, since a query weighs those that others of its block see
+// with zero. Behind a simd header with dot_bf16_tiles.
 #pragma once
 
 #include "backends/cpu/kernels/bf16_attention.inl"

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kChunkColumns = 32;
 static_assert(kTileBytes == kChunkColumns * kGroupRows * 2, "a chunk of a group of weights");
-// Columns that all tiles of rows of a pass are multiplied with before the next ones: two groups of
-// their weights leave room in the first-level cache for activations that pass.
+// Chunks of columns that all tiles of rows of a pass are multiplied with before the next ones: two
+// groups of their weights leave room in the first-level cache for activations that pass.
 constexpr int64_t kBlockChunks = 8;
 // Groups side by side, of many rows.
 constexpr int64_t kSideGroups = 2;
@@ -99,7 +99,8 @@ inline void tile_bf16_direct(const Bf16MatmulTask& task, int64_t first_group, in
   });
 }
 
-/// Up to kTileRows rows. Each of several streams of memory is a part of the groups.
+/// Up to kTileRows rows. Each of several streams of memory is a part of the groups; all ask for
+/// their lines, also where WeightStreams says in_order, which no processor with tiles does.
 inline void tile_bf16_few_rows(const Bf16MatmulTask& task) {
   constexpr int kStreams = 4;
   const TileShape rows{task.num_rows};

@@ -64,6 +64,7 @@ HASTEN_INLINE inline void store_tile(void* rows, int64_t stride) {
                    : "r"(rows), "r"(stride), "i"(kTile)
                    : "memory");
 }
+
 /// sums[row][lane] += a[row] · column `lane` of b, of pairs of bf16: the sum of the first elements'
 /// products and that of the second ones' along the tile, each addition rounded to nearest, then
 /// both together; what is subnormal counts as zero.
@@ -71,5 +72,6 @@ template <int kSums, int kA, int kB>
 HASTEN_INLINE inline void dot_bf16_tiles() {
   __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kA), "i"(kB));
 }
+
 }  // namespace
 }  // namespace hasten::cpu
