@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of quantised weights stay within the weights and activations that they are given.
+// Products stay within the weights and activations that they are given.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -98,6 +98,50 @@ TEST_P(QuantizedBoundsTest, NothingIsReadBehindTheLastGroup) {
       }
     }
   }
+}
+
+/// Likewise of weights of bf16, whose activations are rounded.
+void expect_no_bf16_read_behind(const KernelTable& kernels, int64_t columns, uint8_t* scratch) {
+  const int64_t group_bytes = (columns + 1) / 2 * 4 * kGroupRows;
+  for (const int64_t num_groups : {1, 2, 3, 4, 5}) {
+    const GuardedBytes groups(num_groups * group_bytes);
+    for (const int64_t rows : {1, 2, 12, 13, 15, 16, 17, 33}) {
+      const GuardedBytes tiles(rows * bf16_row_bytes(columns));
+      for (const auto streams : {WeightStreams::several, WeightStreams::one}) {
+        std::vector<float> out(static_cast<size_t>(rows * num_groups * kGroupRows), 1.0F);
+        kernels.bf16_matmul({.groups = groups.data(),
+                             .group_bytes = group_bytes,
+                             .num_groups = num_groups,
+                             .next_groups = nullptr,
+                             .tiles = tiles.data(),
+                             .num_rows = rows,
+                             .columns = columns,
+                             .pass_rows = 192,
+                             .streams = streams,
+                             .out = {.data = out.data(),
+                                     .stride = num_groups * kGroupRows,
+                                     .columns = num_groups * kGroupRows,
+                                     .bias = nullptr},
+                             .scratch = scratch});
+        EXPECT_TRUE(std::ranges::all_of(out, [](float v) { return v == 0.0F; }))
+            << columns << " columns, " << num_groups << " groups, " << rows << " rows";
+      }
+    }
+  }
+}
+
+TEST(Bf16Bounds, NothingIsReadBehindWeightsAndActivations) {
+  std::vector<uint8_t> scratch(kMatmulScratchBytes + 64);
+  uint8_t* aligned = scratch.data() + 64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64;
+  bool any = false;
+  for (const KernelTable* kernels : supported_kernels()) {
+    if (kernels->bf16_matmul == nullptr) continue;
+    any = true;
+    for (const int64_t columns : {8, 31, 32, 40, 256, 264, 1056}) {
+      expect_no_bf16_read_behind(*kernels, columns, aligned);
+    }
+  }
+  if (!any) GTEST_SKIP() << "this processor has no dot products of bf16";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedBoundsTest,
