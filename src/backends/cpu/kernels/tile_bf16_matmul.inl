@@ -45,9 +45,9 @@ struct WeightChunks {
   }
 };
 
-/// Calls f(x, chunks, count) for the whole chunks of the columns, kMost at a time, and then for the
-/// last one if it is none: weights of groups first_group + g * stride, and the offset of
-/// activations in a row's chunks.
+/// Calls f(chunk, weights, count) for the whole chunks of the columns, `most` at a time, and then
+/// for the last one if it is none: the first one's index, and the weights of groups first_group + g
+/// * stride from it on.
 template <int kGroups, class F>
 HASTEN_INLINE inline void for_chunks(const Bf16MatmulTask& task, int64_t first_group,
                                      int64_t stride, int64_t most, F&& f) {
@@ -69,7 +69,8 @@ HASTEN_INLINE inline void for_chunks(const Bf16MatmulTask& task, int64_t first_g
 template <int kGroups>
 inline void tile_bf16_direct(const Bf16MatmulTask& task, int64_t first_group, int64_t stride) {
   static_assert(kGroups == 1 || kGroups == 4);
-  constexpr int64_t kAhead = kGroups > 1 ? 2048 : 8192;  // bytes, of each stream; measured
+  constexpr int64_t kAhead =
+      kGroups > 1 ? 2048 : 8192;  // bytes, of each stream; of four, 1 to 4 KiB are alike
   unroll<0, kGroups>([&](auto g) HASTEN_INLINE { clear_tile<decltype(g)::value>(); });
   for_chunks<kGroups>(
       task, first_group, stride, task.columns,
