@@ -59,23 +59,44 @@ std::vector<float> last_row(const std::vector<float>& logits, size_t num_tokens)
 
 class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
  protected:
-  /// Worst relative error over the prompts of a golden file.
-  double worst_error(const weights::Checkpoint& checkpoint, const json::Value& golden) {
+  /// Relative errors over the prompts of a golden file.
+  struct Errors {
+    double worst = 0;  // of the last tokens' logits, against the recorded ones
+    double mean = 0;   // of all tokens' logits, against the reference backend
+  };
+  Errors errors(const weights::Checkpoint& checkpoint, const json::Value& golden) {
     const auto backend = GetParam().make();
     const ops::KvTypes kv = GetParam().exact ? kExactKv : ops::KvTypes();
     const auto model = models::load_model(checkpoint, *backend);
-    double worst = 0;
+    const auto truth_backend = ops::make_reference_backend();
+    const auto truth_model = models::load_model(checkpoint, *truth_backend);
+    Errors errors;
+    size_t num_tokens = 0;
     EXPECT_FALSE(golden.at("logits").as_array().empty());
     for (const json::Value& entry : golden.at("logits").as_array()) {
       const auto tokens = numbers<int32_t>(entry.at("tokens"));
       const auto expected = numbers<double>(entry.at("last_logits"));
-      const auto logits =
-          last_row(testing::all_logits(*model, *backend, tokens, kv), tokens.size());
-      const double error = testing::norm_error(logits, expected);
-      if (std::isnan(error)) return error;  // which max would drop
-      worst = std::max(worst, error);
+      const auto logits = testing::all_logits(*model, *backend, tokens, kv);
+      const auto truth = testing::all_logits(*truth_model, *truth_backend, tokens, kExactKv);
+      const double error = testing::norm_error(last_row(logits, tokens.size()), expected);
+      if (error > errors.worst || std::isnan(error)) errors.worst = error;
+      const size_t row = logits.size() / tokens.size();
+      for (size_t i = 0; i < tokens.size(); ++i, ++num_tokens) {
+        errors.mean += testing::norm_error(std::span(logits).subspan(i * row, row),
+                                           std::span(truth).subspan(i * row, row));
+      }
     }
-    return worst;
+    errors.mean /= static_cast<double>(num_tokens);
+    return errors;
+  }
+  void expect_small(const char* files, const Errors& errors) {
+    std::printf(
+        "hasten-tiny (%s, bf16), %s: relative error %.2e over 6 prompts, mean of all tokens %.2e\n",
+        files, GetParam().name.c_str(), errors.worst, errors.mean);
+    // Rounding to bf16, to which some tokens of so small a model are ten times as sensitive as
+    // most: which of them is the worst changes with the order of a sum.
+    EXPECT_LT(errors.worst, GetParam().exact ? 1e-4 : 2e-2);
+    EXPECT_LT(errors.mean, GetParam().exact ? 1e-4 : 3e-3);
   }
 };
 
@@ -83,10 +104,7 @@ TEST_P(GoldenLogits, DemonstrationModelGguf) {
   const auto golden = json::parse(read_file(source_dir() / "tests/golden/hasten-tiny.json"),
                                   "golden", kGoldenLimits);
   const auto checkpoint = weights::open_checkpoint(source_dir() / "assets/hasten-tiny-bf16.gguf");
-  const double error = worst_error(*checkpoint, golden);
-  std::printf("hasten-tiny (GGUF, bf16), %s: relative error %.2e over 6 prompts\n",
-              GetParam().name.c_str(), error);
-  EXPECT_LT(error, GetParam().exact ? 1e-4 : 1e-2);
+  expect_small("GGUF", errors(*checkpoint, golden));
 }
 
 TEST_P(GoldenLogits, DemonstrationModelFolder) {
@@ -94,10 +112,7 @@ TEST_P(GoldenLogits, DemonstrationModelFolder) {
   const auto golden = json::parse(read_file(source_dir() / "tests/golden/hasten-tiny.json"),
                                   "golden", kGoldenLimits);
   const auto checkpoint = weights::open_checkpoint(shared_dir() / "models/hasten-tiny/hf");
-  const double error = worst_error(*checkpoint, golden);
-  std::printf("hasten-tiny (safetensors, bf16), %s: relative error %.2e over 6 prompts\n",
-              GetParam().name.c_str(), error);
-  EXPECT_LT(error, GetParam().exact ? 1e-4 : 1e-2);
+  expect_small("safetensors", errors(*checkpoint, golden));
 }
 
 // What quantising activations to 8 bits costs varies from token to token by a factor of three, and
