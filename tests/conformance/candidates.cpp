@@ -8,6 +8,7 @@
 #include <random>
 
 #include "backends/cpu/cpu_backend.h"
+#include "device_data.h"
 #include "ops/reference/reference_backend.h"
 
 namespace hasten::conformance {
@@ -26,7 +27,8 @@ Candidate cpu_candidate(const std::string& isa) {
                        .bf16_activations = bf16,
                        .bf16_attention = bf16,
                        .int16_attention = bf16 || isa == "avx512"},
-          .absent = present ? "" : "this machine or build has no " + isa};
+          .absent = present ? "" : "this machine or build has no " + isa,
+          .own_formats = bf16 ? std::vector{DType::bf16} : std::vector<DType>{}};
 }
 
 }  // namespace
@@ -54,6 +56,19 @@ const std::vector<Candidate>& candidates() {
       cpu_candidate("avx2"),
       cpu_candidate("generic"),
   };
+  return list;
+}
+
+std::vector<std::tuple<Candidate, DType>> candidates_and_formats() {
+  std::vector<std::tuple<Candidate, DType>> list;
+  for (const Candidate& candidate : candidates()) {
+    const auto& own = candidate.own_formats;
+    for (const DType format : weight_formats()) {
+      if (own.empty() || std::ranges::find(own, format) != own.end()) {
+        list.emplace_back(candidate, format);
+      }
+    }
+  }
   return list;
 }
 

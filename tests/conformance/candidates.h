@@ -32,12 +32,18 @@ struct Candidate {
   std::function<std::unique_ptr<ops::Backend>(int32_t threads)> make;
   Accuracy accuracy;
   std::string absent = {};  // why this machine cannot run it; empty: it can
+  // Weights that it multiplies with in a way of its own; all others as a candidate behind it, which
+  // runs wherever it does, with the same kernels. Empty: it shares none.
+  std::vector<DType> own_formats = {};
 };
 
 void PrintTo(const Candidate& candidate, std::ostream* out);
 
 /// All of them, whether or not this machine can run them.
 const std::vector<Candidate>& candidates();
+
+/// Each with each of the weight formats that it does not share.
+std::vector<std::tuple<Candidate, DType>> candidates_and_formats();
 
 /// What every step of the suite stays below.
 inline constexpr ops::StepLimits kStepLimits{.max_tokens = 128,

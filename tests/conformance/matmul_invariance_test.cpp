@@ -293,9 +293,7 @@ TEST_P(MatmulInvarianceTest, FeedForwardBlocksInOneOperationChangeNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MatmulInvarianceTest,
-                         ::testing::Combine(::testing::ValuesIn(candidates()),
-                                            ::testing::ValuesIn(weight_formats())),
+INSTANTIATE_TEST_SUITE_P(All, MatmulInvarianceTest, ::testing::ValuesIn(candidates_and_formats()),
                          candidate_and_format_name);
 
 }  // namespace

@@ -346,9 +346,7 @@ TEST_P(MatmulTest, GateAndUpMeetAsAfterProductsApart) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MatmulTest,
-                         ::testing::Combine(::testing::ValuesIn(candidates()),
-                                            ::testing::ValuesIn(weight_formats())),
+INSTANTIATE_TEST_SUITE_P(All, MatmulTest, ::testing::ValuesIn(candidates_and_formats()),
                          candidate_and_format_name);
 
 }  // namespace

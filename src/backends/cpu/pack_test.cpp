@@ -14,6 +14,7 @@
 #include "backends/cpu/isa.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/memory.h"
+#include "backends/cpu/own_kernels_test.h"
 #include "backends/cpu/random_matrix_test.h"
 #include "hasten_test/address_space_limit.h"
 #include "quant/codec.h"
@@ -172,7 +173,7 @@ void expect_every_element(const KernelTable& kernels, DType dtype, int64_t rows,
 }
 
 TEST(Pack, EveryElementOfEveryFormatComesBack) {
-  for (const KernelTable* kernels : supported_kernels()) {
+  for (const KernelTable* kernels : tables_with_own(&KernelTable::pack_quantized)) {
     for (const DType dtype : kFormats) {
       SCOPED_TRACE(kernels->name);
       SCOPED_TRACE(info(dtype).name);
@@ -210,7 +211,7 @@ TEST(Pack, EveryInstructionSetWritesTheSameBytes) {
           return std::vector<uint8_t>(groups.data(), groups.data() + layout.num_bytes());
         };
         const std::vector<uint8_t> want = pack(*supported_kernels().back(), 0, PackInto::caches);
-        for (const KernelTable* supported : supported_kernels()) {
+        for (const KernelTable* supported : tables_with_own(&KernelTable::pack_quantized)) {
           for (const CacheLevel level : {CacheLevel::first, CacheLevel::second}) {
             KernelTable kernels = *supported;
             kernels.asks_into = level;
@@ -353,8 +354,10 @@ TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
       }
     }
   };
+  const auto own = tables_with_own(&KernelTable::quant_matmul);
   for (const KernelTable* kernels : supported_kernels()) {
     for (const DType dtype : kFormats) {
+      if (dtype != DType::bf16 && std::ranges::find(own, kernels) == own.end()) continue;
       for (const int64_t out_features : {16, 101, 16 * 65}) {
         const OwnedTensor matrix = random_matrix(dtype, out_features, 256);
         for (const int64_t rows : {1, 2}) expect_same(*kernels, matrix, rows, one);

@@ -15,6 +15,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/isa.h"
+#include "backends/cpu/own_kernels_test.h"
 #include "backends/cpu/pack.h"
 #include "backends/cpu/quantized_rows_test.h"
 #include "quant/codec.h"
@@ -543,8 +544,7 @@ TEST_P(QuantizedProductsTest, SpansOfAnySizeAddUp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedProductsTest,
-                         ::testing::ValuesIn(supported_kernels().begin(),
-                                             supported_kernels().end()),
+                         ::testing::ValuesIn(tables_with_own(&KernelTable::quant_matmul)),
                          [](const auto& kernels) { return std::string(kernels.param->name); });
 
 }  // namespace

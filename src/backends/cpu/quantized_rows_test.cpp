@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backends/cpu/isa.h"
+#include "backends/cpu/own_kernels_test.h"
 
 namespace hasten::cpu {
 namespace {
@@ -368,8 +369,7 @@ TEST(QuantizedRows, PanelsMeetTileAfterTileWithoutGaps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedRowsTest,
-                         ::testing::ValuesIn(supported_kernels().begin(),
-                                             supported_kernels().end()),
+                         ::testing::ValuesIn(tables_with_own(&KernelTable::quant_matmul)),
                          [](const auto& kernels) { return std::string(kernels.param->name); });
 
 }  // namespace
