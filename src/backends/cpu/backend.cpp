@@ -58,7 +58,7 @@ class CpuBackend final : public ops::Backend {
       : kernels_(select_kernels(options.isa)),
         repack_(options.repack),
         workers_(options.threads),
-        matmul_(kernels_, workers_, weight_streams()),
+        matmul_(kernels_, workers_, weight_streams(kernels_)),
         attention_(kernels_, workers_) {}
 
   std::string name() const override {

@@ -23,7 +23,7 @@ namespace hasten::cpu {
 
 // The files in isa/. What is compiled for an instruction set is to be called where it is supported.
 KernelTable make_generic_kernels();
-#if defined(__x86_64__)
+#if defined(HASTEN_AVX2)
 KernelTable make_avx2_kernels();
 #endif
 #if defined(HASTEN_AVX512)
@@ -145,7 +145,7 @@ constexpr Candidate kCandidates[] = {
     {make_amx_kernels, has_amx},         {make_avx512_bf16_kernels, has_avx512_bf16},
     {make_avx512_kernels, has_avx512},
 #endif
-#if defined(__x86_64__)
+#if defined(HASTEN_AVX2)
     {make_avx2_kernels, has_avx2},
 #endif
     {make_generic_kernels, any_machine},
@@ -197,14 +197,15 @@ const KernelTable& select_kernels(std::string_view isa) {
        "CPU instruction set \"{}\" is not supported here; choose of: {}", isa, join_names());
 }
 
-WeightStreams weight_streams() {
+WeightStreams weight_streams([[maybe_unused]] const KernelTable& kernels) {
 #if defined(__x86_64__)
   // Measured on Zen 4 (docs/performance-log.md, "A stream that nobody asks for") and on Zen 5
   // ("What a core does not fetch"), which is taken for those after it, too. Sapphire Rapids did not
   // reach its bandwidth with one stream; processors without AVX-512 were not measured.
   const uint32_t family = amd_family();
   if (has_avx512() && family != 0) {
-    return family == kZen3And4 ? WeightStreams::in_order : WeightStreams::one;
+    return family == kZen3And4 && kernels.reads_in_order ? WeightStreams::in_order
+                                                         : WeightStreams::one;
   }
 #endif
   return WeightStreams::several;

@@ -17,8 +17,8 @@ namespace hasten::cpu {
 /// Throws Error{invalid_argument} when that one is not supported here.
 [[nodiscard]] const KernelTable& select_kernels(std::string_view isa);
 
-/// How a core of this processor reads memory fastest.
-[[nodiscard]] WeightStreams weight_streams();
+/// How a core of this processor reads memory fastest with these kernels.
+[[nodiscard]] WeightStreams weight_streams(const KernelTable& kernels);
 
 /// What measures the unit for bf16 dot products, as KernelTable::peak_f32 the one for f32; null
 /// where the processor has none, whichever table is used.

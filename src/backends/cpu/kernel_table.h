@@ -33,7 +33,8 @@ enum class WeightStreams : uint8_t {
   one,       // asked for ahead
   in_order,  // one, asked for by nobody: a core that meets lines in the order in which they lie
              // fetches ahead by itself. Long rows with integer scales are divided for it, and a few
-             // rows more of activations read those in order, too, but ask besides.
+             // rows more of activations read those in order, too, but ask besides. Where the table
+             // has it (reads_in_order).
 };
 
 /// How keys or values lie in the cache: as codes, and from q8_0 on scales (CpuKvCache).
@@ -485,8 +486,9 @@ struct KernelTable {
   void (*quant_matmul[kNumPackedKinds])(const QuantMatmulTask&) = {};
   int64_t quant_direct_rows;  // of RowTiles in what quant_matmul takes
   int64_t quant_tile_rows;
-  int64_t quant_tile_groups;                        // that many rows are multiplied with at a time
-  int64_t wide_value_bytes;                         // of QuantizedRows
+  int64_t quant_tile_groups;  // that many rows are multiplied with at a time
+  bool reads_in_order;        // WeightStreams::in_order, and rows that are divided
+  int64_t wide_value_bytes;   // of QuantizedRows
   void (*float_matmul[3])(const FloatMatmulTask&);  // by FloatKind
   void (*interleave_rows)(const RowTileTask&);
   int64_t float_tile_rows;  // of RowTiles in what float_matmul takes

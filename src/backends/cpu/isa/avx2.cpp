@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for AVX2 with FMA and F16C; compiled with flags of this file and of those with its
 // products alone.
-#if defined(__x86_64__)
+#if defined(HASTEN_AVX2)
 #include "backends/cpu/simd/avx2.h"
 
 #include "backends/cpu/kernels/table.inl"

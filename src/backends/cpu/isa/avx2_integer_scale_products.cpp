@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of quantised weights with integer scales for AVX2; compiled with flags of avx2.cpp.
-#if defined(__x86_64__) && !defined(__clang_analyzer__)
+#if defined(HASTEN_AVX2) && !defined(__clang_analyzer__)
 #include "backends/cpu/simd/avx2.h"
 // Written in the types and functions of the header above.
 #include "backends/cpu/kernels/quant_products.inl"

@@ -64,7 +64,7 @@ HASTEN_INLINE inline int64_t run_chains(int64_t rounds, int64_t operations, Step
     unroll<0, kChains>([&](auto index) HASTEN_INLINE {
       constexpr int kIndex = decltype(index)::value;
       chain[kIndex] = step(chain[kIndex], i);
-      keep_order(chain[kIndex]);
+      chain[kIndex] = keep_order(chain[kIndex]);
     });
   }
   unroll<0, kChains>([&](auto index) HASTEN_INLINE { keep(chain[decltype(index)::value]); });

@@ -46,8 +46,9 @@ class TwoStripsAhead {
 /// group and eight rows have nine for eight, more than a core of Zen 5 has time for (65 % of its
 /// int8 peak with all in the caches, this 75 to 78).
 template <int kRows, class Source>
-HASTEN_INLINE inline void accumulate_tall(const Source* sources, int64_t count, const uint8_t* x,
-                                          float* sums, const TwoStripsAhead<Source>& ahead) {
+HASTEN_INLINE inline void accumulate_tall(const Source (&sources)[2], int64_t count,
+                                          const uint8_t* x, float* sums,
+                                          const TwoStripsAhead<Source>& ahead) {
   static_assert(!Source::kSplit);
   constexpr int kGroups = 2;
   constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, 1);
@@ -89,8 +90,7 @@ HASTEN_INLINE inline void accumulate_tall(const Source* sources, int64_t count, 
       unroll<0, kCount>([&](auto r) HASTEN_INLINE {
         const int32_t shift = shift_of(0, r.value);
         const I32x16 second = shift_left(shift_right(dot[1][r.value], shift), 16);
-        waiting[r.value] = join_halves(shift_right(dot[0][r.value], shift), second);
-        keep_order(waiting[r.value]);
+        waiting[r.value] = keep_order(join_halves(shift_right(dot[0][r.value], shift), second));
       });
       multiply(Constant<1>{}, dot);
       unroll_tile<kCount, kGroups>([&](auto r, auto g) HASTEN_INLINE {
@@ -121,7 +121,7 @@ constexpr int64_t kStripAhead = 8192;
 /// As accumulate_tall(), for one group whose lines are loaded in their order: a core that fetches
 /// ahead by itself gains more by that than by every other load that two groups save.
 template <int kRows, class Source>
-HASTEN_INLINE inline void accumulate_tall_in_order(const Source& source, int64_t count,
+HASTEN_INLINE inline void accumulate_tall_in_order(const Source (&sources)[1], int64_t count,
                                                    const uint8_t* x, float* sums) {
   static_assert(!Source::kSplit);
   constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, 1);
@@ -131,13 +131,13 @@ HASTEN_INLINE inline void accumulate_tall_in_order(const Source& source, int64_t
     const auto multiply = [&](auto index_of_block, I32x16(&dot)[1][kRows]) HASTEN_INLINE {
       constexpr int kBlock = decltype(index_of_block)::value;
       const uint8_t* at = x + kBlock * kBlockBytes;
-      source.load_in_order(block + kBlock);
-      source.prefetch_ahead(block + kBlock, kStripAhead);
+      sources[0].load_in_order(block + kBlock);
+      sources[0].prefetch_ahead(block + kBlock, kStripAhead);
       unroll<0, kRows>([&](auto r) HASTEN_INLINE {
         const uint8_t* starts = at + kShiftsAt + 4 * kRows;
         dot[0][r.value] = set1_i32(load_scalar<int32_t>(starts + 4 * r.value));
       });
-      multiply_part<0>(&source, block + kBlock, at, dot, [](auto) HASTEN_INLINE {});
+      multiply_part<0>(sources, block + kBlock, at, dot, [](auto) HASTEN_INLINE {});
     };
     const auto shift_of = [&](int of_block, int r) HASTEN_INLINE {
       return load_scalar<int32_t>(x + of_block * kBlockBytes + kShiftsAt + 4 * r);
@@ -146,18 +146,17 @@ HASTEN_INLINE inline void accumulate_tall_in_order(const Source& source, int64_t
     I32x16 dot[1][kRows];
     multiply(Constant<0>{}, dot);
     unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      waiting[r.value] = shift_right(dot[0][r.value], shift_of(0, r.value));
-      keep_order(waiting[r.value]);
+      waiting[r.value] = keep_order(shift_right(dot[0][r.value], shift_of(0, r.value)));
     });
     multiply(Constant<1>{}, dot);
     unroll<0, kRows>([&](auto r) HASTEN_INLINE {
       const I32x16 joined =
           join_halves(waiting[r.value], shift_left(dot[0][r.value], shift_of(1, r.value)));
       const uint8_t* behind = x + 2 * kBlockBytes + 4 * r.value;
-      I32x16 sum = multiply_pairs(joined, source.pair_scales(block));
+      I32x16 sum = multiply_pairs(joined, sources[0].pair_scales(block));
       if constexpr (Source::kOffsets) {
         const auto sums_of_x = load_scalar<int32_t>(behind + 4 * kRows);
-        sum = add_pair_products(sum, source.pair_offsets(block), sums_of_x);
+        sum = add_pair_products(sum, sources[0].pair_offsets(block), sums_of_x);
       }
       float* to = sums + r.value * kGroupRows;
       F32x16 total = load(to);
@@ -177,7 +176,8 @@ constexpr int64_t activation_bytes_of(int64_t blocks) {
 /// `num_groups` groups of a stack, from `first` of the task on: strip after strip, of all of them;
 /// two by two or, with kInOrder, one by one.
 template <class Source, int kRows, bool kInOrder>
-inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t first, int64_t num_groups) {
+HASTEN_KERNEL void quant_matmul_tall(const QuantMatmulTask& task, int64_t first,
+                                     int64_t num_groups) {
   constexpr int kTogether = kInOrder ? 1 : 2;
   const int64_t blocks = Source::num_blocks(task.x.columns);
   const PackedGroups<Source> groups(task.groups, blocks);
@@ -194,7 +194,8 @@ inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t first, int64_
     for (int64_t g = 0; g < num_groups; g += kTogether) {
       const Source source = groups.from(first + g, strip);
       if constexpr (kInOrder) {
-        accumulate_tall_in_order<kRows>(source, count, x, sums + g * kGroupSums);
+        const Source sources[1] = {source};
+        accumulate_tall_in_order<kRows>(sources, count, x, sums + g * kGroupSums);
       } else {
         // A last one that is alone is multiplied twice, and stored once.
         const Source sources[2] = {source,
@@ -220,12 +221,13 @@ inline void quant_matmul_tall(const QuantMatmulTask& task, int64_t first, int64_
 /// them: strip after strip, of all of them. With kWhole they are a whole stack, whose sums stay in
 /// registers from strip to strip (docs/performance-log.md, "Strips of columns").
 template <class Source, int kRows, bool kWhole>
-inline void quant_matmul_strips(const QuantMatmulTask& task, int64_t first, int64_t num_groups) {
+HASTEN_KERNEL void quant_matmul_strips(const QuantMatmulTask& task, int64_t first,
+                                       int64_t num_groups) {
   const int64_t blocks = Source::num_blocks(task.x.columns);
   const PackedGroups<Source> groups(task.groups, blocks);
-  F32x16 total[kStackGroups][1][kRows];
+  F32x16 total[kStackGroups][kRows];
   unroll_tile<kStackGroups, kRows>([&](auto g, auto r)
-                                       HASTEN_INLINE { total[g.value][0][r.value] = zero(); });
+                                       HASTEN_INLINE { total[g.value][r.value] = zero(); });
   for (int64_t g = 0; g < num_groups; ++g) groups.from(first + g, 0).load_head();
   int64_t count = 0;
   const uint8_t* x = task.x.tiles;
@@ -233,34 +235,32 @@ inline void quant_matmul_strips(const QuantMatmulTask& task, int64_t first, int6
     count = blocks_from(groups.layout(), strip);
     const int64_t distance = groups.distance(count);
     const uint8_t* units = groups.from(first, strip).unit_of(0);
-    const auto multiply = [&](F32x16(&sums)[1][kRows]) HASTEN_INLINE {
-      const Source source(nullptr, units);
+    const auto multiply = [&](F32x16(&sums)[kRows]) HASTEN_INLINE {
+      const Source source[1] = {Source(nullptr, units)};
+      F32x16 own[kRows];  // in registers, whatever `sums` are in
+      unroll<0, kRows>([&](auto r) HASTEN_INLINE { own[r.value] = sums[r.value]; });
       accumulate_pairs<false, 1, kRows>(
-          &source, count, x,
-          [&](int g, int r, F32x16 product, F32x16 scale)
-              HASTEN_INLINE { add_product(sums[g][r], product, scale); },
+          source, count, x,
+          [&](int, int r, F32x16 product, F32x16 scale)
+              HASTEN_INLINE { add_product(own[r], product, scale); },
           [&](int64_t block) HASTEN_INLINE {
-            source.load_in_order(block);
-            if constexpr (kRows > kOneStreamRows) source.prefetch_ahead(block, kStripAhead);
+            source[0].load_in_order(block);
+            if constexpr (kRows > kOneStreamRows) source[0].prefetch_ahead(block, kStripAhead);
           });
+      unroll<0, kRows>([&](auto r) HASTEN_INLINE { sums[r.value] = own[r.value]; });
       units += distance;
     };
     if constexpr (kWhole) {
       unroll<0, kStackGroups>([&](auto g) HASTEN_INLINE { multiply(total[g.value]); });
     } else {
-      for (int64_t g = 0; g < num_groups; ++g) {
-        F32x16 sums[1][kRows];
-        unroll<0, kRows>([&](auto r) HASTEN_INLINE { sums[0][r.value] = total[g][0][r.value]; });
-        multiply(sums);
-        unroll<0, kRows>([&](auto r) HASTEN_INLINE { total[g][0][r.value] = sums[0][r.value]; });
-      }
+      for (int64_t g = 0; g < num_groups; ++g) multiply(total[g]);
     }
     x += activation_bytes_of<Source, kRows>(count);
   }
-  const auto finish = [&](int64_t g, const F32x16(&sums)[1][kRows]) HASTEN_INLINE {
+  const auto finish = [&](int64_t g, const F32x16(&sums)[kRows]) HASTEN_INLINE {
     const F32x16 row_units = groups.from(first + g, 0).row_units();
     unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      store_output(mul(sums[0][r.value], row_units), task.out, r.value, first + g);
+      store_output(mul(sums[r.value], row_units), task.out, r.value, first + g);
     });
   };
   if constexpr (kWhole) {
@@ -273,7 +273,8 @@ inline void quant_matmul_strips(const QuantMatmulTask& task, int64_t first, int6
 /// Groups begin_group + g * stride of the task, of rows that are not divided, straight from the
 /// packed weights; with kInOrder, as WeightStreams::in_order has them.
 template <class Source, int kGroups, int kRows, bool kInOrder = false>
-inline void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group, int64_t stride) {
+HASTEN_KERNEL void quant_matmul_direct(const QuantMatmulTask& task, int64_t begin_group,
+                                       int64_t stride) {
   static_assert(!kInOrder || kGroups == 1);
   // Bytes, of each stream; measured. Codes that are split are whole bytes and nothing is unpacked:
   // there, fetching far ahead only disturbs what the hardware fetches by itself (Zen 3). A core
@@ -340,8 +341,7 @@ inline void quant_matmul_divided(const QuantMatmulTask& task) {
     if constexpr (kRows >= kLeastTallRows) {
       quant_matmul_tall<Source, kRows, kRows <= kTallRows>(task, first, count);
     } else {
-      // Worth its code where the processor may be one that reads in order.
-      if constexpr (kHasDotInstruction && kRows <= kOneStreamRows) {
+      if constexpr (kRows <= kOneStreamRows) {
         if (count == kStackGroups) {
           return quant_matmul_strips<Source, kRows, true>(task, first, count);
         }
@@ -357,7 +357,7 @@ template <class Source>
 inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
   with_constant<kQuantDirectRows>(task.x.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
-    if constexpr (Source::kIntegerScales) {
+    if constexpr (kReadsInOrder && Source::kIntegerScales) {
       if (task.groups.divided) return quant_matmul_divided<Source, kRows>(task);
     }
     int64_t group = 0;
@@ -369,7 +369,7 @@ inline void quant_matmul_few_rows(const QuantMatmulTask& task) {
       constexpr int kGroups = direct_groups(kRows);
       // Not of weights with floats for scales: between their lines is so much arithmetic that a
       // core sees too few of them ahead.
-      if constexpr (Source::kIntegerScales && kRows <= kOneStreamRows) {
+      if constexpr (kReadsInOrder && Source::kIntegerScales && kRows <= kOneStreamRows) {
         if (task.streams == WeightStreams::in_order) {
           for (; group < task.num_groups; ++group) {
             quant_matmul_direct<Source, 1, kRows, true>(task, group, 0);

@@ -13,9 +13,8 @@ namespace {
 /// sums[r][g] += `count` blocks of panel g times row r of a tile of activations, for kGroups of the
 /// kQuantGroups. Not inlined: all formats whose panels look alike share it.
 template <class PanelType, int kGroups, int kRows>
-__attribute__((noinline)) void multiply_panels(const PanelType* panels, int64_t count,
-                                               const uint8_t* x, Prefetcher& prefetcher,
-                                               float* sums) {
+HASTEN_KERNEL void multiply_panels(const PanelType* panels, int64_t count, const uint8_t* x,
+                                   Prefetcher& prefetcher, float* sums) {
   const auto before_block = [&](int64_t) HASTEN_INLINE { prefetcher.next(); };
   PanelType own[kGroups];  // which no store reaches
   for (int g = 0; g < kGroups; ++g) own[g] = panels[g];
@@ -65,8 +64,8 @@ constexpr int kLessGroups = kQuantGroups > 2 ? kQuantGroups - 1 : kQuantGroups;
 /// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
 /// panel.
 template <class Source>
-inline void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
-                              const RowTiles& tiles, int64_t first_tile, int64_t end_tile) {
+HASTEN_KERNEL void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
+                                     const RowTiles& tiles, int64_t first_tile, int64_t end_tile) {
   using Layout = PanelOf<Source>;
   using PanelType = typename Layout::Type;
   constexpr int64_t kPanelBytes = Layout::kBytes;

@@ -27,8 +27,9 @@ namespace {
 /// dot[g][r] += part kPart of a block of source g times row r of the tile of activations at x.
 /// Calls behind_quad(Constant<i>) behind the products of quad i of the block.
 template <int kPart, int kGroups, int kRows, class Source, class F>
-HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, const uint8_t* x,
-                                        I32x16 (&dot)[kGroups][kRows], F&& behind_quad) {
+HASTEN_INLINE inline void multiply_part(const Source (&sources)[kGroups], int64_t block,
+                                        const uint8_t* x, I32x16 (&dot)[kGroups][kRows],
+                                        F&& behind_quad) {
   constexpr int kQuads = 8 / Source::kParts;
   constexpr int kFirst = kPart * kQuads;
   if constexpr (Source::kSplit) {
@@ -74,8 +75,9 @@ HASTEN_INLINE inline void multiply_part(const Source* sources, int64_t block, co
 /// total[g][r] += the first `count` blocks of source g times row r of a tile of activations, whose
 /// matching blocks begin at x. Calls before_block(i) before block i.
 template <int kGroups, int kRows, class Source, class F>
-HASTEN_INLINE inline void accumulate(const Source* sources, int64_t count, const uint8_t* x,
-                                     F32x16 (&total)[kGroups][kRows], F&& before_block) {
+HASTEN_INLINE inline void accumulate(const Source (&sources)[kGroups], int64_t count,
+                                     const uint8_t* x, F32x16 (&total)[kGroups][kRows],
+                                     F&& before_block) {
   constexpr int kParts = Source::kParts;
   constexpr int kValueBytes = Source::kSplit ? 2 : 1;
   for (int64_t i = 0; i < count; ++i, x += activation_block_bytes(kRows, kParts, kValueBytes)) {
@@ -117,28 +119,33 @@ HASTEN_INLINE inline void accumulate(const Source* sources, int64_t count, const
   }
 }
 
+/// What is left to do for row kR and group kG of a pair of blocks, the first of which is `block`,
+/// behind their products: calls add as accumulate_pairs() says. `pair`: their activations.
+template <int kG, int kR, int kGroups, int kRows, class Source, class Add>
+HASTEN_INLINE inline void finish_pair(const Source (&sources)[kGroups], int64_t block,
+                                      const uint8_t* pair, const I32x16 (&joined)[kGroups][kRows],
+                                      Add&& add) {
+  constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
+  const uint8_t* behind = pair + 2 * kBlockBytes + 4 * kR;
+  I32x16 sum = multiply_pairs(joined[kG][kR], sources[kG].pair_scales(block));
+  if constexpr (Source::kOffsets) {
+    const auto sums = load_scalar<int32_t>(behind + 4 * kRows);
+    sum = add_pair_products(sum, sources[kG].pair_offsets(block), sums);
+  }
+  add(kG, kR, to_float(sum), set1(load_scalar<float>(behind)));
+}
+
 /// As accumulate(), of weights with integer scales and an even count of at least 2: add(g, r, n,
 /// scale) is to add n * scale to total[g][r]. With kWoven, what is left to do for a pair of blocks
 /// stands between the products of the next one: the ports that multiply would wait for it at its
 /// end.
 template <bool kWoven, int kGroups, int kRows, class Source, class Add, class F>
-HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t count, const uint8_t* x,
-                                           Add&& add, F&& before_block) {
+HASTEN_INLINE inline void accumulate_pairs(const Source (&sources)[kGroups], int64_t count,
+                                           const uint8_t* x, Add&& add, F&& before_block) {
   constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
   constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
   constexpr int64_t kPairBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
   I32x16 joined[kGroups][kRows];
-  const auto finish = [&](auto item, int64_t block, const uint8_t* pair) HASTEN_INLINE {
-    constexpr int kG = decltype(item)::value % kGroups;
-    constexpr int kR = decltype(item)::value / kGroups;
-    const uint8_t* behind = pair + 2 * kBlockBytes + 4 * kR;
-    I32x16 sum = multiply_pairs(joined[kG][kR], sources[kG].pair_scales(block));
-    if constexpr (Source::kOffsets) {
-      const auto sums = load_scalar<int32_t>(behind + 4 * kRows);
-      sum = add_pair_products(sum, sources[kG].pair_offsets(block), sums);
-    }
-    add(kG, kR, to_float(sum), set1(load_scalar<float>(behind)));
-  };
   const auto start = [](const uint8_t* at, I32x16(&dot)[kGroups][kRows]) HASTEN_INLINE {
     unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
       const auto first = load_scalar<int32_t>(at + kShiftsAt + 4 * (kRows + r.value));
@@ -155,8 +162,10 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t count,
     multiply_part<0>(sources, block, x, low, [&](auto quad) HASTEN_INLINE {
       if constexpr (kFinish) {
         constexpr int kQuad = decltype(quad)::value;
-        unroll<kQuad * kItems / 8, (kQuad + 1) * kItems / 8>(
-            [&](auto item) HASTEN_INLINE { finish(item, block - 2, x - kPairBytes); });
+        unroll<kQuad * kItems / 8, (kQuad + 1) * kItems / 8>([&](auto item) HASTEN_INLINE {
+          finish_pair<item.value % kGroups, item.value / kGroups>(sources, block - 2,
+                                                                  x - kPairBytes, joined, add);
+        });
       }
     });
     before_block(block + 1);
@@ -172,18 +181,22 @@ HASTEN_INLINE inline void accumulate_pairs(const Source* sources, int64_t count,
       constexpr int kR = decltype(row)::value;
       constexpr int kG = decltype(group)::value;
       const auto shift = load_scalar<int32_t>(second + kShiftsAt + 4 * kR);
-      joined[kG][kR] = join_halves(low[kG][kR], shift_left(high[kG][kR], shift));
-      keep_order(joined[kG][kR]);
+      joined[kG][kR] = keep_order(join_halves(low[kG][kR], shift_left(high[kG][kR], shift)));
     });
     if constexpr (!kWoven) {
-      unroll<0, kItems>([&](auto item) HASTEN_INLINE { finish(item, block, x); });
+      unroll<0, kItems>([&](auto item) HASTEN_INLINE {
+        finish_pair<item.value % kGroups, item.value / kGroups>(sources, block, x, joined, add);
+      });
     }
     x += kPairBytes;
   };
   multiply_pair(Constant<1>{}, 0);
   for (int64_t i = 2; i < count; i += 2) multiply_pair(Constant<0>{}, i);
   if constexpr (kWoven) {
-    unroll<0, kItems>([&](auto item) HASTEN_INLINE { finish(item, count - 2, x - kPairBytes); });
+    unroll<0, kItems>([&](auto item) HASTEN_INLINE {
+      finish_pair<item.value % kGroups, item.value / kGroups>(sources, count - 2, x - kPairBytes,
+                                                              joined, add);
+    });
   }
 }
 

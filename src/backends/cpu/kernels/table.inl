@@ -24,6 +24,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .quant_direct_rows = kQuantDirectRows,
       .quant_tile_rows = kQuantRows,
       .quant_tile_groups = kQuantGroups,
+      .reads_in_order = kReadsInOrder,
       .wide_value_bytes = kSplitsWideCodes ? 2 : 1,
       .float_matmul = {float_matmul<FloatKind::f32>, float_matmul<FloatKind::f16>,
                        float_matmul<FloatKind::bf16>},

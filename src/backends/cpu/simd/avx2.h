@@ -30,6 +30,7 @@ constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
 /// No rows take accumulate_tall: it needs 32 registers.
 constexpr int kLeastTallRows = kQuantDirectRows + 1;
 constexpr int kTallRows = 1;
+constexpr bool kReadsInOrder = false;
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
 constexpr int kFloatTileRows = 6;           // of activations
@@ -493,8 +494,14 @@ inline U8x64 exchange_bits(U8x64 v, uint32_t mask) {
 /// Keeps additions where they stand: GCC puts them off until all products of a block are there,
 /// which do not fit in the registers.
 inline void keep_order(__m256i& low, __m256i& high) { __asm__("" : "+x"(low), "+x"(high)); }
-inline void keep_order(I32x16& v) { keep_order(v.low, v.high); }
-inline void keep_order(F32x16& v) { __asm__("" : "+x"(v.low), "+x"(v.high)); }
+inline I32x16 keep_order(I32x16 v) {
+  keep_order(v.low, v.high);
+  return v;
+}
+inline F32x16 keep_order(F32x16 v) {
+  __asm__("" : "+x"(v.low), "+x"(v.high));
+  return v;
+}
 
 /// sum[lane] += the two products of codes as int16 (lane) and the two int16 of `pair`.
 inline I32x16 add_pair_products(I32x16 sum, U8x64 codes, int32_t pair) {
@@ -552,15 +559,6 @@ inline void store_split_i16(uint8_t* p, I32x16 v) {
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.low, v.high), 0xd8);
   const __m256i low = _mm256_shufflelo_epi16(packed, 0xd8);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_shufflehi_epi16(low, 0xd8));
-}
-
-/// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
-__attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-}
-/// Likewise, into the second-level cache: more lines can be on their way at a time.
-__attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
 }
 
 /// Has the line loaded here, and not first where its bytes are used, for which the compiler may

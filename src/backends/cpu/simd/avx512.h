@@ -25,7 +25,10 @@ constexpr int direct_groups(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1
 /// Rows from which on two groups of weights with integer scales are multiplied side by side
 /// (accumulate_tall), so many rows at a time; up to so many, groups that are divided one by one.
 constexpr int kLeastTallRows = 5;
-constexpr int kTallRows = 8;     // 2 x 8 sums of products, and half as many of the blocks before
+constexpr int kTallRows = 8;  // 2 x 8 sums of products, and half as many of the blocks before
+/// WeightStreams::in_order, which only processors with AVX-512 are known to gain by; it takes a
+/// third of the time in which products compile.
+constexpr bool kReadsInOrder = true;
 constexpr int kFloatGroups = 4;  // 4 x 6 accumulators
 constexpr int kFloatRows = 6;
 constexpr int kFloatTileRows = kFloatRows;  // of activations
@@ -266,8 +269,14 @@ inline F32x16 load_bf16_odd(const uint8_t* p) {
 }
 
 /// Keeps a value in its register: GCC 12 copies what a loop carries, and spills the copies.
-inline void keep_order(I32x16& v) { __asm__("" : "+v"(v)); }
-inline void keep_order(F32x16& v) { __asm__("" : "+v"(v)); }
+inline I32x16 keep_order(I32x16 v) {
+  __asm__("" : "+v"(v));
+  return v;
+}
+inline F32x16 keep_order(F32x16 v) {
+  __asm__("" : "+v"(v));
+  return v;
+}
 
 /// The same bits.
 inline I32x16 as_lanes(U8x64 v) { return v; }
@@ -372,15 +381,6 @@ constexpr bool kHasDotInstruction = true;
 constexpr int most_run(int /*most_level*/) { return 8; }
 inline ProductRun begin_run(I32x16 sum) { return sum; }
 inline I32x16 end_run(I32x16 /*sum*/, ProductRun run) { return run; }
-
-/// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
-__attribute__((always_inline)) inline void prefetch(const uint8_t* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-}
-/// Likewise, into the second-level cache: more lines can be on their way at a time.
-__attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
-}
 
 /// Has the line loaded here, and not first where its bytes are used, for which the compiler may
 /// take the same load. That several lines are loaded in the order of the calls is up to it, too;

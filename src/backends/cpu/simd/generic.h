@@ -24,6 +24,7 @@ constexpr int direct_groups(int /*rows*/) { return 1; }
 /// No rows take accumulate_tall: it needs 32 registers.
 constexpr int kLeastTallRows = kQuantDirectRows + 1;
 constexpr int kTallRows = 1;
+constexpr bool kReadsInOrder = false;
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
 constexpr int kFloatTileRows = kFloatRows;  // of activations
@@ -367,8 +368,8 @@ inline I32x16 add_products(I32x16 sum, U8x64 codes, int32_t quad) {
   return sum;
 }
 /// See simd/avx512.h; where a vector is several registers, the compiler does as it likes.
-inline void keep_order(I32x16& /*v*/) {}
-inline void keep_order(F32x16& /*v*/) {}
+inline I32x16 keep_order(I32x16 v) { return v; }
+inline F32x16 keep_order(F32x16 v) { return v; }
 /// A run of such: see simd/avx2.h. Here it is the sum itself.
 using ProductRun = I32x16;
 constexpr bool kHasDotInstruction = false;
@@ -376,10 +377,15 @@ constexpr int most_run(int /*most_level*/) { return 8; }
 inline ProductRun begin_run(I32x16 sum) { return sum; }
 inline I32x16 end_run(I32x16 /*sum*/, ProductRun run) { return run; }
 
-/// Inlined by force: as a call, GCC 12 takes it for one without effect and drops it.
-__attribute__((always_inline)) inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
+/// Asks for the line of p. Without the empty statement GCC 12 takes a function that does nothing
+/// else for one without effect, and drops calls of it that are not inlined yet.
+inline void prefetch(const uint8_t* p) {
+  __asm__ volatile("");
+  __builtin_prefetch(p);
+}
 /// Likewise, into the second-level cache: more lines can be on their way at a time.
-__attribute__((always_inline)) inline void prefetch_far(const uint8_t* p) {
+inline void prefetch_far(const uint8_t* p) {
+  __asm__ volatile("");
   __builtin_prefetch(p, 0, 2);
 }
 
@@ -388,9 +394,7 @@ inline void store_past_caches(const uint8_t* from, uint8_t* to) { __builtin_memc
 inline void order_stores() {}
 
 /// Has the line loaded here, and not first where its bytes are used.
-__attribute__((always_inline)) inline void touch(const uint8_t* p) {
-  static_cast<void>(*static_cast<const volatile uint8_t*>(p));
-}
+inline void touch(const uint8_t* p) { static_cast<void>(*static_cast<const volatile uint8_t*>(p)); }
 
 }  // namespace
 }  // namespace hasten::cpu
