@@ -32,8 +32,8 @@ struct Candidate {
   std::function<std::unique_ptr<ops::Backend>(int32_t threads)> make;
   Accuracy accuracy;
   std::string absent = {};  // why this machine cannot run it; empty: it can
-  // Weights that it multiplies with in a way of its own; all others as a candidate behind it, which
-  // runs wherever it does, with the same kernels. Empty: it shares none.
+  // Weights that it multiplies with in a way of its own; with all others by themselves as a
+  // candidate behind it, which runs wherever it does, by the same kernels. Empty: it shares none.
   std::vector<DType> own_formats = {};
 };
 

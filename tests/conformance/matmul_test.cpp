@@ -315,8 +315,9 @@ TEST_P(MatmulTest, GroupOfSeveralFormatsEqualsItsMembers) {
   Random random = make_random();
   constexpr int64_t kLength = 512;
   std::vector<HostMatrix> matrices;
-  for (const DType format : {dtype(), DType::q4_0, dtype(), DType::q8_0, DType::iq4_nl, dtype(),
-                             DType::q6_k, DType::bf16, DType::iq4_xs, dtype()})
+  for (const DType format :
+       {dtype(), DType::q4_0, dtype(), DType::q8_0, DType::iq4_nl, dtype(), DType::q6_k,
+        DType::bf16, DType::iq4_xs, DType::f32, dtype(), DType::f16, dtype()})
     matrices.push_back(random_matrix(format, 20, kLength, random));
   for (const int64_t m : {1, 5, 13}) check_group(matrices, random.normals(m * kLength), m);
 }
@@ -342,6 +343,8 @@ TEST_P(MatmulTest, GateAndUpMeetAsAfterProductsApart) {
   // Formats that take activations alike, and in other ways.
   for (const DType other : weight_formats()) {
     check_gated(random_matrix(dtype(), 40, 512, random), random_matrix(other, 40, 512, random),
+                random, random.pick<int64_t>({6, 17}), 2);
+    check_gated(random_matrix(other, 40, 512, random), random_matrix(dtype(), 40, 512, random),
                 random, random.pick<int64_t>({6, 17}), 2);
   }
 }

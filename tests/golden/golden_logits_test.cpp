@@ -34,13 +34,16 @@ constexpr json::Limits kGoldenLimits{.max_bytes = int64_t{16} << 20, .max_depth 
 struct NamedBackend {
   std::string name;
   std::function<std::unique_ptr<ops::Backend>()> make;
-  bool exact = false;  // no quantised activations, no rounding below f32
+  bool exact = false;           // no quantised activations, no rounding below f32
+  bool rounds_to_bf16 = false;  // activations of weights of bf16, queries and weights of keys
 };
 
 std::vector<NamedBackend> backends() {
   std::vector<NamedBackend> all{{"reference", ops::make_reference_backend, true}};
   for (const std::string& isa : cpu::supported_isas()) {
-    all.push_back({isa, [isa] { return cpu::make_cpu_backend({.threads = 2, .isa = isa}); }});
+    all.push_back({.name = isa,
+                   .make = [isa] { return cpu::make_cpu_backend({.threads = 2, .isa = isa}); },
+                   .rounds_to_bf16 = isa == "amx" || isa == "avx512_bf16"});
   }
   return all;
 }
@@ -62,7 +65,7 @@ class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
   /// Relative errors over the prompts of a golden file.
   struct Errors {
     double worst = 0;  // of the last tokens' logits, against the recorded ones
-    double mean = 0;   // of all tokens' logits, against the reference backend
+    double mean = 0;   // of all tokens' logits, against the reference backend's if this is another
   };
   Errors errors(const weights::Checkpoint& checkpoint, const json::Value& golden) {
     const auto backend = GetParam().make();
@@ -77,26 +80,31 @@ class GoldenLogits : public ::testing::TestWithParam<NamedBackend> {
       const auto tokens = numbers<int32_t>(entry.at("tokens"));
       const auto expected = numbers<double>(entry.at("last_logits"));
       const auto logits = testing::all_logits(*model, *backend, tokens, kv);
-      const auto truth = testing::all_logits(*truth_model, *truth_backend, tokens, kExactKv);
       const double error = testing::norm_error(last_row(logits, tokens.size()), expected);
       if (error > errors.worst || std::isnan(error)) errors.worst = error;
+      if (GetParam().exact) continue;
+      const auto truth = testing::all_logits(*truth_model, *truth_backend, tokens, kExactKv);
       const size_t row = logits.size() / tokens.size();
       for (size_t i = 0; i < tokens.size(); ++i, ++num_tokens) {
         errors.mean += testing::norm_error(std::span(logits).subspan(i * row, row),
                                            std::span(truth).subspan(i * row, row));
       }
     }
-    errors.mean /= static_cast<double>(num_tokens);
+    if (num_tokens > 0) errors.mean /= static_cast<double>(num_tokens);
     return errors;
   }
   void expect_small(const char* files, const Errors& errors) {
     std::printf(
         "hasten-tiny (%s, bf16), %s: relative error %.2e over 6 prompts, mean of all tokens %.2e\n",
         files, GetParam().name.c_str(), errors.worst, errors.mean);
-    // Rounding to bf16, to which some tokens of so small a model are ten times as sensitive as
-    // most: which of them is the worst changes with the order of a sum.
-    EXPECT_LT(errors.worst, GetParam().exact ? 1e-4 : 2e-2);
-    EXPECT_LT(errors.mean, GetParam().exact ? 1e-4 : 3e-3);
+    if (GetParam().exact) {
+      EXPECT_LT(errors.worst, 1e-4);
+      return;
+    }
+    // Some tokens of so small a model are ten times as sensitive to rounding as most: which of them
+    // is the worst changes with the order of a sum.
+    EXPECT_LT(errors.worst, GetParam().rounds_to_bf16 ? 2e-2 : 1e-2);
+    EXPECT_LT(errors.mean, GetParam().rounds_to_bf16 ? 3e-3 : 1e-3);
   }
 };
 

@@ -41,6 +41,7 @@ int64_t pass_rows(int64_t row_bytes, int64_t l2_bytes) {
 
 Matmul::Matmul(const KernelTable& kernels, Workers& workers, WeightStreams streams)
     : kernels_(kernels), workers_(workers), streams_(streams), weights_(kernels, workers) {
+  HASTEN_CHECK(streams != WeightStreams::in_order || kernels.reads_in_order);
   thread_scratch_.reserve(kMatmulScratchBytes * workers.num_threads());
   const int64_t l2_bytes = workers.l2_bytes() > 0 ? workers.l2_bytes() : kUsualL2Bytes;
   gated_floats_ = l2_bytes / kGatedL2Share / static_cast<int64_t>(2 * sizeof(float));

@@ -40,7 +40,8 @@ inline RmsNormRowTask norm_row_task(const ops::AddRmsNormParams& norm, int64_t r
 /// Not thread-safe: it owns the scratch memory of one backend.
 class Matmul {
  public:
-  /// `streams`: of few rows; the products are the same numbers either way.
+  /// `streams`: of few rows, and such as the kernels have; the products are the same numbers either
+  /// way.
   Matmul(const KernelTable& kernels, Workers& workers, WeightStreams streams);
 
   /// A weight that is packed together with others, before finish_weights() returns or a product

@@ -368,6 +368,7 @@ TEST(QuantizedRows, PanelsMeetTileAfterTileWithoutGaps) {
   }
 }
 
+// Tables that share products share what rounds activations for them.
 INSTANTIATE_TEST_SUITE_P(All, QuantizedRowsTest,
                          ::testing::ValuesIn(tables_with_own(&KernelTable::quant_matmul)),
                          [](const auto& kernels) { return std::string(kernels.param->name); });

@@ -110,7 +110,7 @@ inline void float_matmul_few_rows(const FloatMatmulTask& task) {
     constexpr int kRows = decltype(rows)::value;
     constexpr int kGroups = float_groups(kRows);
     int64_t group = 0;
-    if constexpr (kRows <= kOneStreamRows) {
+    if constexpr (kReadsInOrder && kRows <= kOneStreamRows) {
       if (task.streams == WeightStreams::in_order) {
         for (; group < task.num_groups; ++group) {
           float_matmul_direct<kKind, 1, kRows, true>(task, group);

@@ -8,9 +8,10 @@
 namespace hasten::cpu {
 namespace {
 
-/// Of a line that will be written. Inlined by force: as a call, GCC 12 takes it for one without
-/// effect and drops it.
+/// Of a line that will be written. Without the empty statement GCC 12 takes it for a function
+/// without effect, and drops calls of it that are not inlined yet.
 HASTEN_INLINE inline void prefetch_output(const ProductRows& out, int64_t row, int64_t group) {
+  __asm__ volatile("");
   __builtin_prefetch(out.data + row * out.stride + group * kGroupRows, 1);
 }
 

@@ -30,7 +30,7 @@ constexpr int direct_groups(int rows) { return rows == 1 ? 2 : 1; }
 /// No rows take accumulate_tall: it needs 32 registers.
 constexpr int kLeastTallRows = kQuantDirectRows + 1;
 constexpr int kTallRows = 1;
-constexpr bool kReadsInOrder = false;
+constexpr bool kReadsInOrder = false;  // see simd/avx512.h
 constexpr int kFloatGroups = 2;
 constexpr int kFloatRows = 3;
 constexpr int kFloatTileRows = 6;           // of activations

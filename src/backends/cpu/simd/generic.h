@@ -24,7 +24,7 @@ constexpr int direct_groups(int /*rows*/) { return 1; }
 /// No rows take accumulate_tall: it needs 32 registers.
 constexpr int kLeastTallRows = kQuantDirectRows + 1;
 constexpr int kTallRows = 1;
-constexpr bool kReadsInOrder = false;
+constexpr bool kReadsInOrder = true;  // of one row alone, and tested on any machine
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
 constexpr int kFloatTileRows = kFloatRows;  // of activations

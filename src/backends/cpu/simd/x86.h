@@ -21,11 +21,23 @@ inline __m128i load_quad_of_four(const uint8_t* rows, int64_t row_bytes) {
   return _mm_insert_epi32(v, row(3), 3);
 }
 
-/// Asks for the line of p. Not the intrinsic: GCC 12 takes a function that does nothing else for
-/// one without effect, and drops calls of it that are not inlined yet.
-inline void prefetch(const uint8_t* p) { __asm__ volatile("prefetcht0 %a0" : : "p"(p)); }
+/// Asks for the line of p. Not by the intrinsic in GCC 12, which takes a function that does nothing
+/// else for one without effect, and drops calls of it that are not inlined yet.
+inline void prefetch(const uint8_t* p) {
+#if defined(__clang__)  // which does not know such an operand
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+#else
+  __asm__ volatile("prefetcht0 %a0" : : "p"(p));
+#endif
+}
 /// Likewise, into the second-level cache: more lines can be on their way at a time.
-inline void prefetch_far(const uint8_t* p) { __asm__ volatile("prefetcht1 %a0" : : "p"(p)); }
+inline void prefetch_far(const uint8_t* p) {
+#if defined(__clang__)
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
+#else
+  __asm__ volatile("prefetcht1 %a0" : : "p"(p));
+#endif
+}
 
 /// Sanitizers do not see stores past the caches.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
