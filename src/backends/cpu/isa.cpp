@@ -201,8 +201,8 @@ WeightStreams weight_streams([[maybe_unused]] const KernelTable& kernels) {
 #if defined(__x86_64__)
   // Measured on Zen 4 (docs/performance-log.md, "A stream that nobody asks for") and on Zen 5
   // ("What a core does not fetch"), which is taken for those after it, too. Sapphire Rapids did not
-  // reach its bandwidth with one stream; processors without AVX-512 were not measured, nor was AVX2
-  // on those with it.
+  // reach its bandwidth with one stream; processors without AVX-512 were not measured, nor were
+  // AVX2 kernels on those with it.
   const uint32_t family = amd_family();
   if (has_avx512() && family != 0) {
     return family == kZen3And4 && kernels.reads_in_order ? WeightStreams::in_order

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of all formats of quantised weights for a table of kernels. They take ten times as long
-// to compile as all other kernels, so three files of an instruction set have a part of them each.
-// clang-tidy, which takes half a minute for each, is given one of the three: what only the others
-// instantiate it sees as templates, and in the generic file.
+// Products of all formats of quantised weights for a table of kernels. They take several times as
+// long to compile as all other kernels, so three files of an instruction set have a part of them
+// each, and generic_products.cpp, which has few of them, all. clang-tidy, which takes half a minute
+// for each, is given one of the three: what only the others instantiate it sees as templates, and
+// in generic_products.cpp, but for several rows that read packed weights.
 #pragma once
 
 #include "backends/cpu/kernels/quant_matmul.inl"
