@@ -62,11 +62,8 @@ const std::vector<Candidate>& candidates() {
 std::vector<std::tuple<Candidate, DType>> candidates_and_formats() {
   std::vector<std::tuple<Candidate, DType>> list;
   for (const Candidate& candidate : candidates()) {
-    const auto& own = candidate.own_formats;
     for (const DType format : weight_formats()) {
-      if (own.empty() || std::ranges::find(own, format) != own.end()) {
-        list.emplace_back(candidate, format);
-      }
+      if (candidate.has_own(format)) list.emplace_back(candidate, format);
     }
   }
   return list;

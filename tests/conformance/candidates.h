@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -32,9 +33,15 @@ struct Candidate {
   std::function<std::unique_ptr<ops::Backend>(int32_t threads)> make;
   Accuracy accuracy;
   std::string absent = {};  // why this machine cannot run it; empty: it can
-  // Weights that it multiplies with in a way of its own; with all others by themselves as a
+  // Weights, keys and values that it takes in a way of its own; all others by themselves as a
   // candidate behind it, which runs wherever it does, by the same kernels. Empty: it shares none.
   std::vector<DType> own_formats = {};
+
+  bool has_own(DType format) const {
+    return own_formats.empty() || std::ranges::find(own_formats, format) != own_formats.end();
+  }
+  /// It does one row and one operation after the other: sizes decide nothing.
+  bool is_reference() const { return name == "reference"; }
 };
 
 void PrintTo(const Candidate& candidate, std::ostream* out);

@@ -70,23 +70,25 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsInAnyBatch) {
 // So many rows and columns that they do not stay in L2 together, and take several passes.
 TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralPasses) {
   constexpr int64_t kColumns = 8192;
-  constexpr int64_t kRows = 200;
+  const int64_t num_rows = candidate().is_reference() ? 9 : 200;
   constexpr int64_t kFeatures = 70;  // a whole tile of groups, and what is left
   Random random = make_random();
   const HostMatrix matrix = random_matrix(dtype(), kFeatures, kColumns, random);
   const auto backend = make(1);  // which takes all groups in one piece
   const auto weight = backend->prepare_weight(matrix.tensor.view);
-  const auto x = to_device(*backend, random.normals(kRows * kColumns), {kRows, kColumns});
+  const auto x = to_device(*backend, random.normals(num_rows * kColumns), {num_rows, kColumns});
   const auto multiply = [&](int64_t first, int64_t count) {
     GuardedOutput out(*backend, {count, kFeatures});
     backend->matmul({.weight = *weight, .x = x.view.slice(first, count), .out = out.view()});
     return out.take();
   };
-  const auto together = multiply(0, kRows);
+  const auto together = multiply(0, num_rows);
   // Where passes meet is the kernels' own affair: about the middle, every row.
-  std::vector<int64_t> compared = {0, 5, 22, 150, 199};
+  std::vector<int64_t> compared = {0, 5, 22};
   for (int64_t row = 80; row <= 110; ++row) compared.push_back(row);
+  compared.insert(compared.end(), {150, 199});
   for (const int64_t row : compared) {
+    if (row >= num_rows) break;
     ASSERT_EQ(bit_difference(multiply(row, 1), row_of(together, row, kFeatures), kFeatures),
               std::nullopt)
         << "row " << row;
@@ -125,7 +127,7 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralBlocksOfColumns) {
   for (const int64_t columns : several) {
     for (const int64_t num_rows : {3, 6, 7, 12, 13, 40}) expect_equal(columns, num_rows, 1);
   }
-  expect_equal(several.back(), 520, 11);
+  if (!candidate().is_reference()) expect_equal(several.back(), 520, 11);
 }
 
 // A norm with the products that take it, in one operation, is the norm and then the products: of
@@ -206,8 +208,7 @@ TEST_P(MatmulInvarianceTest, FeedForwardBlocksInOneOperationChangeNothing) {
     return inner % info(wanted).block_size == 0 ? wanted : DType::f32;
   };
   for (const int64_t inner : {50, 256, 1824, 2560}) {
-    // The reference does one operation after the other: its sizes decide nothing.
-    if (inner > 256 && candidate().name == "reference") continue;
+    if (inner > 256 && candidate().is_reference()) continue;
     // The largest decide who does what, which is one code for all instruction sets.
     if (inner > 1824 && candidate().name == "cpu_generic") continue;
     const auto other_format =

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -29,10 +28,16 @@ class Random {
   }
   /// Uniform in (0, 1).
   double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
-  /// Standard normal (Box and Muller, 1958).
+  /// About standard normal: four uniform numbers added, which end at 3.46 deviations (Irwin and
+  /// Hall, 1927). The logarithm and cosine of exact ones took most of some tests' time.
   float normal() {
-    const double radius = std::sqrt(-2.0 * std::log(uniform()));
-    return static_cast<float>(radius * std::cos(2.0 * std::numbers::pi * uniform()));
+    constexpr uint64_t kEveryOther = 0x0000'ffff'0000'ffff;
+    const uint64_t four = bits();
+    const uint64_t pairs = (four & kEveryOther) + (four >> 16 & kEveryOther);
+    const auto sum = static_cast<int32_t>((pairs & 0xffff'ffff) + (pairs >> 32));
+    constexpr int32_t kMean = 2 * 0xffff;
+    constexpr float kDeviation = 37837.2F;  // that of one is 2^16 / sqrt(12)
+    return static_cast<float>(sum - kMean) / kDeviation;
   }
   std::vector<float> normals(int64_t count, float scale = 1.0F) {
     std::vector<float> values(static_cast<size_t>(count));

@@ -20,10 +20,11 @@ namespace hasten::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
-// Small pieces fill it. What a large one leaves at its end, half of it at worst, is addresses only.
-constexpr int64_t kChunkBytes = 32 * kHugePage;
 
 #if defined(__SANITIZE_ADDRESS__)
+// To hide and to show it takes time, and a test has many backends of few weights each.
+constexpr int64_t kChunkBytes = 2 * kHugePage;
+
 /// Has AddressSanitizer report what reads or writes memory that belongs to nobody.
 void hide(const uint8_t* data, int64_t num_bytes) {
   __asan_poison_memory_region(data, static_cast<size_t>(num_bytes));
@@ -33,6 +34,9 @@ void show(const uint8_t* data, int64_t num_bytes) {
 }
 constexpr int64_t kHiddenBytes = kLine;  // behind each piece
 #else
+// Small pieces fill it. What a large one leaves at its end, half of it at worst, is addresses only.
+constexpr int64_t kChunkBytes = 32 * kHugePage;
+
 void hide(const uint8_t* /*data*/, int64_t /*num_bytes*/) {}
 void show(const uint8_t* /*data*/, int64_t /*num_bytes*/) {}
 constexpr int64_t kHiddenBytes = 0;

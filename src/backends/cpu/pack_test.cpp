@@ -7,7 +7,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
+#include <memory>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
@@ -325,33 +329,45 @@ TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
 // kernel_bench to show. The largest matrix is a piece of 65 groups: four streams of 16, or 16
 // stacks, and a group that is left. Rows of 2,304 columns are divided where they are read in order.
 TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
+  struct Way {
+    std::string name;
+    std::unique_ptr<Matmul> matmul;
+    std::unique_ptr<CpuWeight> weight;
+  };
   std::mt19937 random(6);
   std::normal_distribution<float> normal;
   Workers one(1);
   Workers three(3);  // whose ranges begin within the matrix, and, of many rows, within a stack
-  const auto expect_same = [&](const KernelTable& kernels, const OwnedTensor& matrix, int64_t rows,
-                               Workers& workers) {
+  const auto expect_same = [&](const KernelTable& kernels, const OwnedTensor& matrix,
+                               std::initializer_list<int64_t> numbers_of_rows, Workers& workers) {
     const int64_t out_features = matrix.view.dim(0);
     const int64_t columns = matrix.view.dim(1);
-    std::vector<float> x(static_cast<size_t>(rows * columns));
-    for (float& v : x) v = normal(random);
-    const auto product = [&](WeightStreams streams, bool repack) {
-      Matmul matmul(kernels, workers, streams);
-      const auto weight = matmul.prepare(matrix.view, repack);
-      std::vector<float> out(static_cast<size_t>(rows * out_features), -1.0F);
-      const ops::MatmulParams params{.weight = *weight,
-                                     .x = Tensor(x.data(), DType::f32, {rows, columns}),
-                                     .out = Tensor(out.data(), DType::f32, {rows, out_features})};
-      matmul.run({&params, 1});
-      return out;
+    std::vector<Way> ways;
+    const auto add = [&](std::string name, WeightStreams streams, bool repack) {
+      auto matmul = std::make_unique<Matmul>(kernels, workers, streams);
+      auto weight = matmul->prepare(matrix.view, repack);
+      ways.push_back({std::move(name), std::move(matmul), std::move(weight)});
     };
-    const std::vector<float> several = product(WeightStreams::several, true);
-    for (const auto streams : {WeightStreams::one, WeightStreams::in_order}) {
-      if (streams == WeightStreams::in_order && !kernels.reads_in_order) continue;
-      for (const bool repack : {true, false}) {
-        EXPECT_EQ(product(streams, repack), several)
-            << kernels.name << " " << info(matrix.view.dtype()).name << " " << out_features << " x "
-            << columns << ", " << rows << " rows" << (repack ? "" : ", from the file");
+    add("several streams", WeightStreams::several, true);
+    for (const bool repack : {true, false}) {
+      const std::string from = repack ? "packed" : "the file";
+      add("one stream, " + from, WeightStreams::one, repack);
+      if (kernels.reads_in_order) add("in order, " + from, WeightStreams::in_order, repack);
+    }
+    for (const int64_t rows : numbers_of_rows) {
+      std::vector<float> x(static_cast<size_t>(rows * columns));
+      for (float& v : x) v = normal(random);
+      std::vector<float> first;
+      for (const Way& way : ways) {
+        std::vector<float> out(static_cast<size_t>(rows * out_features), -1.0F);
+        const ops::MatmulParams params{.weight = *way.weight,
+                                       .x = Tensor(x.data(), DType::f32, {rows, columns}),
+                                       .out = Tensor(out.data(), DType::f32, {rows, out_features})};
+        way.matmul->run({&params, 1});
+        if (first.empty()) first = out;
+        EXPECT_EQ(out, first) << kernels.name << " " << info(matrix.view.dtype()).name << " "
+                              << out_features << " x " << columns << ", " << rows << " rows, "
+                              << way.name;
       }
     }
   };
@@ -360,15 +376,12 @@ TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
     for (const DType dtype : kFormats) {
       if (dtype != DType::bf16 && std::ranges::find(own, kernels) == own.end()) continue;
       for (const int64_t out_features : {16, 101, 16 * 65}) {
-        const OwnedTensor matrix = random_matrix(dtype, out_features, 256);
-        for (const int64_t rows : {1, 2}) expect_same(*kernels, matrix, rows, one);
+        expect_same(*kernels, random_matrix(dtype, out_features, 256), {1, 2}, one);
       }
       for (const int64_t columns : {2304, 2080}) {  // 65 blocks have a pair of one
         if (columns % info(dtype).block_size != 0) continue;
-        const OwnedTensor long_rows = random_matrix(dtype, 16 * 9 + 5, columns);
-        for (const int64_t rows : {1, 2, 3, 5, 8, 9, 13}) {
-          expect_same(*kernels, long_rows, rows, three);
-        }
+        expect_same(*kernels, random_matrix(dtype, 16 * 9 + 5, columns), {1, 2, 3, 5, 8, 9, 13},
+                    three);
       }
     }
   }
