@@ -42,11 +42,12 @@ class AttentionInvarianceTest
       const DType type = random_.pick<DType>({kKvTypes.begin(), kKvTypes.end()});
       return head_dim % info(type).block_size == 0 ? type : DType::f8_e4m3;
     };
-    // What may have kernels of its own as often as all others together.
+    // What may have kernels of its own as often as all others together; if a candidate has them for
+    // bf16 alone, keys are of that.
     ops::KvTypes types{.keys = pick_type(), .values = pick_type()};
-    const int64_t chance = candidate().own_formats.empty() ? random_.between(0, 3) : 0;
-    if (chance == 0) types = {};
+    const int64_t chance = random_.between(0, 3);
     if (chance == 1 && head_dim % 32 == 0) types = {.keys = DType::q8_0, .values = DType::q8_0};
+    if (chance == 0 || !candidate().has_own(types.keys)) types = {};
     return {.num_kv_heads = random_.between(1, 3),
             .heads_per_kv_head = random_.pick<int64_t>({1, 2, 3, 4, 7, 8}),
             .head_dim = head_dim,

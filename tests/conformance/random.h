@@ -28,16 +28,14 @@ class Random {
   }
   /// Uniform in (0, 1).
   double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
-  /// About standard normal: four uniform numbers added, which end at 3.46 deviations (Irwin and
-  /// Hall, 1927). The logarithm and cosine of exact ones took most of some tests' time.
+  /// Nearly standard normal: four uniform numbers added, which end at 3.46 deviations. Logarithms
+  /// and cosines, for exact ones, took most of some tests' time.
   float normal() {
-    constexpr uint64_t kEveryOther = 0x0000'ffff'0000'ffff;
     const uint64_t four = bits();
-    const uint64_t pairs = (four & kEveryOther) + (four >> 16 & kEveryOther);
-    const auto sum = static_cast<int32_t>((pairs & 0xffff'ffff) + (pairs >> 32));
-    constexpr int32_t kMean = 2 * 0xffff;
-    constexpr float kDeviation = 37837.2F;  // that of one is 2^16 / sqrt(12)
-    return static_cast<float>(sum - kMean) / kDeviation;
+    const auto sum = static_cast<float>((four & 0xffff) + (four >> 16 & 0xffff) +
+                                        (four >> 32 & 0xffff) + (four >> 48));
+    // Each has mean 65535 / 2 and deviation 65536 / sqrt(12); the sum of four twice the latter.
+    return (sum - 131070.0F) * (1.7320508F / 65536.0F);
   }
   std::vector<float> normals(int64_t count, float scale = 1.0F) {
     std::vector<float> values(static_cast<size_t>(count));

@@ -22,8 +22,9 @@ namespace {
 constexpr int64_t kLine = 64;
 
 #if defined(__SANITIZE_ADDRESS__)
-// To hide and to show it takes time, and a test has many backends of few weights each.
-constexpr int64_t kChunkBytes = 2 * kHugePage;
+// To hide and to show it takes time, and a test has many backends of few weights each. Huge pages
+// all the same, and all small pieces of a test fit.
+constexpr int64_t kChunkBytes = 6 * kHugePage;
 
 /// Has AddressSanitizer report what reads or writes memory that belongs to nobody.
 void hide(const uint8_t* data, int64_t num_bytes) {

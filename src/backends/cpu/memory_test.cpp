@@ -26,7 +26,8 @@ constexpr int64_t kMegabyte = int64_t{1} << 20;
 TEST(Arena, PiecesLieApartWhateverTheirSizes) {
   Arena arena;
   std::vector<std::pair<Arena::Piece, int64_t>> pieces;
-  // Some share a chunk, two do not fit in one, and the last are larger than any.
+  // Some share a chunk, two do not fit in one, and the last are larger than any, under ASan those
+  // two as well.
   for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{65}, 40 * kMegabyte, 40 * kMegabyte,
                              64 * kMegabyte, 65 * kMegabyte, int64_t{3}}) {
     pieces.emplace_back(arena.allocate(size), size);

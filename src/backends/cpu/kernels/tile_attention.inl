@@ -27,8 +27,8 @@ struct TileBlock {
   KeyRange seen;
   const CachedTile* next;  // whose lines are asked for meanwhile; null: none
 
-  /// Lines of 16 pairs of a run's keys, or of the last 8; behind the last run those of the first
-  /// one's next 16, if there are any.
+  /// Lines of 16 pairs of a run's keys of the next tile, or of the last 8; behind the last run
+  /// those of the first one's next 16, if there are any.
   HASTEN_INLINE void ask_for_keys(int run, int64_t pair) const {
     if (next == nullptr) return;
     if (run == kTileRuns) {
@@ -48,8 +48,8 @@ struct TileBlock {
     for (int i = 0; i < kRunPairs; ++i, at += 4 * task.queries.head_dim) ask_for<kInto>(at);
   }
 
-  /// Scores with all keys up to the last one seen. Lines are asked for a run ahead, the first
-  /// before the registers are configured, so that they come while that is done: 3 % less time.
+  /// Scores with all keys up to the last one seen. Lines of the next tile are asked for a run
+  /// ahead: those of its first run's first 16 pairs have been before.
   HASTEN_INLINE void score() const {
     const TileQueries& queries = task.queries;
     const int64_t dim = queries.head_dim;
@@ -167,7 +167,7 @@ inline void attend_bf16_tiles(const AttendCachedTask& task) {
                                  .count = count,
                                  .seen = seen,
                                  .next = row == 0 ? task.next : nullptr};
-    block.ask_for_keys(0, 0);
+    block.ask_for_keys(0, 0);  // which come while the registers are configured
     // Tiles 0 to 3 are sums, 4 and 5 queries by 32 elements and those of keys, 6 and 7 queries by
     // 16 elements or keys and those of keys or values.
     const TileShape sums{count};
