@@ -211,6 +211,7 @@ TEST_P(AttentionInvarianceTest, LongDecodesOnAnyNumberOfThreads) {
   AttentionSettings settings = random_settings();
   settings.window = settings.window * 20;
   SCOPED_TRACE(describe(settings));
+  // The reference splits nothing: long enough for the neighbour.
   const int64_t length = candidate().is_reference() ? 1050 : random_.between(2000, 3000);
   const std::vector<SequenceData> sequences = {random_sequence(settings, length, random_),
                                                random_sequence(settings, length - 999, random_)};

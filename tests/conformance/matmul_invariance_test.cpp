@@ -84,11 +84,10 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralPasses) {
   };
   const auto together = multiply(0, num_rows);
   // Where passes meet is the kernels' own affair: about the middle, every row.
-  std::vector<int64_t> compared = {0, 5, 22};
+  std::vector<int64_t> compared = {0, 5, 22, 150, 199};
   for (int64_t row = 80; row <= 110; ++row) compared.push_back(row);
-  compared.insert(compared.end(), {150, 199});
   for (const int64_t row : compared) {
-    if (row >= num_rows) break;
+    if (row >= num_rows) continue;
     ASSERT_EQ(bit_difference(multiply(row, 1), row_of(together, row, kFeatures), kFeatures),
               std::nullopt)
         << "row " << row;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/nearly_normal.h"
 
 namespace hasten::conformance {
 
@@ -28,15 +29,7 @@ class Random {
   }
   /// Uniform in (0, 1).
   double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
-  /// Nearly standard normal: four uniform numbers added, which end at 3.46 deviations. Logarithms
-  /// and cosines, for exact ones, took most of some tests' time.
-  float normal() {
-    const uint64_t four = bits();
-    const auto sum = static_cast<float>((four & 0xffff) + (four >> 16 & 0xffff) +
-                                        (four >> 32 & 0xffff) + (four >> 48));
-    // Each has mean 65535 / 2 and deviation 65536 / sqrt(12); the sum of four twice the latter.
-    return (sum - 131070.0F) * (1.7320508F / 65536.0F);
-  }
+  float normal() { return nearly_normal(bits()); }
   std::vector<float> normals(int64_t count, float scale = 1.0F) {
     std::vector<float> values(static_cast<size_t>(count));
     for (float& value : values) value = scale * normal();

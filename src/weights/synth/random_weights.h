@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/nearly_normal.h"
 #include "tensor/dtype.h"
 
 namespace hasten::weights::synthetic {
@@ -20,14 +21,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(mix64(seed)) {}
   uint64_t next() { return mix64(state_++); }
-  /// Mean 0, deviation 1, nearly normal: the sum of four uniform numbers.
-  float normal() {
-    const uint64_t bits = next();
-    const auto sum = static_cast<float>((bits & 0xffff) + (bits >> 16 & 0xffff) +
-                                        (bits >> 32 & 0xffff) + (bits >> 48));
-    // Each has mean 65535 / 2 and deviation 65536 / sqrt(12); the sum of four twice the latter.
-    return (sum - 131070.0F) * (1.7320508F / 65536.0F);
-  }
+  float normal() { return nearly_normal(next()); }
 
  private:
   uint64_t state_;

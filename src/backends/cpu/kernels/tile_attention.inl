@@ -71,7 +71,7 @@ struct TileBlock {
       load_tile<6>(q + whole_pairs, 4 * dim);
       unroll<0, kTileRuns>([&](auto index) HASTEN_INLINE {
         constexpr int kRun = decltype(index)::value;
-        if (kRun + 1 < kTileRuns) ask_for_keys(kRun + 1, whole_pairs);
+        ask_for_keys(kRun + 1, whole_pairs);
         if (kRun >= runs) return;
         load_tile<7>(task.tile->keys[kRun] + whole_pairs * task.key_stride, task.key_stride);
         dot_bf16_tiles<kRun, 6, 7>();
