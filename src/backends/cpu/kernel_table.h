@@ -232,7 +232,8 @@ struct Bf16MatmulTask {
   const uint8_t* tiles;
   int64_t num_rows;
   int64_t columns;
-  int64_t pass_rows;      // that a group is multiplied with before the next, about
+  int64_t pass_rows;      // that a group is multiplied with before the next, about; tile
+                          // registers have rows of their own
   WeightStreams streams;  // likewise
   ProductRows out;
   uint8_t* scratch;  // likewise

@@ -13,12 +13,19 @@ namespace {
 
 constexpr int64_t kChunkColumns = 32;
 static_assert(kTileBytes == kChunkColumns * kGroupRows * 2, "a chunk of a group of weights");
-// Chunks of columns that all tiles of rows of a pass are multiplied with before the next ones: two
-// groups of their weights leave room in the first-level cache for activations that pass.
-constexpr int64_t kBlockChunks = 8;
-// Groups side by side, of many rows.
+// Groups side by side, of many rows: two tiles of rows and two groups are four products to four
+// loads, as many as the registers have room for.
 constexpr int64_t kSideGroups = 2;
-static_assert(kPassRows / kTileRows * kSideGroups * kTileBytes <= kMatmulScratchBytes);
+// What many rows are multiplied in: these rows and chunks of columns, which stay in the
+// second-level cache (512 KiB) with the sums of so many pairs of groups (256 KiB), whose weights
+// pass. So weights come from memory once for 256 rows, and activations of long rows not for every
+// pair of groups.
+constexpr int64_t kBlockRows = 256;
+constexpr int64_t kBlockChunks = 32;
+constexpr int64_t kBlockPairs = 8;
+constexpr int64_t kTileSums = kTileRows * kGroupRows;
+static_assert(kBlockRows / kTileRows * kBlockPairs * kSideGroups * kTileSums * 4 <=
+              kMatmulScratchBytes);
 
 /// Weights of some groups, from a chunk on.
 template <int kGroups>
@@ -116,32 +123,72 @@ inline void tile_bf16_few_rows(const Bf16MatmulTask& task) {
   for (; group < task.num_groups; ++group) tile_bf16_direct<1>(task, group, 0);
 }
 
-/// A tile of rows, or two side by side, and where its sums with kSideGroups groups are.
-struct SideTiles {
-  const uint8_t* x[2];  // from the first chunk on
-  int64_t x_bytes[2];   // of a chunk
-  float* sums[2];       // [kSideGroups][16][16]
+/// A pair of groups, or the last one alone, and the chunks of one block of columns.
+struct PairBlock {
+  int64_t first_group;
+  int64_t chunk;
+  int64_t count;  // of chunks
+  bool rest;      // of columns that are no whole chunk
+  bool first;     // of the columns
+  bool last;
 };
 
-/// sums of kTiles tiles and kGroups groups += `count` chunks; `first`: they are nothing before.
-template <int kTiles, int kGroups, class F>
-HASTEN_INLINE inline void multiply_chunks(const SideTiles& tiles,
-                                          const WeightChunks<kSideGroups>& weights, int64_t count,
-                                          bool first, F&& before_chunk) {
-  unroll_tile<kTiles, kGroups>([&](auto tile, auto group) HASTEN_INLINE {
-    constexpr int kTile = decltype(tile)::value;
-    constexpr int kGroup = decltype(group)::value;
+/// Asks for the weights of a block with so many calls, those of one group before those of the
+/// other: in turns they come later (a tenth of all time on a shared core).
+class AskForBlock {
+ public:
+  /// `groups`: null for nothing.
+  AskForBlock(const uint8_t* groups, int64_t group_bytes, const PairBlock& block, int64_t calls)
+      : at_(groups + block.first_group * group_bytes + block.chunk * kTileBytes),
+        second_(at_ + group_bytes),
+        group_lines_(block.count * kTileRows),
+        left_(groups == nullptr ? 0 : kSideGroups * group_lines_),
+        most_((kSideGroups * group_lines_ + calls - 1) / calls) {}
+
+  HASTEN_INLINE void operator()() {
+    for (int64_t i = 0; i < most_ && left_ > 0; ++i, --left_, at_ += kTileRowBytes) {
+      if (left_ == group_lines_) at_ = second_;
+      prefetch_far(at_);
+    }
+  }
+
+ private:
+  const uint8_t* at_;
+  const uint8_t* second_;  // group
+  int64_t group_lines_;
+  int64_t left_;  // lines
+  int64_t most_;  // of them with a call
+};
+
+/// A tile of rows, or two side by side.
+struct SideTiles {
+  int64_t count;
+  int64_t first_row[2];
+  int64_t num_rows[2];
+  const uint8_t* x[2];  // from the block's first chunk on
+  float* sums[2];       // [kSideGroups][16][16], between blocks
+};
+
+/// kTiles tiles and kGroups groups of a block; what they make is written to the sums or, if not
+/// null, `in_place`.
+template <int kTiles, int kGroups>
+HASTEN_INLINE inline void multiply_block(const SideTiles& tiles, const PairBlock& block,
+                                         const WeightChunks<kSideGroups>& weights,
+                                         const ProductRows* in_place, AskForBlock& ask) {
+  unroll<0, kTiles * kGroups>([&](auto index) HASTEN_INLINE {
+    constexpr int kTile = decltype(index)::value / kGroups;
+    constexpr int kGroup = decltype(index)::value % kGroups;
     constexpr int kSums = 2 * kTile + kGroup;
-    if (first) {
+    if (block.first) {
       clear_tile<kSums>();
     } else {
-      load_tile<kSums>(tiles.sums[kTile] + kGroup * kTileRows * kGroupRows, kTileRowBytes);
+      load_tile<kSums>(tiles.sums[kTile] + kGroup * kTileSums, kTileRowBytes);
     }
   });
   const uint8_t* x0 = tiles.x[0];
   const uint8_t* x1 = tiles.x[kTiles - 1];
-  for (int64_t at = 0; at < count * kTileBytes; at += kTileBytes) {
-    before_chunk();
+  for (int64_t at = 0; at < block.count * kTileBytes; at += kTileBytes) {
+    ask();
     load_tile<6>(weights.groups[0] + at, kTileRowBytes);
     load_tile<4>(x0, kTileRowBytes);
     dot_bf16_tiles<0, 4, 6>();
@@ -154,71 +201,140 @@ HASTEN_INLINE inline void multiply_chunks(const SideTiles& tiles,
       dot_bf16_tiles<2, 5, 6>();
       if constexpr (kGroups == 2) dot_bf16_tiles<3, 5, 7>();
     }
-    x0 += tiles.x_bytes[0];
-    x1 += tiles.x_bytes[kTiles - 1];
+    x0 += tiles.num_rows[0] * kTileRowBytes;
+    x1 += tiles.num_rows[kTiles - 1] * kTileRowBytes;
   }
-  unroll_tile<kTiles, kGroups>([&](auto tile, auto group) HASTEN_INLINE {
-    constexpr int kTile = decltype(tile)::value;
-    constexpr int kGroup = decltype(group)::value;
-    store_tile<2 * kTile + kGroup>(tiles.sums[kTile] + kGroup * kTileRows * kGroupRows,
-                                   kTileRowBytes);
+  // The first tile first: one that is a row shorter writes the first row of the next one, too.
+  unroll<0, kTiles * kGroups>([&](auto index) HASTEN_INLINE {
+    constexpr int kTile = decltype(index)::value / kGroups;
+    constexpr int kGroup = decltype(index)::value % kGroups;
+    constexpr int kSums = 2 * kTile + kGroup;
+    if (in_place != nullptr) {
+      store_tile<kSums>(in_place->data + tiles.first_row[kTile] * in_place->stride +
+                            (block.first_group + kGroup) * kGroupRows,
+                        in_place->stride * 4);
+    } else {
+      store_tile<kSums>(tiles.sums[kTile] + kGroup * kTileSums, kTileRowBytes);
+    }
   });
 }
 
-/// Groups first_group to first_group + kGroups of the task times the tiles [first, end), while what
-/// lies behind them comes from memory.
-template <int kGroups>
-inline void tile_bf16_groups(const Bf16MatmulTask& task, int64_t first_group, const RowTiles& tiles,
-                             int64_t first, int64_t end) {
-  auto* const sums = reinterpret_cast<float*>(task.scratch);
-  constexpr int64_t kSumsOfTile = kSideGroups * kTileRows * kGroupRows;
-  const int64_t bytes = kGroups * task.group_bytes;
-  const uint8_t* ahead = task.groups + first_group * task.group_bytes + bytes;
-  if (first_group + kGroups >= task.num_groups) {
-    if (end < tiles.count)
-      ahead = task.groups;
-    else if (task.next_groups != nullptr)
-      ahead = task.next_groups;
-  }
-  const int64_t chunks = (task.columns + kChunkColumns - 1) / kChunkColumns;
-  const int64_t calls = chunks * ((end - first + 1) / 2);
-  const int64_t lines = (bytes / 64 + calls - 1) / calls;  // to ask for in each
-  const uint8_t* const ahead_end = ahead + bytes;
-  const auto ask = [&]() HASTEN_INLINE {
-    for (int64_t i = 0; i < lines && ahead < ahead_end; ++i, ahead += 64) prefetch_far(ahead);
-  };
-  for_chunks<kSideGroups>(
-      task, first_group, kGroups - 1, kBlockChunks,
-      [&](int64_t chunk, const WeightChunks<kSideGroups>& weights, int64_t count) HASTEN_INLINE {
-        for (int64_t t = first; t < end; t += 2) {
-          const int64_t used = end - t < 2 ? 1 : 2;
-          SideTiles side{};
-          for (int64_t i = 0; i < used; ++i) {
-            const int64_t row = tiles.first_row(t + i);
-            side.x_bytes[i] = (tiles.first_row(t + i + 1) - row) * kTileRowBytes;
-            side.x[i] = task.tiles + row * bf16_row_bytes(task.columns) + chunk * side.x_bytes[i];
-            side.sums[i] = sums + (t + i - first) * kSumsOfTile;
+/// Tiles of rows, kBlockRows at most, times all groups of a task, block after block.
+struct BlockedRows {
+  const Bf16MatmulTask& task;
+  RowTiles tiles;
+  int64_t first;  // of the tiles
+  int64_t end;
+
+  /// `next_groups`: what is multiplied then; null: nothing.
+  void multiply(const uint8_t* next_groups) const {
+    const int64_t pairs = (task.num_groups + kSideGroups - 1) / kSideGroups;
+    const int64_t blocks = num_blocks();
+    for (int64_t first_pair = 0; first_pair < pairs; first_pair += kBlockPairs) {
+      const int64_t behind = first_pair + kBlockPairs;
+      const int64_t end_pair = behind < pairs ? behind : pairs;
+      for (int64_t b = 0; b < blocks; ++b) {
+        for (int64_t pair = first_pair; pair < end_pair; ++pair) {
+          const uint8_t* ahead = task.groups;
+          PairBlock next = block_of(pair + 1, b);
+          if (pair + 1 == end_pair) {
+            next = b + 1 < blocks ? block_of(first_pair, b + 1) : block_of(end_pair, 0);
+            if (b + 1 == blocks && end_pair == pairs) {
+              ahead = next_groups;
+              next = block_of(0, 0);
+            }
           }
-          if (used == 2) {
-            multiply_chunks<2, kGroups>(side, weights, count, chunk == 0, ask);
-          } else {
-            multiply_chunks<1, kGroups>(side, weights, count, chunk == 0, ask);
-          }
+          multiply_pair(block_of(pair, b), pair - first_pair, ahead, next);
         }
-      });
-  for (int64_t t = first; t < end; ++t) {
-    const int64_t row = tiles.first_row(t);
-    for (int64_t r = row; r < tiles.first_row(t + 1); ++r) {
-      for (int g = 0; g < kGroups; ++g) {
-        const float* at = sums + (t - first) * kSumsOfTile + (g * kTileRows + r - row) * kGroupRows;
-        store_output(load(at), task.out, r, first_group + g);
       }
     }
   }
-}
 
-/// Of many rows all tiles of a pass meet some groups before the next ones: their weights come from
-/// memory once, and from the second-level cache for all tiles but the first.
+ private:
+  int64_t whole_chunks() const { return task.columns / kChunkColumns; }
+  int64_t whole_blocks() const { return (whole_chunks() + kBlockChunks - 1) / kBlockChunks; }
+  /// A chunk that is none but for what a copy adds to it is a block.
+  bool has_rest() const { return task.columns % kChunkColumns != 0; }
+  int64_t num_blocks() const { return whole_blocks() + (has_rest() ? 1 : 0); }
+
+  PairBlock block_of(int64_t pair, int64_t block) const {
+    const int64_t left = whole_chunks() - block * kBlockChunks;
+    const bool rest = block == whole_blocks();
+    return {.first_group = pair * kSideGroups,
+            .chunk = rest ? whole_chunks() : block * kBlockChunks,
+            .count = rest                  ? 1
+                     : left < kBlockChunks ? left
+                                           : kBlockChunks,
+            .rest = rest,
+            .first = block == 0,
+            .last = block + 1 == num_blocks()};
+  }
+
+  /// `index`: of the pair among those that share the scratch. Asks for `next` of `ahead` meanwhile.
+  void multiply_pair(const PairBlock& block, int64_t index, const uint8_t* ahead,
+                     const PairBlock& next) const {
+    const int64_t num_tiles = end - first;
+    float* const sums =
+        reinterpret_cast<float*>(task.scratch) + index * num_tiles * kSideGroups * kTileSums;
+    AskForBlock ask(ahead, task.group_bytes, next, block.count * ((num_tiles + 1) / 2));
+    const bool single = task.num_groups - block.first_group < kSideGroups;
+    alignas(64) uint8_t copies[kSideGroups][kTileBytes];
+    WeightChunks<kSideGroups> weights;
+    if (block.rest) {
+      weights = WeightChunks<kSideGroups>::last(task, block.first_group, single ? 0 : 1, copies);
+    } else {
+      const uint8_t* group = task.groups + block.first_group * task.group_bytes;
+      weights.groups[0] = group + block.chunk * kTileBytes;
+      weights.groups[1] = weights.groups[0] + (single ? 0 : task.group_bytes);
+    }
+    for (int64_t t = first; t < end; t += 2) {
+      const SideTiles side = side_tiles(block, t, sums);
+      if (single) {
+        multiply_side<1>(side, block, weights, ask);
+      } else {
+        multiply_side<kSideGroups>(side, block, weights, ask);
+      }
+    }
+  }
+
+  /// Tile t and, if there is one, the next.
+  SideTiles side_tiles(const PairBlock& block, int64_t t, float* sums) const {
+    SideTiles side{};
+    side.count = end - t < 2 ? 1 : 2;
+    for (int64_t i = 0; i < side.count; ++i) {
+      const int64_t row = tiles.first_row(t + i);
+      side.first_row[i] = row;
+      side.num_rows[i] = tiles.first_row(t + i + 1) - row;
+      side.x[i] = task.tiles + row * bf16_row_bytes(task.columns) +
+                  block.chunk * side.num_rows[i] * kTileRowBytes;
+      side.sums[i] = sums + (t + i - first) * kSideGroups * kTileSums;
+    }
+    return side;
+  }
+
+  template <int kGroups>
+  void multiply_side(const SideTiles& side, const PairBlock& block,
+                     const WeightChunks<kSideGroups>& weights, AskForBlock& ask) const {
+    const bool whole =
+        task.out.bias == nullptr && task.out.columns >= (block.first_group + kGroups) * kGroupRows;
+    const ProductRows* in_place = block.last && whole ? &task.out : nullptr;
+    if (side.count == 2) {
+      multiply_block<2, kGroups>(side, block, weights, in_place, ask);
+    } else {
+      multiply_block<1, kGroups>(side, block, weights, in_place, ask);
+    }
+    if (!block.last || whole) return;
+    for (int64_t i = 0; i < side.count; ++i) {
+      for (int64_t r = 0; r < side.num_rows[i]; ++r) {
+        for (int g = 0; g < kGroups; ++g) {
+          store_output(load(side.sums[i] + g * kTileSums + r * kGroupRows), task.out,
+                       side.first_row[i] + r, block.first_group + g);
+        }
+      }
+    }
+  }
+};
+
 inline void tile_bf16_matmul(const Bf16MatmulTask& task) {
   if (task.num_rows <= kTileRows) return tile_bf16_few_rows(task);
   const auto tiles = RowTiles::of(task.num_rows, kTileRows, kTileRows);
@@ -226,16 +342,14 @@ inline void tile_bf16_matmul(const Bf16MatmulTask& task) {
   const TileShape rows{(task.num_rows + tiles.count - 1) / tiles.count};
   const TileShape weights{kTileRows};
   const TileScope scope({rows, rows, rows, rows, rows, rows, weights, weights});
-  const int64_t most = task.pass_rows / kTileRows;
-  const int64_t passes = (tiles.count + most - 1) / most;
+  constexpr int64_t kMost = kBlockRows / kTileRows;
+  const int64_t passes = (tiles.count + kMost - 1) / kMost;
   for (int64_t pass = 0; pass < passes; ++pass) {
-    const int64_t first = pass * tiles.count / passes;
-    const int64_t end = (pass + 1) * tiles.count / passes;
-    int64_t group = 0;
-    for (; group + kSideGroups <= task.num_groups; group += kSideGroups) {
-      tile_bf16_groups<kSideGroups>(task, group, tiles, first, end);
-    }
-    for (; group < task.num_groups; ++group) tile_bf16_groups<1>(task, group, tiles, first, end);
+    const BlockedRows pass_rows{.task = task,
+                                .tiles = tiles,
+                                .first = pass * tiles.count / passes,
+                                .end = (pass + 1) * tiles.count / passes};
+    pass_rows.multiply(pass + 1 < passes ? task.groups : task.next_groups);
   }
 }
 
