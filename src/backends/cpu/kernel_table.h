@@ -151,7 +151,8 @@ struct ActivationTile {
 };
 
 /// The division of rows into tiles. So few that a kernel keeps the sums of all of them in registers
-/// are one tile; more are as few tiles as possible, and as even.
+/// are one tile; more are as few tiles as possible, and as even, the last of them one of the
+/// longest.
 struct RowTiles {
   int64_t num_rows;
   int64_t count;  // of tiles
@@ -232,8 +233,8 @@ struct Bf16MatmulTask {
   const uint8_t* tiles;
   int64_t num_rows;
   int64_t columns;
-  int64_t pass_rows;      // that a group is multiplied with before the next, about; tile
-                          // registers have rows of their own
+  int64_t pass_rows;      // that a group is multiplied with before the next, about; not on tile
+                          // registers, whose passes are kBlockRows
   WeightStreams streams;  // likewise
   ProductRows out;
   uint8_t* scratch;  // likewise

@@ -18,7 +18,8 @@ constexpr int64_t kTileGroups = 4;
 static_assert(kTileGroups % kStackGroups == 0);
 // Likewise, of bf16, where many rows of activations leave fewer groups in the register tiles.
 constexpr int64_t kManyRowsBf16Groups = 2;
-// Rows of a pass of products of floats, at least: weights come from memory once in each pass.
+// Rows of a pass of products of floats, at least, but for those on tile registers: weights come
+// from memory once in each pass.
 constexpr int64_t kLeastPassRows = 192;
 // Where the second-level cache is not known.
 constexpr int64_t kUsualL2Bytes = 1 << 20;

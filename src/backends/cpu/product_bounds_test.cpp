@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -102,15 +103,19 @@ TEST_P(QuantizedBoundsTest, NothingIsReadBehindTheLastGroup) {
   }
 }
 
-/// Likewise of weights of bf16, whose activations are rounded.
-void expect_no_bf16_read_behind(const KernelTable& kernels, int64_t columns, uint8_t* scratch) {
+/// Likewise of weights of bf16, whose activations are rounded; outputs end with their page, too.
+void expect_nothing_of_bf16_behind(const KernelTable& kernels, int64_t columns, uint8_t* scratch) {
   const int64_t group_bytes = (columns + 1) / 2 * 4 * kGroupRows;
   for (const int64_t num_groups : {1, 2, 3, 4, 5}) {
     const GuardedBytes groups(num_groups * group_bytes);
-    for (const int64_t rows : {1, 2, 12, 13, 15, 16, 17, 33}) {
+    for (const int64_t rows : {1, 2, 12, 13, 15, 16, 17, 31, 33, 47}) {
       const GuardedBytes tiles(rows * bf16_row_bytes(columns));
       for (const auto streams : {WeightStreams::several, WeightStreams::one}) {
-        std::vector<float> out(static_cast<size_t>(rows * num_groups * kGroupRows), 1.0F);
+        const int64_t num_outputs = rows * num_groups * kGroupRows;
+        const GuardedBytes outputs(num_outputs * static_cast<int64_t>(sizeof(float)));
+        const std::span out(reinterpret_cast<float*>(outputs.data()),
+                            static_cast<size_t>(num_outputs));
+        std::ranges::fill(out, 1.0F);
         kernels.bf16_matmul({.groups = groups.data(),
                              .group_bytes = group_bytes,
                              .num_groups = num_groups,
@@ -132,15 +137,14 @@ void expect_no_bf16_read_behind(const KernelTable& kernels, int64_t columns, uin
   }
 }
 
-TEST(Bf16Bounds, NothingIsReadBehindWeightsAndActivations) {
-  std::vector<uint8_t> scratch(kMatmulScratchBytes + 64);
-  uint8_t* aligned = scratch.data() + 64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64;
+TEST(Bf16Bounds, NothingBehindWeightsActivationsAndOutputsIsTouched) {
+  const GuardedBytes scratch(kMatmulScratchBytes);
   bool any = false;
   for (const KernelTable* kernels : supported_kernels()) {
     if (kernels->bf16_matmul == nullptr) continue;
     any = true;
     for (const int64_t columns : {8, 31, 32, 40, 256, 264, 1056}) {
-      expect_no_bf16_read_behind(*kernels, columns, aligned);
+      expect_nothing_of_bf16_behind(*kernels, columns, scratch.data());
     }
   }
   if (!any) GTEST_SKIP() << "this processor has no dot products of bf16";

@@ -16,10 +16,10 @@ static_assert(kTileBytes == kChunkColumns * kGroupRows * 2, "a chunk of a group 
 // Groups side by side, of many rows: two tiles of rows and two groups are four products to four
 // loads, as many as the registers have room for.
 constexpr int64_t kSideGroups = 2;
-// What many rows are multiplied in: these rows and chunks of columns, which stay in the
+// What many rows are multiplied in: these rows and chunks of columns, at most, which stay in the
 // second-level cache (512 KiB) with the sums of so many pairs of groups (256 KiB), whose weights
-// pass. So weights come from memory once for 256 rows, and activations of long rows not for every
-// pair of groups.
+// pass. So weights come from memory once for 256 rows, and activations of long rows, in a task of
+// so many groups, not for every pair.
 constexpr int64_t kBlockRows = 256;
 constexpr int64_t kBlockChunks = 32;
 constexpr int64_t kBlockPairs = 8;
@@ -31,6 +31,16 @@ static_assert(kBlockRows / kTileRows * kBlockPairs * kSideGroups * kTileSums * 4
 template <int kGroups>
 struct WeightChunks {
   const uint8_t* groups[kGroups];
+
+  static WeightChunks from(const Bf16MatmulTask& task, int64_t first_group, int64_t stride,
+                           int64_t chunk) {
+    WeightChunks chunks;
+    for (int g = 0; g < kGroups; ++g) {
+      chunks.groups[g] =
+          task.groups + (first_group + g * stride) * task.group_bytes + chunk * kTileBytes;
+    }
+    return chunks;
+  }
 
   /// The last chunk of columns that are no whole chunks, which only a copy can be read of beyond
   /// them, where zeros are.
@@ -52,21 +62,14 @@ struct WeightChunks {
   }
 };
 
-/// Calls f(chunk, weights, count) for the whole chunks of the columns, `most` at a time, and then
-/// for the last one if it is none: the first one's index, and the weights of groups first_group + g
-/// * stride from it on.
+/// Calls f(chunk, weights, count) for the whole chunks of the columns, and then for the last one if
+/// it is none: the first one's index, and the weights of groups first_group + g * stride from it
+/// on.
 template <int kGroups, class F>
 HASTEN_INLINE inline void for_chunks(const Bf16MatmulTask& task, int64_t first_group,
-                                     int64_t stride, int64_t most, F&& f) {
+                                     int64_t stride, F&& f) {
   const int64_t whole = task.columns / kChunkColumns;
-  for (int64_t chunk = 0; chunk < whole; chunk += most) {
-    WeightChunks<kGroups> weights;
-    for (int g = 0; g < kGroups; ++g) {
-      weights.groups[g] =
-          task.groups + (first_group + g * stride) * task.group_bytes + chunk * kTileBytes;
-    }
-    f(chunk, weights, whole - chunk < most ? whole - chunk : most);
-  }
+  if (whole > 0) f(0, WeightChunks<kGroups>::from(task, first_group, stride, 0), whole);
   if (task.columns % kChunkColumns == 0) return;
   alignas(64) uint8_t copies[kGroups][kTileBytes];
   f(whole, WeightChunks<kGroups>::last(task, first_group, stride, copies), 1);
@@ -80,7 +83,7 @@ inline void tile_bf16_direct(const Bf16MatmulTask& task, int64_t first_group, in
       kGroups > 1 ? 2048 : 8192;  // bytes, of each stream; of four, 1 to 4 KiB are alike
   unroll<0, kGroups>([&](auto g) HASTEN_INLINE { clear_tile<decltype(g)::value>(); });
   for_chunks<kGroups>(
-      task, first_group, stride, task.columns,
+      task, first_group, stride,
       [&](int64_t first, const WeightChunks<kGroups>& weights, int64_t count) HASTEN_INLINE {
         const int64_t x_bytes = task.num_rows * kTileRowBytes;  // of a chunk
         const uint8_t* x = task.tiles + first * x_bytes;
@@ -123,41 +126,42 @@ inline void tile_bf16_few_rows(const Bf16MatmulTask& task) {
   for (; group < task.num_groups; ++group) tile_bf16_direct<1>(task, group, 0);
 }
 
-/// A pair of groups, or the last one alone, and the chunks of one block of columns.
+/// Some chunks of a pair of groups, or of the last one alone.
 struct PairBlock {
   int64_t first_group;
-  int64_t chunk;
-  int64_t count;  // of chunks
-  bool rest;      // of columns that are no whole chunk
-  bool first;     // of the columns
-  bool last;
+  int64_t num_groups;
+  int64_t first_chunk;
+  int64_t num_chunks;  // whole ones
+  bool is_first;       // of the columns
+  bool is_last;        // which has the columns behind all whole chunks, if there are any
 };
 
 /// Asks for the weights of a block with so many calls, those of one group before those of the
 /// other: in turns they come later (a tenth of all time on a shared core).
 class AskForBlock {
  public:
-  /// `groups`: null for nothing.
+  /// Nothing.
+  AskForBlock() = default;
   AskForBlock(const uint8_t* groups, int64_t group_bytes, const PairBlock& block, int64_t calls)
-      : at_(groups + block.first_group * group_bytes + block.chunk * kTileBytes),
-        second_(at_ + group_bytes),
-        group_lines_(block.count * kTileRows),
-        left_(groups == nullptr ? 0 : kSideGroups * group_lines_),
-        most_((kSideGroups * group_lines_ + calls - 1) / calls) {}
+      : at_(groups + block.first_group * group_bytes + block.first_chunk * kTileBytes),
+        to_second_(group_bytes - block.num_chunks * kTileBytes),
+        left_in_second_(block.num_groups > 1 ? block.num_chunks * kTileRows : 0),
+        left_(block.num_chunks * kTileRows + left_in_second_),
+        most_((left_ + calls - 1) / calls) {}
 
   HASTEN_INLINE void operator()() {
-    for (int64_t i = 0; i < most_ && left_ > 0; ++i, --left_, at_ += kTileRowBytes) {
-      if (left_ == group_lines_) at_ = second_;
+    for (int64_t i = 0; i < most_ && left_ > 0; ++i, at_ += kTileRowBytes) {
+      if (left_-- == left_in_second_) at_ += to_second_;
       prefetch_far(at_);
     }
   }
 
  private:
-  const uint8_t* at_;
-  const uint8_t* second_;  // group
-  int64_t group_lines_;
-  int64_t left_;  // lines
-  int64_t most_;  // of them with a call
+  const uint8_t* at_ = nullptr;
+  int64_t to_second_ = 0;       // bytes, from the end of the first group's lines
+  int64_t left_in_second_ = 0;  // lines, when the first group's are asked for
+  int64_t left_ = 0;            // lines of both
+  int64_t most_ = 0;            // with a call
 };
 
 /// A tile of rows, or two side by side.
@@ -169,17 +173,24 @@ struct SideTiles {
   float* sums[2];       // [kSideGroups][16][16], between blocks
 };
 
+/// Weights of a block's whole chunks, and of the columns behind them.
+struct BlockWeights {
+  WeightChunks<kSideGroups> whole;
+  WeightChunks<kSideGroups> rest;
+  bool has_rest;
+};
+
 /// kTiles tiles and kGroups groups of a block; what they make is written to the sums or, if not
 /// null, `in_place`.
 template <int kTiles, int kGroups>
 HASTEN_INLINE inline void multiply_block(const SideTiles& tiles, const PairBlock& block,
-                                         const WeightChunks<kSideGroups>& weights,
-                                         const ProductRows* in_place, AskForBlock& ask) {
-  unroll<0, kTiles * kGroups>([&](auto index) HASTEN_INLINE {
-    constexpr int kTile = decltype(index)::value / kGroups;
-    constexpr int kGroup = decltype(index)::value % kGroups;
+                                         const BlockWeights& weights, const ProductRows* in_place,
+                                         AskForBlock& ask) {
+  unroll_tile<kTiles, kGroups>([&](auto tile, auto group) HASTEN_INLINE {
+    constexpr int kTile = decltype(tile)::value;
+    constexpr int kGroup = decltype(group)::value;
     constexpr int kSums = 2 * kTile + kGroup;
-    if (block.first) {
+    if (block.is_first) {
       clear_tile<kSums>();
     } else {
       load_tile<kSums>(tiles.sums[kTile] + kGroup * kTileSums, kTileRowBytes);
@@ -187,27 +198,32 @@ HASTEN_INLINE inline void multiply_block(const SideTiles& tiles, const PairBlock
   });
   const uint8_t* x0 = tiles.x[0];
   const uint8_t* x1 = tiles.x[kTiles - 1];
-  for (int64_t at = 0; at < block.count * kTileBytes; at += kTileBytes) {
-    ask();
-    load_tile<6>(weights.groups[0] + at, kTileRowBytes);
-    load_tile<4>(x0, kTileRowBytes);
-    dot_bf16_tiles<0, 4, 6>();
-    if constexpr (kGroups == 2) {
-      load_tile<7>(weights.groups[1] + at, kTileRowBytes);
-      dot_bf16_tiles<1, 4, 7>();
+  const auto multiply = [&](const WeightChunks<kSideGroups>& chunks, int64_t count) HASTEN_INLINE {
+    for (int64_t at = 0; at < count * kTileBytes; at += kTileBytes) {
+      ask();
+      // First into what the products before have read first: on a shared core, which has few
+      // registers to spare, other orders take 4 to 10 % longer.
+      load_tile<4>(x0, kTileRowBytes);
+      load_tile<6>(chunks.groups[0] + at, kTileRowBytes);
+      if constexpr (kGroups == 2) load_tile<7>(chunks.groups[1] + at, kTileRowBytes);
+      dot_bf16_tiles<0, 4, 6>();
+      if constexpr (kGroups == 2) dot_bf16_tiles<1, 4, 7>();
+      if constexpr (kTiles == 2) {
+        load_tile<5>(x1, kTileRowBytes);
+        dot_bf16_tiles<2, 5, 6>();
+        if constexpr (kGroups == 2) dot_bf16_tiles<3, 5, 7>();
+      }
+      x0 += tiles.num_rows[0] * kTileRowBytes;
+      x1 += tiles.num_rows[kTiles - 1] * kTileRowBytes;
     }
-    if constexpr (kTiles == 2) {
-      load_tile<5>(x1, kTileRowBytes);
-      dot_bf16_tiles<2, 5, 6>();
-      if constexpr (kGroups == 2) dot_bf16_tiles<3, 5, 7>();
-    }
-    x0 += tiles.num_rows[0] * kTileRowBytes;
-    x1 += tiles.num_rows[kTiles - 1] * kTileRowBytes;
-  }
-  // The first tile first: one that is a row shorter writes the first row of the next one, too.
-  unroll<0, kTiles * kGroups>([&](auto index) HASTEN_INLINE {
-    constexpr int kTile = decltype(index)::value / kGroups;
-    constexpr int kGroup = decltype(index)::value % kGroups;
+  };
+  multiply(weights.whole, block.num_chunks);
+  if (weights.has_rest) multiply(weights.rest, 1);
+  // All that a register has: a tile that is a row shorter writes the first row of the next one,
+  // too, which comes later. The last tile of all is none of those (RowTiles).
+  unroll_tile<kTiles, kGroups>([&](auto tile, auto group) HASTEN_INLINE {
+    constexpr int kTile = decltype(tile)::value;
+    constexpr int kGroup = decltype(group)::value;
     constexpr int kSums = 2 * kTile + kGroup;
     if (in_place != nullptr) {
       store_tile<kSums>(in_place->data + tiles.first_row[kTile] * in_place->stride +
@@ -223,28 +239,25 @@ HASTEN_INLINE inline void multiply_block(const SideTiles& tiles, const PairBlock
 struct BlockedRows {
   const Bf16MatmulTask& task;
   RowTiles tiles;
-  int64_t first;  // of the tiles
-  int64_t end;
+  int64_t first_tile;
+  int64_t end_tile;
 
-  /// `next_groups`: what is multiplied then; null: nothing.
+  /// `next_groups`: a pair, or more, that is multiplied then; null: nothing.
   void multiply(const uint8_t* next_groups) const {
     const int64_t pairs = (task.num_groups + kSideGroups - 1) / kSideGroups;
     const int64_t blocks = num_blocks();
-    for (int64_t first_pair = 0; first_pair < pairs; first_pair += kBlockPairs) {
-      const int64_t behind = first_pair + kBlockPairs;
-      const int64_t end_pair = behind < pairs ? behind : pairs;
-      for (int64_t b = 0; b < blocks; ++b) {
-        for (int64_t pair = first_pair; pair < end_pair; ++pair) {
-          const uint8_t* ahead = task.groups;
-          PairBlock next = block_of(pair + 1, b);
-          if (pair + 1 == end_pair) {
-            next = b + 1 < blocks ? block_of(first_pair, b + 1) : block_of(end_pair, 0);
-            if (b + 1 == blocks && end_pair == pairs) {
-              ahead = next_groups;
-              next = block_of(0, 0);
-            }
-          }
-          multiply_pair(block_of(pair, b), pair - first_pair, ahead, next);
+    for (int64_t first = 0; first < pairs; first += kBlockPairs) {
+      const int64_t end = first + kBlockPairs < pairs ? first + kBlockPairs : pairs;
+      const int64_t count = end - first;
+      for (int64_t i = 0; i < blocks * count; ++i) {
+        const PairBlock block = block_of(first + i % count, i / count);
+        if (i + 1 < blocks * count) {
+          const PairBlock next = block_of(first + (i + 1) % count, (i + 1) / count);
+          multiply_pair(block, i % count, task.groups, next);
+        } else if (end < pairs) {
+          multiply_pair(block, i % count, task.groups, block_of(end, 0));
+        } else {
+          multiply_pair(block, i % count, next_groups, block_of(0, 0));
         }
       }
     }
@@ -252,44 +265,46 @@ struct BlockedRows {
 
  private:
   int64_t whole_chunks() const { return task.columns / kChunkColumns; }
-  int64_t whole_blocks() const { return (whole_chunks() + kBlockChunks - 1) / kBlockChunks; }
-  /// A chunk that is none but for what a copy adds to it is a block.
-  bool has_rest() const { return task.columns % kChunkColumns != 0; }
-  int64_t num_blocks() const { return whole_blocks() + (has_rest() ? 1 : 0); }
-
+  /// As even as tiles of rows.
+  int64_t num_blocks() const {
+    const int64_t blocks = (whole_chunks() + kBlockChunks - 1) / kBlockChunks;
+    return blocks > 0 ? blocks : 1;
+  }
   PairBlock block_of(int64_t pair, int64_t block) const {
-    const int64_t left = whole_chunks() - block * kBlockChunks;
-    const bool rest = block == whole_blocks();
+    const int64_t blocks = num_blocks();
+    const int64_t first_chunk = block * whole_chunks() / blocks;
+    const int64_t left = task.num_groups - pair * kSideGroups;
     return {.first_group = pair * kSideGroups,
-            .chunk = rest ? whole_chunks() : block * kBlockChunks,
-            .count = rest                  ? 1
-                     : left < kBlockChunks ? left
-                                           : kBlockChunks,
-            .rest = rest,
-            .first = block == 0,
-            .last = block + 1 == num_blocks()};
+            .num_groups = left < kSideGroups ? left : kSideGroups,
+            .first_chunk = first_chunk,
+            .num_chunks = (block + 1) * whole_chunks() / blocks - first_chunk,
+            .is_first = block == 0,
+            .is_last = block + 1 == blocks};
   }
 
   /// `index`: of the pair among those that share the scratch. Asks for `next` of `ahead` meanwhile.
   void multiply_pair(const PairBlock& block, int64_t index, const uint8_t* ahead,
                      const PairBlock& next) const {
-    const int64_t num_tiles = end - first;
+    const int64_t num_tiles = end_tile - first_tile;
     float* const sums =
         reinterpret_cast<float*>(task.scratch) + index * num_tiles * kSideGroups * kTileSums;
-    AskForBlock ask(ahead, task.group_bytes, next, block.count * ((num_tiles + 1) / 2));
-    const bool single = task.num_groups - block.first_group < kSideGroups;
+    const int64_t stride = block.num_groups - 1;
     alignas(64) uint8_t copies[kSideGroups][kTileBytes];
-    WeightChunks<kSideGroups> weights;
-    if (block.rest) {
-      weights = WeightChunks<kSideGroups>::last(task, block.first_group, single ? 0 : 1, copies);
-    } else {
-      const uint8_t* group = task.groups + block.first_group * task.group_bytes;
-      weights.groups[0] = group + block.chunk * kTileBytes;
-      weights.groups[1] = weights.groups[0] + (single ? 0 : task.group_bytes);
+    BlockWeights weights{};
+    weights.whole =
+        WeightChunks<kSideGroups>::from(task, block.first_group, stride, block.first_chunk);
+    weights.has_rest = block.is_last && task.columns % kChunkColumns != 0;
+    if (weights.has_rest) {
+      weights.rest = WeightChunks<kSideGroups>::last(task, block.first_group, stride, copies);
     }
-    for (int64_t t = first; t < end; t += 2) {
+    const int64_t chunks = block.num_chunks + (weights.has_rest ? 1 : 0);
+    AskForBlock ask;
+    if (ahead != nullptr) {
+      ask = AskForBlock(ahead, task.group_bytes, next, chunks * ((num_tiles + 1) / 2));
+    }
+    for (int64_t t = first_tile; t < end_tile; t += 2) {
       const SideTiles side = side_tiles(block, t, sums);
-      if (single) {
+      if (block.num_groups == 1) {
         multiply_side<1>(side, block, weights, ask);
       } else {
         multiply_side<kSideGroups>(side, block, weights, ask);
@@ -300,30 +315,30 @@ struct BlockedRows {
   /// Tile t and, if there is one, the next.
   SideTiles side_tiles(const PairBlock& block, int64_t t, float* sums) const {
     SideTiles side{};
-    side.count = end - t < 2 ? 1 : 2;
+    side.count = end_tile - t < 2 ? 1 : 2;
     for (int64_t i = 0; i < side.count; ++i) {
       const int64_t row = tiles.first_row(t + i);
       side.first_row[i] = row;
       side.num_rows[i] = tiles.first_row(t + i + 1) - row;
       side.x[i] = task.tiles + row * bf16_row_bytes(task.columns) +
-                  block.chunk * side.num_rows[i] * kTileRowBytes;
-      side.sums[i] = sums + (t + i - first) * kSideGroups * kTileSums;
+                  block.first_chunk * side.num_rows[i] * kTileRowBytes;
+      side.sums[i] = sums + (t + i - first_tile) * kSideGroups * kTileSums;
     }
     return side;
   }
 
   template <int kGroups>
-  void multiply_side(const SideTiles& side, const PairBlock& block,
-                     const WeightChunks<kSideGroups>& weights, AskForBlock& ask) const {
+  void multiply_side(const SideTiles& side, const PairBlock& block, const BlockWeights& weights,
+                     AskForBlock& ask) const {
     const bool whole =
         task.out.bias == nullptr && task.out.columns >= (block.first_group + kGroups) * kGroupRows;
-    const ProductRows* in_place = block.last && whole ? &task.out : nullptr;
+    const ProductRows* in_place = block.is_last && whole ? &task.out : nullptr;
     if (side.count == 2) {
       multiply_block<2, kGroups>(side, block, weights, in_place, ask);
     } else {
       multiply_block<1, kGroups>(side, block, weights, in_place, ask);
     }
-    if (!block.last || whole) return;
+    if (!block.is_last || whole) return;
     for (int64_t i = 0; i < side.count; ++i) {
       for (int64_t r = 0; r < side.num_rows[i]; ++r) {
         for (int g = 0; g < kGroups; ++g) {
@@ -345,11 +360,11 @@ inline void tile_bf16_matmul(const Bf16MatmulTask& task) {
   constexpr int64_t kMost = kBlockRows / kTileRows;
   const int64_t passes = (tiles.count + kMost - 1) / kMost;
   for (int64_t pass = 0; pass < passes; ++pass) {
-    const BlockedRows pass_rows{.task = task,
-                                .tiles = tiles,
-                                .first = pass * tiles.count / passes,
-                                .end = (pass + 1) * tiles.count / passes};
-    pass_rows.multiply(pass + 1 < passes ? task.groups : task.next_groups);
+    const BlockedRows of_pass{.task = task,
+                              .tiles = tiles,
+                              .first_tile = pass * tiles.count / passes,
+                              .end_tile = (pass + 1) * tiles.count / passes};
+    of_pass.multiply(pass + 1 < passes ? task.groups : task.next_groups);
   }
 }
 
