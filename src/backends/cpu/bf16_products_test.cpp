@@ -11,12 +11,13 @@
 
 #include "backends/cpu/isa.h"
 #include "backends/cpu/kernel_table.h"
+#include "backends/cpu/memory.h"
 #include "tensor/half.h"
 
 namespace hasten::cpu {
 namespace {
 
-/// A matrix and a bias for some products.
+/// A matrix and a bias for some products, and what these need.
 class Bf16Matrix {
  public:
   Bf16Matrix(int64_t features, int64_t columns, std::mt19937& random)
@@ -35,9 +36,8 @@ class Bf16Matrix {
 
   /// x: [num_rows, columns].
   std::vector<float> times(const KernelTable& kernels, const float* x, int64_t num_rows,
-                           bool with_bias, uint8_t* scratch) const {
-    std::vector<uint8_t> bytes(static_cast<size_t>(num_rows * bf16_row_bytes(columns_) + 64));
-    uint8_t* tiles = bytes.data() + 64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64;
+                           bool with_bias) {
+    uint8_t* tiles = rounded_.get(num_rows * bf16_row_bytes(columns_));
     const auto split = RowTiles::of(num_rows, kernels.bf16_tile_rows, kernels.bf16_tile_rows);
     for (int64_t t = 0; t < split.count; ++t) {
       const int64_t first = split.first_row(t);
@@ -60,7 +60,7 @@ class Bf16Matrix {
                                  .stride = features_,
                                  .columns = features_,
                                  .bias = with_bias ? bias_.data() : nullptr},
-                         .scratch = scratch});
+                         .scratch = scratch_.get(kMatmulScratchBytes)});
     return out;
   }
 
@@ -72,6 +72,8 @@ class Bf16Matrix {
   int64_t columns_;
   std::vector<uint16_t> weights_;  // [groups][pairs of columns][16][2]
   std::vector<float> bias_;
+  Scratch rounded_;
+  Scratch scratch_;
 };
 
 TEST(Bf16Products, FewRowsEqualRowsOfManyBlocks) {
@@ -87,22 +89,19 @@ TEST(Bf16Products, FewRowsEqualRowsOfManyBlocks) {
                               {263, 70, 559},  {300, 1025, 48}, {523, 1056, 304}, {256, 2112, 272}};
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
-  std::vector<uint8_t> bytes(kMatmulScratchBytes + 64);
-  uint8_t* scratch = bytes.data() + 64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64;
   bool any = false;
   for (const KernelTable* kernels : supported_kernels()) {
     if (kernels->bf16_matmul == nullptr) continue;
     any = true;
     for (const auto& [num_rows, columns, features] : kSizes) {
-      const Bf16Matrix matrix(features, columns, random);
+      Bf16Matrix matrix(features, columns, random);
       std::vector<float> x(static_cast<size_t>(num_rows * columns));
       for (float& v : x) v = normal(random);
       for (const bool with_bias : {false, true}) {
-        const auto together = matrix.times(*kernels, x.data(), num_rows, with_bias, scratch);
+        const auto together = matrix.times(*kernels, x.data(), num_rows, with_bias);
         for (int64_t first = 0; first < num_rows; first += kFewRows) {
           const int64_t count = std::min(kFewRows, num_rows - first);
-          const auto few =
-              matrix.times(*kernels, x.data() + first * columns, count, with_bias, scratch);
+          const auto few = matrix.times(*kernels, x.data() + first * columns, count, with_bias);
           for (int64_t row = 0; row < count; ++row) {
             ASSERT_EQ(
                 std::memcmp(few.data() + row * features, together.data() + (first + row) * features,

@@ -42,8 +42,7 @@ struct WeightChunks {
     return chunks;
   }
 
-  /// The last chunk of columns that are no whole chunks, which only a copy can be read of beyond
-  /// them, where zeros are.
+  /// The columns behind the last whole chunk, copied into chunks that have zeros beyond them.
   static WeightChunks last(const Bf16MatmulTask& task, int64_t first_group, int64_t stride,
                            uint8_t (&copies)[kGroups][kTileBytes]) {
     const int64_t begin = task.columns / kChunkColumns * kTileBytes;
@@ -62,9 +61,9 @@ struct WeightChunks {
   }
 };
 
-/// Calls f(chunk, weights, count) for the whole chunks of the columns, and then for the last one if
-/// it is none: the first one's index, and the weights of groups first_group + g * stride from it
-/// on.
+/// Calls f(chunk, weights, count) for the whole chunks of the columns, and then for the columns
+/// behind them, if there are any: the first chunk's index, and the weights of groups first_group +
+/// g * stride from it on.
 template <int kGroups, class F>
 HASTEN_INLINE inline void for_chunks(const Bf16MatmulTask& task, int64_t first_group,
                                      int64_t stride, F&& f) {
