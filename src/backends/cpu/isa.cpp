@@ -93,6 +93,11 @@ bool has_avx512() {
 
 #if defined(HASTEN_AVX512)
 bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
+/// Whether dot products of bf16 are faster than products of f32. AMD's are (Zen 4 and 5); Intel's
+/// (family 6, model 207) do 86 Gflop/s a core, where it has 179 (docs/performance-log.md, "Two
+/// ports").
+bool multiplies_bf16_fast() { return has_avx512_bf16() && amd_family() != 0; }
+bool multiplies_bf16_slowly() { return has_avx512_bf16() && amd_family() == 0; }
 
 KernelTable make_avx512_bf16_kernels() {
   KernelTable kernels = make_avx512_kernels();
@@ -142,8 +147,8 @@ struct Candidate {
 /// Best first.
 constexpr Candidate kCandidates[] = {
 #if defined(HASTEN_AVX512)
-    {make_amx_kernels, has_amx},         {make_avx512_bf16_kernels, has_avx512_bf16},
-    {make_avx512_kernels, has_avx512},
+    {make_amx_kernels, has_amx},         {make_avx512_bf16_kernels, multiplies_bf16_fast},
+    {make_avx512_kernels, has_avx512},   {make_avx512_bf16_kernels, multiplies_bf16_slowly},
 #endif
 #if defined(HASTEN_AVX2)
     {make_avx2_kernels, has_avx2},
