@@ -139,6 +139,16 @@ CacheLevel asks_into() {
   return CacheLevel::first;
 }
 
+/// Intel's cores have two ports for all that is done with 512 bits; of AMD's others than those that
+/// multiply have time for it (docs/performance-log.md, "Two ports").
+bool keeps_low_nibbles() {
+#if defined(__x86_64__)
+  return amd_family() != 0;
+#else
+  return true;
+#endif
+}
+
 struct Candidate {
   KernelTable (*make_kernels)();  // to be called where they are supported
   bool (*supported)();
@@ -175,6 +185,7 @@ std::span<const KernelTable* const> supported_kernels() {
       if (!candidate.supported()) continue;
       *next = candidate.make_kernels();
       next->asks_into = asks_into();
+      next->keeps_low_nibbles = keeps_low_nibbles();
       // Each format is in quant_products.inl.
       for (const auto& product : next->quant_matmul) HASTEN_CHECK(product != nullptr);
       ++next;

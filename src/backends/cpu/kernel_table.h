@@ -197,6 +197,7 @@ struct QuantMatmulTask {
   int64_t end_tile;
   // Of up to kOneStreamRows rows; more take several. Groups that are divided are read in order.
   WeightStreams streams;
+  bool keeps_low_nibbles = true;  // as KernelTable
   ProductRows out;
   int64_t first_out_row = 0;  // of x: its outputs are the first row of `out`
   uint8_t* scratch;           // kMatmulScratchBytes, 64-byte aligned, of this thread
@@ -520,6 +521,10 @@ struct KernelTable {
   PairKernels q8_0_pairs = {};
   // What suits this processor, of kernels that ask for lines into either.
   CacheLevel asks_into = CacheLevel::first;
+  // Likewise, whether many rows take codes that are lower nibbles out of the packed weights for
+  // each tile: one instruction for eight dot products, which costs nothing where ports do it
+  // that do not multiply. Else once, for all rows. The same numbers.
+  bool keeps_low_nibbles = true;
   void (*merge_softmax)(const MergeTask&);
   void (*finish_softmax)(const FinishSoftmaxTask&);
   // For measuring what the machine can do; each returns the operations it did (something of the

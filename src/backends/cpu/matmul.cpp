@@ -269,6 +269,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const GroupsF
        .first_tile = rows.part.first_of(tiles.count),
        .end_tile = rows.part.end_of(tiles.count),
        .streams = streams_,
+       .keeps_low_nibbles = kernels_.keeps_low_nibbles,
        .out = piece.out,
        .first_out_row = piece.first_out_row,
        .scratch = scratch});

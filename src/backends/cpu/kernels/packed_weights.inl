@@ -62,12 +62,13 @@ class PackedStrip {
   static constexpr bool kIsPanel =
       kIntegerScales && kFormat.bits == CodeBits::bytes && !kFormat.lookup && !kSplit;
   static constexpr UnitLayout kUnit = unit_layout(kFormat);
-  /// Whether every other vector of codes is the lower nibbles of a packed one, and a panel leaves
-  /// them there: a dot product has time for the one instruction that takes them out, not for that
-  /// and a shift, nor, with many rows, beside offsets.
-  static constexpr bool kKeepsLowNibbles = kHasDotInstruction &&
-                                           kScaleKind == ScaleKind::integers &&
-                                           kFormat.bits == CodeBits::nibbles && !kFormat.lookup;
+  /// Whether every other vector of codes is the lower nibbles of a packed one, and a panel may
+  /// leave them there (KernelTable::keeps_low_nibbles): a dot product has time for the one
+  /// instruction that takes them out, not for that and a shift, nor, with many rows, beside
+  /// offsets.
+  static constexpr bool kMayKeepLowNibbles = kHasDotInstruction &&
+                                             kScaleKind == ScaleKind::integers &&
+                                             kFormat.bits == CodeBits::nibbles && !kFormat.lookup;
 
   PackedStrip() = default;
   /// `head`: of the group, if it has any.
@@ -280,18 +281,18 @@ struct Panel {
   }
 };
 
-/// The panel of a group: the group itself, where it is one.
-template <class Source, bool kIsPanel = Source::kIsPanel>
+/// The panel of a group: the group itself, where it is one. With kKeepsLow, lower nibbles stay in
+/// it.
+template <class Source, bool kKeepsLow, bool kIsPanel = Source::kIsPanel>
 struct PanelOf {
-  using Type =
-      Panel<Source::kParts, Source::kSpanBlocks, Source::kOffsets, Source::kScaleKind, Source::kRun,
-            Source::kKeepsLowNibbles ? Source::kUnit : UnitLayout{.blocks = 0}>;
+  using Type = Panel<Source::kParts, Source::kSpanBlocks, Source::kOffsets, Source::kScaleKind,
+                     Source::kRun, kKeepsLow ? Source::kUnit : UnitLayout{.blocks = 0}>;
   static constexpr int64_t kCodes = kPanelBlocks * Type::kCodeBytes;     // bytes
   static constexpr int64_t kScales = kPanelBlocks * Type::kScaleFloats;  // floats; or offsets
   static constexpr int64_t kBytes = kCodes + (Type::kOffsets ? 2 : 1) * 4 * kScales;
 };
 template <class Source>
-struct PanelOf<Source, true> {
+struct PanelOf<Source, false, true> {
   using Type = Source;
   static constexpr int64_t kBytes = 0;
 };

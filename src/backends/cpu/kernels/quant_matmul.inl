@@ -63,10 +63,10 @@ constexpr int kLessGroups = kQuantGroups > 2 ? kQuantGroups - 1 : kQuantGroups;
 
 /// The tiles [first_tile, end_tile) of the rows and the groups of one register tile, panel after
 /// panel.
-template <class Source>
+template <class Source, bool kKeepsLow>
 HASTEN_KERNEL void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_group,
                                      const RowTiles& tiles, int64_t first_tile, int64_t end_tile) {
-  using Layout = PanelOf<Source>;
+  using Layout = PanelOf<Source, kKeepsLow>;
   using PanelType = typename Layout::Type;
   constexpr int64_t kPanelBytes = Layout::kBytes;
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
@@ -173,10 +173,8 @@ HASTEN_KERNEL void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_
   }
 }
 
-template <const PackedFormat& kFormat>
-inline void quant_matmul(const QuantMatmulTask& task) {
-  using Source = PackedStrip<kFormat>;
-  if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
+template <class Source, bool kKeepsLow>
+inline void quant_matmul_many_rows(const QuantMatmulTask& task) {
   const auto tiles = RowTiles::of(task.x.num_rows, kQuantDirectRows, kQuantRows);
   constexpr int64_t kMost = kPassRows / kQuantRows;
   const int64_t count = task.end_tile - task.first_tile;
@@ -185,9 +183,19 @@ inline void quant_matmul(const QuantMatmulTask& task) {
     const int64_t first = task.first_tile + pass * count / passes;
     const int64_t end = task.first_tile + (pass + 1) * count / passes;
     for (int64_t begin_group = 0; begin_group < task.num_groups; begin_group += kQuantGroups) {
-      quant_matmul_pass<Source>(task, begin_group, tiles, first, end);
+      quant_matmul_pass<Source, kKeepsLow>(task, begin_group, tiles, first, end);
     }
   }
+}
+
+template <const PackedFormat& kFormat>
+inline void quant_matmul(const QuantMatmulTask& task) {
+  using Source = PackedStrip<kFormat>;
+  if (task.x.num_rows <= kQuantDirectRows) return quant_matmul_few_rows<Source>(task);
+  if constexpr (Source::kMayKeepLowNibbles) {
+    if (task.keeps_low_nibbles) return quant_matmul_many_rows<Source, true>(task);
+  }
+  quant_matmul_many_rows<Source, false>(task);
 }
 
 }  // namespace
