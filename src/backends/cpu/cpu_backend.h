@@ -13,8 +13,8 @@ namespace hasten::cpu {
 
 struct CpuOptions {
   int32_t threads = 0;  // 0: one per physical core that affinity and cgroup leave to this process
-  // "amx", "avx512_bf16", "avx512", "avx2", "generic"; empty: what the environment variable
-  // HASTEN_CPU_ISA names, else the best that this machine supports
+  // "amx", "avx512_bf16", "avx512", "avx2", "generic", in no order; empty: what the environment
+  // variable HASTEN_CPU_ISA names, else the best that this machine supports
   std::string isa = {};
   bool repack = true;  // false: leave weights in the mapped file; starts at once, runs slower,
                        // computes the same numbers

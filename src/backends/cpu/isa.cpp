@@ -94,8 +94,8 @@ bool has_avx512() {
 #if defined(HASTEN_AVX512)
 bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5); }
 /// Whether dot products of bf16 are faster than products of f32. AMD's are (Zen 4 and 5); Intel's
-/// (family 6, model 207) do 86 Gflop/s a core, where it has 179 (docs/performance-log.md, "Two
-/// ports").
+/// (family 6, model 207) do 86 Gflop/s a core, those of f32 179; others were not measured
+/// (docs/performance-log.md, "Two ports").
 bool multiplies_bf16_fast() { return has_avx512_bf16() && amd_family() != 0; }
 bool multiplies_bf16_slowly() { return has_avx512_bf16() && amd_family() == 0; }
 
@@ -139,8 +139,8 @@ CacheLevel asks_into() {
   return CacheLevel::first;
 }
 
-/// Intel's cores have two ports for all that is done with 512 bits; of AMD's others than those that
-/// multiply have time for it (docs/performance-log.md, "Two ports").
+/// Intel's cores have two ports for all arithmetic of 512 bits; AMD's have others for it than those
+/// that multiply (docs/performance-log.md, "Two ports").
 bool keeps_low_nibbles() {
 #if defined(__x86_64__)
   return amd_family() != 0;

@@ -197,7 +197,7 @@ struct QuantMatmulTask {
   int64_t end_tile;
   // Of up to kOneStreamRows rows; more take several. Groups that are divided are read in order.
   WeightStreams streams;
-  bool keeps_low_nibbles = true;  // as KernelTable
+  bool keeps_low_nibbles;  // as KernelTable
   ProductRows out;
   int64_t first_out_row = 0;  // of x: its outputs are the first row of `out`
   uint8_t* scratch;           // kMatmulScratchBytes, 64-byte aligned, of this thread

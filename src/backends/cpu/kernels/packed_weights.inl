@@ -219,7 +219,7 @@ class PackedGroups {
 /// Some blocks of a group with codes as bytes, or split, and scales as they are used: what is made
 /// of a PackedStrip for use with many activation rows. Block indices count from the panel's first.
 /// With kLowUnit.blocks > 0, codes that are lower nibbles stay in units of that layout: to copy
-/// them costs 4 % where 16 rows share the panel, and 2 % where 32 do.
+/// them costs AMD's processors 4 % where 16 rows share the panel, and 2 % where 32 do.
 template <int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind, int kQuadsToRun,
           UnitLayout kLowUnit>
 struct Panel {
@@ -285,6 +285,7 @@ struct Panel {
 /// it.
 template <class Source, bool kKeepsLow, bool kIsPanel = Source::kIsPanel>
 struct PanelOf {
+  static_assert(!kKeepsLow || Source::kMayKeepLowNibbles);
   using Type = Panel<Source::kParts, Source::kSpanBlocks, Source::kOffsets, Source::kScaleKind,
                      Source::kRun, kKeepsLow ? Source::kUnit : UnitLayout{.blocks = 0}>;
   static constexpr int64_t kCodes = kPanelBlocks * Type::kCodeBytes;     // bytes
