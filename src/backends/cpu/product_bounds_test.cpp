@@ -84,7 +84,7 @@ void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t co
             << "kind " << kind << ", " << columns << (divided ? " divided" : "") << " columns, "
             << num_groups << " groups, " << rows << " rows, streams " << static_cast<int>(streams);
         // Streams matter to few rows only; of many the second turn takes nibbles otherwise.
-        if ((rows > kOneStreamRows && !many) || (many && streams == WeightStreams::one)) break;
+        if (rows > kOneStreamRows && (!many || streams == WeightStreams::one)) break;
       }
     }
   }
