@@ -341,7 +341,8 @@ inline void quant_matmul_divided(const QuantMatmulTask& task) {
     if constexpr (kRows >= kLeastTallRows) {
       quant_matmul_tall<Source, kRows, kRows <= kTallRows>(task, first, count);
     } else {
-      if constexpr (kRows <= kOneStreamRows) {
+      // Where a vector is one register, and the sums of a stack leave some of 32.
+      if constexpr (kRows <= kOneStreamRows && kHasDotInstruction) {
         if (count == kStackGroups) {
           return quant_matmul_strips<Source, kRows, true>(task, first, count);
         }

@@ -3,7 +3,7 @@
 // long to compile as all other kernels, so three files of an instruction set have a part of them
 // each, and generic_products.cpp, which has few of them, all. clang-tidy, which takes half a minute
 // for each, is given one of the three: what only the others instantiate it sees as templates, and
-// in generic_products.cpp, but for several rows that read packed weights.
+// in generic_products.cpp, but for several rows that read packed weights and whole stacks.
 #pragma once
 
 #include "backends/cpu/kernels/quant_matmul.inl"

@@ -12,6 +12,7 @@ namespace {
 typedef float F32x16 __attribute__((vector_size(64)));
 typedef int32_t I32x16 __attribute__((vector_size(64)));
 typedef uint8_t U8x64 __attribute__((vector_size(64)));
+typedef int16_t I16x32 __attribute__((vector_size(64)));
 typedef uint16_t U16x32 __attribute__((vector_size(64)));
 typedef uint32_t U32x16 __attribute__((vector_size(64)));
 
@@ -24,7 +25,8 @@ constexpr int direct_groups(int /*rows*/) { return 1; }
 /// No rows take accumulate_tall: it needs 32 registers.
 constexpr int kLeastTallRows = kQuantDirectRows + 1;
 constexpr int kTallRows = 1;
-constexpr bool kReadsInOrder = true;  // of one row alone, and tested on any machine
+constexpr bool kReadsInOrder =
+    true;  // of one row alone, and but for whole stacks tested on any machine
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
 constexpr int kFloatTileRows = kFloatRows;  // of activations
@@ -358,14 +360,15 @@ inline U8x64 exchange_bits(U8x64 v, uint32_t mask) {
   return reinterpret_cast<U8x64>(lanes ^ (differ | differ << kShift));
 }
 /// sum[lane] += the four products of unsigned codes (lane) and four signed bytes (all lanes alike).
-/// Little-endian: byte t of a lane is its bits from 8 * t.
+/// Little-endian: byte t of a lane is its bits from 8 * t. A product fits in int16, which machines
+/// multiply that have no instruction for int32.
 inline I32x16 add_products(I32x16 sum, U8x64 codes, int32_t quad) {
-  const U32x16 lanes = reinterpret_cast<U32x16>(codes);
-  for (int t = 0; t < 4; ++t) {
-    const int32_t x = static_cast<int8_t>(static_cast<uint32_t>(quad) >> (8 * t));
-    sum += reinterpret_cast<I32x16>((lanes >> (8 * t)) & 0xffU) * x;
-  }
-  return sum;
+  const I16x32 x = reinterpret_cast<I16x32>(set1_i32(quad));
+  const U16x32 pairs = reinterpret_cast<U16x32>(codes);
+  const auto even =
+      reinterpret_cast<I32x16>(reinterpret_cast<I16x32>(pairs & 0xff) * (x << 8 >> 8));
+  const auto odd = reinterpret_cast<I32x16>(reinterpret_cast<I16x32>(pairs >> 8) * (x >> 8));
+  return sum + (low_numbers(even) + (even >> 16)) + (low_numbers(odd) + (odd >> 16));
 }
 /// See simd/avx512.h; where a vector is several registers, the compiler does as it likes.
 inline I32x16 keep_order(I32x16 v) { return v; }
