@@ -27,6 +27,9 @@ constexpr int64_t kQuadsBytes = 16;
 // into the first-level cache.
 constexpr int kQuantizedAsks = 5;
 constexpr int float_asks(CacheLevel into) { return into == CacheLevel::first ? 1 : 4; }
+// Those that ask into the second-level cache have AVX-512 (asks_into() in isa.cpp); other tables
+// ask into the first, whatever the task says, and are not compiled twice.
+constexpr bool kMayAskIntoSecond = kHasDotInstruction;
 
 /// Fetches as many bytes of PackTask::next as are packed, some lines with each load_quads of
 /// kLoads that take kBytes of each row: to see 16 rows coming is too much for a processor, and more
@@ -211,7 +214,9 @@ inline void pack_blocks(const PackTask& task) {
 
 template <int kKind>
 void pack_quantized(const PackTask& task) {
-  if (task.asks_into == CacheLevel::second) return pack_blocks<kKind, CacheLevel::second>(task);
+  if constexpr (kMayAskIntoSecond) {
+    if (task.asks_into == CacheLevel::second) return pack_blocks<kKind, CacheLevel::second>(task);
+  }
   pack_blocks<kKind, CacheLevel::first>(task);
 }
 
@@ -341,7 +346,9 @@ inline void pack_lines(const PackTask& task) {
 
 template <FloatKind kKind>
 void pack_floats(const PackTask& task) {
-  if (task.asks_into == CacheLevel::second) return pack_lines<kKind, CacheLevel::second>(task);
+  if constexpr (kMayAskIntoSecond) {
+    if (task.asks_into == CacheLevel::second) return pack_lines<kKind, CacheLevel::second>(task);
+  }
   pack_lines<kKind, CacheLevel::first>(task);
 }
 
