@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The suites of one GoogleTest program as tests, read by ctest as it starts: see hasten_test in
-# cmake/layer.cmake, which sets `program`, `prefix` and `timeout`.
+# cmake/layer.cmake, which sets `program`, `prefix`, `timeout` and `except`, a regular expression of
+# the tests to leave out, or nothing.
 #
 # A test is a suite, and of a suite with parameters (it has a slash) one of its functions with all of
 # them: most cases take less than starting the program, which sanitizers make slow.
@@ -31,6 +32,9 @@ foreach(line ${lines})
 endforeach()
 list(REMOVE_DUPLICATES names)
 foreach(name ${names})
+  if(except AND "${prefix}${name}" MATCHES "${except}")
+    continue()
+  endif()
   set(filter ${name}.*)
   if(name MATCHES "/")
     set(filter ${name}:${name}/*)  # parameters that are types stand before the function, others behind

@@ -272,7 +272,7 @@ std::vector<float> multiply(const OwnedTensor& matrix, const std::vector<float>&
   return out;
 }
 
-TEST(Pack, UnpackedWeightsGiveTheSameNumbers) {
+TEST(PackedWeights, FromAFileTheyGiveTheSameNumbers) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   for (const DType dtype : kFormats) {
@@ -328,7 +328,7 @@ TEST(Pack, WeightsStayInTheFileWhenTheSystemRefusesMemory) {
 // What a processor prefers changes no number: all ways on this one. What each is good for is for
 // kernel_bench to show. The largest matrix is a piece of 65 groups: four streams of 16, or 16
 // stacks, and a group that is left. Rows of 2,304 columns are divided where they are read in order.
-TEST(Pack, StreamsOfAllKindsGiveTheSameNumbers) {
+TEST(PackedWeights, StreamsOfAllKindsGiveTheSameNumbers) {
   struct Way {
     std::string name;
     std::unique_ptr<Matmul> matmul;
