@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "hasten_test/random_inputs.h"
 #include "ops/backend.h"
 #include "random.h"
 
@@ -88,6 +90,12 @@ class FormatConformanceTest : public CandidateTest,
   void SetUp() override { skip_if_absent(candidate()); }
   const Candidate& candidate() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
+  /// Whether to try what takes long and is one code for all formats: under sanitizers for one of
+  /// floats and of each kind of scales that weights have.
+  bool tries_long_ones() const {
+    constexpr DType kOnes[] = {DType::bf16, DType::q4_0, DType::q4_k, DType::q6_k};
+    return !testing::kSanitized || std::ranges::find(kOnes, dtype()) != std::end(kOnes);
+  }
   std::unique_ptr<ops::Backend> make(int32_t threads) {
     return CandidateTest::make(candidate(), threads);
   }

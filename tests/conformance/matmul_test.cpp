@@ -335,7 +335,7 @@ TEST_P(MatmulTest, GateAndUpMeetAsAfterProductsApart) {
   // So many rows that not all features meet at a time, and so many that none do.
   const int64_t k = block > 1 ? block : 64;
   for (const auto& [m, n] : {std::pair<int64_t, int64_t>{301, 700}, {2100, 40}}) {
-    if (candidate().is_reference()) break;
+    if (candidate().is_reference() || !tries_long_ones()) break;
     check_gated(random_matrix(dtype(), n, k, random), random_matrix(dtype(), n, k, random), random,
                 m, 1);
   }
