@@ -13,8 +13,9 @@
 namespace hasten::conformance {
 namespace {
 
-constexpr int64_t kMaxRows = 40;                          // past every row tile of a CPU kernel
-constexpr int64_t kStride = testing::kSanitized ? 5 : 1;  // of rows that are compared
+constexpr int64_t kMaxRows = 40;  // past every row tile of a CPU kernel
+/// From a row that is compared to the next.
+constexpr int64_t kComparedStride = testing::kSanitized ? 5 : 1;
 
 using MatmulInvarianceTest = FormatConformanceTest;
 
@@ -86,7 +87,7 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralPasses) {
   const auto together = multiply(0, num_rows);
   // Where passes meet is the kernels' own affair: about the middle, every row.
   std::vector<int64_t> compared = {0, 5, 22, 150, 199};
-  for (int64_t row = 80; row <= 110; row += kStride) compared.push_back(row);
+  for (int64_t row = 80; row <= 110; row += kComparedStride) compared.push_back(row);
   for (const int64_t row : compared) {
     if (row >= num_rows) continue;
     ASSERT_EQ(bit_difference(multiply(row, 1), row_of(together, row, kFeatures), kFeatures),
@@ -125,7 +126,8 @@ TEST_P(MatmulInvarianceTest, RowsAloneEqualRowsOfSeveralBlocksOfColumns) {
   const auto several = is_float ? std::vector<int64_t>{511, 512, 513, 514, 1024, 1025}
                                 : std::vector<int64_t>{256, 512, 768, 1280};
   for (const int64_t columns : several) {
-    for (const int64_t num_rows : {3, 6, 7, 12, 13, 40}) expect_equal(columns, num_rows, kStride);
+    for (const int64_t num_rows : {3, 6, 7, 12, 13, 40})
+      expect_equal(columns, num_rows, kComparedStride);
   }
   if (!candidate().is_reference()) expect_equal(several.back(), 520, 11);
 }

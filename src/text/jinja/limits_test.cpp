@@ -9,17 +9,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "hasten_test/random_inputs.h"
 #include "text/jinja/heap_test.h"
 #include "text/jinja/template.h"
 
 namespace hasten::text::jinja {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 struct Runaway {
   const char* source;
@@ -123,7 +118,7 @@ TEST(Runaways, StopWithinFiftyMillisecondsAndFourMebibytes) {
     const int64_t bytes = take_heap_peak() - held;
     EXPECT_LE(bytes, limits.memory_bytes + kSlack);
     // What is looked at between two looks at the clock comes on top.
-    EXPECT_LE(us, kSanitized ? 20 * limits.time_us : limits.time_us + 20'000);
+    EXPECT_LE(us, hasten::testing::kSanitized ? 20 * limits.time_us : limits.time_us + 20'000);
     most_bytes = std::max(most_bytes, bytes);
     most_us = std::max(most_us, us);
   }

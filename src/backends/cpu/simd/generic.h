@@ -25,8 +25,8 @@ constexpr int direct_groups(int /*rows*/) { return 1; }
 /// No rows take accumulate_tall: it needs 32 registers.
 constexpr int kLeastTallRows = kQuantDirectRows + 1;
 constexpr int kTallRows = 1;
-constexpr bool kReadsInOrder =
-    true;  // of one row alone, and but for whole stacks tested on any machine
+/// Of one row alone; so that any machine tests it, but for whole stacks.
+constexpr bool kReadsInOrder = true;
 constexpr int kFloatGroups = 1;
 constexpr int kFloatRows = 2;
 constexpr int kFloatTileRows = kFloatRows;  // of activations
