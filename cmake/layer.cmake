@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# add_layer(<folder> DEPS <layers> LINK <third-party targets>): folder = layer = target = namespace.
+# add_layer(<folder> [RAW_MEMORY] DEPS <layers> LINK <third-party targets>): folder = layer = target =
+# namespace. RAW_MEMORY: it makes objects out of bytes, and UBSan checks each pointer.
 #
 # Makes the static library hasten_<folder> of every .cpp below the folder (nested layers left out),
 # the test program <folder>_test of every *_test.cpp, and one fuzz target per *_fuzz.cpp.
 function(add_layer folder)
-  cmake_parse_arguments(LAYER "" "" "DEPS;LINK" ${ARGN})
+  cmake_parse_arguments(LAYER "RAW_MEMORY" "" "DEPS;LINK" ${ARGN})
   string(REPLACE "/" "_" name ${folder})
   set(root ${CMAKE_SOURCE_DIR}/src/${folder})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/*.cpp)
@@ -29,6 +30,9 @@ function(add_layer folder)
     add_library(hasten_${name} STATIC ${sources})
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY HASTEN_LAYERS hasten_${name})
+    if(NOT LAYER_RAW_MEMORY)
+      hasten_trust_pointers(hasten_${name})
+    endif()
     if(HASTEN_TIDY)
       # -Wno-error: what clang-tidy is to refuse is said in .clang-tidy, not by the compiler's flags.
       # In a unity build it sees a file of others, each included.
@@ -87,6 +91,7 @@ function(hasten_test name)
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   # What is tested is optimised in its own library; a test's own code is faster compiled than run.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  hasten_trust_pointers(${name})
   target_compile_definitions(${name} PRIVATE HASTEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
   file(GENERATE OUTPUT ${suites} CONTENT "set(program [[$<TARGET_FILE:${name}>]])

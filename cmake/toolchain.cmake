@@ -33,6 +33,14 @@ if(HASTEN_SANITIZE)
   add_compile_options(-fsanitize=${HASTEN_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HASTEN_SANITIZE})
 endif()
+# hasten_trust_pointers(<target>): without UBSan's checks that each pointer and reference is not null,
+# is aligned and leads to an object of its type: a quarter to a third of the time to compile what is
+# mostly templates of others. For what makes no objects out of bytes; ASan stays.
+function(hasten_trust_pointers target)
+  if(HASTEN_SANITIZE MATCHES "undefined")
+    target_compile_options(${target} PRIVATE -fno-sanitize=null,alignment,vptr)
+  endif()
+endfunction()
 if(HASTEN_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
   add_link_options(-fsanitize=fuzzer-no-link)
