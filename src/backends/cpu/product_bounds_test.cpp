@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products stay within the weights and activations that they are given.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backends/cpu/guarded_bytes_test.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/kernel_table.h"
 #include "backends/cpu/own_kernels_test.h"
@@ -20,31 +18,6 @@ namespace {
 class QuantizedBoundsTest : public ::testing::TestWithParam<const KernelTable*> {
  protected:
   const KernelTable& kernels() const { return *GetParam(); }
-};
-
-/// Bytes, all zero, up to a page that nobody may touch.
-class GuardedBytes {
- public:
-  explicit GuardedBytes(int64_t num_bytes)
-      : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))),
-        length_((static_cast<size_t>(num_bytes) / page_ + 2) * page_),
-        memory_(static_cast<uint8_t*>(
-            mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
-    if (memory_ == MAP_FAILED) throw std::bad_alloc();
-    EXPECT_EQ(mprotect(memory_ + length_ - page_, page_, PROT_NONE), 0);
-    data_ = memory_ + length_ - page_ - num_bytes;
-  }
-  ~GuardedBytes() { munmap(memory_, length_); }
-  GuardedBytes(const GuardedBytes&) = delete;
-  GuardedBytes& operator=(const GuardedBytes&) = delete;
-
-  uint8_t* data() const { return data_; }
-
- private:
-  size_t page_;
-  size_t length_;
-  uint8_t* memory_;
-  uint8_t* data_;
 };
 
 /// Products of zeros, of weights and activations that end where their pages do.
