@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that files compiled for one instruction set give no function to the rest of the program.
+
+Of an inline function or a template that several files define, the linker keeps one. Is it that of a file
+for AVX-512, every caller has it, and a processor without AVX-512 stops there. So what these files define for
+others is what names an instruction set: the functions of hasten::cpu that make tables of kernels or measure.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+USAGE = "usage: isa_symbols.py NM libhasten_backends_cpu.a FOLDER of the files, one for each instruction set"
+OWN = re.compile(r"hasten::cpu::(make|add|peak)_\w+\(")
+# A pointer to the personality routine, which no instruction set has another of.
+NO_FUNCTION = "DW.ref.__gxx_personality_v0"
+
+
+def strangers(listing, members):
+    """(member, symbol) of all that others could be linked with, and the members seen."""
+    found, seen, member = [], set(), ""
+    for line in listing.splitlines():
+        if line.endswith(":"):
+            member = line[:-1]
+            seen.add(member)
+        elif member in members and line:
+            _, kind, symbol = line.split(maxsplit=2)
+            # Lower case: the file's own. But u, v and w: one of several.
+            if (kind.isupper() or kind in "uvw") and symbol != NO_FUNCTION and not (kind == "T" and OWN.match(symbol)):
+                found.append((member, symbol))
+    return found, seen
+
+
+def main():
+    if len(sys.argv) != 4:
+        sys.exit(USAGE)
+    nm, library, folder = sys.argv[1:]
+    members = {f"{path.name}.o" for path in Path(folder).glob("*.cpp")}
+    listing = subprocess.run([nm, "--defined-only", "--demangle", library], capture_output=True, text=True,
+                             check=True).stdout
+    found, seen = strangers(listing, members)
+    if not members <= seen:
+        sys.exit(f"{library} has nothing of {', '.join(sorted(members - seen))}")
+    for member, symbol in found:
+        print(f"{member} defines {symbol}: other code may be linked with it. "
+              "Kernels take nothing but types from the standard library; make it static or always_inline")
+    print(f"{len(members)} files checked")
+    sys.exit(bool(found))
+
+
+main()
