@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # add_layer(<folder> [RAW_MEMORY] DEPS <layers> LINK <third-party targets>): folder = layer = target =
-# namespace. RAW_MEMORY: it makes objects out of bytes, and UBSan checks each pointer.
+# namespace. RAW_MEMORY: it makes objects out of bytes, so UBSan checks its pointers, and those of its
+# tests: of an inline function that both have, the linker keeps the tests'.
 #
 # Makes the static library hasten_<folder> of every .cpp below the folder (nested layers left out),
 # the test program <folder>_test of every *_test.cpp, and one fuzz target per *_fuzz.cpp.
@@ -52,7 +53,10 @@ function(add_layer folder)
   target_link_libraries(hasten_${name} ${scope} ${LAYER_LINK} Threads::Threads)
 
   if(tests AND HASTEN_TESTS AND NOT HASTEN_FUZZ)
-    hasten_test(${name}_test SOURCES ${tests} LINK hasten_${name})
+    if(LAYER_RAW_MEMORY)
+      set(raw_memory RAW_MEMORY)
+    endif()
+    hasten_test(${name}_test ${raw_memory} SOURCES ${tests} LINK hasten_${name})
   endif()
   foreach(source ${fuzzers})
     get_filename_component(fuzzer ${source} NAME_WE)
@@ -76,10 +80,10 @@ function(hasten_fuzzer name)
   endif()
 endfunction()
 
-# hasten_test(<name> SOURCES … LINK …): a GoogleTest program whose suites are ctest tests. Real inputs
+# hasten_test(<name> [RAW_MEMORY] SOURCES … LINK …): a GoogleTest program whose suites are ctest tests. Real inputs
 # with known answers are looked for in HASTEN_SHARED (default: the folder shared/ beside the checkout).
 function(hasten_test name)
-  cmake_parse_arguments(TEST "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(TEST "RAW_MEMORY" "" "SOURCES;LINK" ${ARGN})
   if(HASTEN_TEST_ONLY AND NOT name MATCHES "${HASTEN_TEST_ONLY}")
     return()
   endif()
@@ -91,7 +95,9 @@ function(hasten_test name)
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   # What is tested is optimised in its own library; a test's own code is faster compiled than run.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  hasten_trust_pointers(${name})
+  if(NOT TEST_RAW_MEMORY)
+    hasten_trust_pointers(${name})
+  endif()
   target_compile_definitions(${name} PRIVATE HASTEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
   file(GENERATE OUTPUT ${suites} CONTENT "set(program [[$<TARGET_FILE:${name}>]])

@@ -145,7 +145,7 @@ class MatmulTest : public FormatConformanceTest {
         << info(up.tensor.view.dtype()).name;
   }
 
-  /// Of 40 rows and 512 columns. Encoded once for all tests, which takes longer than they do.
+  /// Of 40 rows and 512 columns. To encode one takes longer than to multiply it: once in a process.
   static const HostMatrix& matrix_of(DType format) {
     static std::map<DType, HostMatrix> matrices;
     const auto found = matrices.find(format);

@@ -40,7 +40,6 @@ class Arena {
 
   /// Throws Error{resource_exhausted} past the limit.
   void* allocate(size_t bytes) {
-    constexpr size_t kAlign = alignof(std::max_align_t);
     if (bytes > static_cast<size_t>(limit_)) exhausted();
     bytes = (bytes + kAlign - 1) / kAlign * kAlign;
     if (bytes > static_cast<size_t>(end_ - next_)) grow(bytes);
@@ -51,21 +50,21 @@ class Arena {
 
   template <class T>
   T* make(const T& value) {
-    static_assert(std::is_trivially_destructible_v<T>);
+    static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= kAlign);
     return new (allocate(sizeof(T))) T(value);
   }
 
   /// A default-constructed object, made in place.
   template <class T>
   T& make() {
-    static_assert(std::is_trivially_destructible_v<T>);
+    static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= kAlign);
     return *new (allocate(sizeof(T))) T();
   }
 
   /// `count` default-constructed objects.
   template <class T>
   std::span<T> array(size_t count) {
-    static_assert(std::is_trivially_destructible_v<T>);
+    static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= kAlign);
     if (count > static_cast<size_t>(limit_) / sizeof(T)) exhausted();
     T* items = static_cast<T*>(allocate(count * sizeof(T)));
     std::uninitialized_default_construct_n(items, count);
@@ -84,6 +83,8 @@ class Arena {
   }
 
  private:
+  static constexpr size_t kAlign = alignof(std::max_align_t);
+
   void grow(size_t bytes) {
     // Chunks double from 4 KiB to 256 KiB: small templates stay small, large ones need few chunks.
     const size_t chunk = std::max(bytes, size_t{4096} << std::min<size_t>(chunks_.size(), 6));
