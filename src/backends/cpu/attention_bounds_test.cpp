@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention stays within the keys and values that it is given, which lie in memory that sanitizers
-// do not divide, and within its own.
+// Attention reads and writes nothing behind the keys and values that it is given, which lie in
+// memory that sanitizers do not divide, nor behind arrays of its own. All of them are zeros: which
+// numbers it makes is held to the reference in tests/conformance, what it stores in
+// kernels_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +44,7 @@ class GuardedFloats : public GuardedBytes {
   int64_t count_;
 };
 
-/// Queries of zeros that see keys [begin, end) of a tile, each of their arrays by itself.
+/// Queries of zeros that see keys [begin, end) of a tile, each array of floats by itself.
 class ZeroQueries {
  public:
   ZeroQueries(int64_t rows, int64_t head_dim, int32_t begin, int32_t end)
@@ -107,7 +109,8 @@ class GuardedTile {
     }
   }
 
-  /// Of which keys [begin, end) are seen; where nobody looks it has a run that somebody sees.
+  /// Of which keys [begin, end) are seen. Runs that nobody sees may be read (AttendCachedTask), and
+  /// are one that somebody sees.
   CachedTile tile(int32_t begin, int32_t end) const {
     CachedTile tile{};
     const int64_t code_bytes = kv_code_bytes(kind_, kGroupRows * head_dim_);

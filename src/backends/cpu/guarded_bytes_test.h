@@ -12,7 +12,7 @@
 
 namespace hasten::cpu {
 
-/// Bytes, all zero, up to a page that nobody may touch.
+/// Bytes, all zero, up to a page that nobody may touch. What lies before them is not guarded.
 class GuardedBytes {
  public:
   explicit GuardedBytes(int64_t num_bytes)
