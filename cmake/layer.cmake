@@ -80,8 +80,9 @@ function(hasten_fuzzer name)
   endif()
 endfunction()
 
-# hasten_test(<name> [RAW_MEMORY] SOURCES … LINK …): a GoogleTest program whose suites are ctest tests. Real inputs
-# with known answers are looked for in HASTEN_SHARED (default: the folder shared/ beside the checkout).
+# hasten_test(<name> [RAW_MEMORY] SOURCES … LINK …): a GoogleTest program whose suites are ctest tests.
+# RAW_MEMORY: as that of add_layer. Real inputs with known answers are looked for in HASTEN_SHARED
+# (default: the folder shared/ beside the checkout).
 function(hasten_test name)
   cmake_parse_arguments(TEST "RAW_MEMORY" "" "SOURCES;LINK" ${ARGN})
   if(HASTEN_TEST_ONLY AND NOT name MATCHES "${HASTEN_TEST_ONLY}")

@@ -33,17 +33,17 @@ if(HASTEN_SANITIZE)
   add_compile_options(-fsanitize=${HASTEN_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HASTEN_SANITIZE})
 endif()
-# hasten_trust_pointers(<target>): under ASan, without UBSan's checks wherever a pointer or reference is
-# used that it is not null, is aligned and leads to an object of its type: a quarter to a third of the
-# time to compile what is mostly templates of others. For what makes no objects out of bytes; what is
-# read or written through a null pointer is ASan's to find. Fuzzers keep the checks.
+# hasten_trust_pointers(<target>): leaves out UBSan's checks of each use of a pointer or reference (it is
+# not null, it is aligned, it leads to an object of its type), where ASan is there to find accesses
+# through null. They are a quarter to a third of the time to compile what is mostly templates of
+# others. For what makes no objects out of bytes. The preset fuzz keeps them.
 function(hasten_trust_pointers target)
   if(HASTEN_SANITIZE MATCHES "address" AND HASTEN_SANITIZE MATCHES "undefined" AND NOT HASTEN_FUZZ)
     target_compile_options(${target} PRIVATE -fno-sanitize=null,alignment,vptr)
   endif()
 endfunction()
-# hasten_optimise_sanitized(<target>): what tests spend their time in beside what they test. -O2 takes
-# GCC some seconds more than -Og.
+# hasten_optimise_sanitized(<target>): -O2 under sanitizers, for what tests spend their time in beside
+# what they test. It takes GCC some seconds more than -Og.
 function(hasten_optimise_sanitized target)
   if(CMAKE_BUILD_TYPE STREQUAL Dev AND HASTEN_SANITIZE)
     target_compile_options(${target} PRIVATE -O2)

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that files compiled for one instruction set give no function to the rest of the program.
 
-Of an inline function or a template that several files define, the linker keeps one. Is it that of a file
-for AVX-512, every caller has it, and a processor without AVX-512 stops there. So what these files define for
-others is what names an instruction set: the functions of hasten::cpu that make tables of kernels or measure.
+Of an inline function or a template that several files define, the linker keeps one. If that is the one of a
+file for AVX-512, every caller has it, and a processor without AVX-512 stops there. So all that these files
+define for others are functions of hasten::cpu that make tables of kernels or measure, and that have an
+instruction set in their name.
 """
 import re
 import subprocess

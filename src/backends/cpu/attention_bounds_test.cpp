@@ -44,16 +44,22 @@ class GuardedFloats : public GuardedBytes {
   int64_t count_;
 };
 
-/// Queries of zeros that see keys [begin, end) of a tile, each array of floats by itself.
+/// Keys [begin, end) of a tile.
+struct Seen {
+  int32_t begin;
+  int32_t end;
+};
+
+/// Queries of zeros, each array of floats by itself.
 class ZeroQueries {
  public:
-  ZeroQueries(int64_t rows, int64_t head_dim, int32_t begin, int32_t end)
+  ZeroQueries(int64_t rows, int64_t head_dim, Seen seen)
       : rows_(rows),
         head_dim_(head_dim),
-        num_seen_(end - begin),
+        num_seen_(seen.end - seen.begin),
         q_(rows * head_dim),
-        begin_(static_cast<size_t>(rows), begin),
-        end_(static_cast<size_t>(rows), end),
+        begin_(static_cast<size_t>(rows), seen.begin),
+        end_(static_cast<size_t>(rows), seen.end),
         scores_(rows * kTileKeys),
         max_(rows),
         sums_(rows * kSumLanes),
@@ -109,35 +115,34 @@ class GuardedTile {
     }
   }
 
-  /// Of which keys [begin, end) are seen. Runs that nobody sees may be read (AttendCachedTask), and
-  /// are one that somebody sees.
-  CachedTile tile(int32_t begin, int32_t end) const {
+  /// Runs that nobody sees may be read (AttendCachedTask), and are one that somebody sees.
+  CachedTile tile(Seen seen) const {
     CachedTile tile{};
     const int64_t code_bytes = kv_code_bytes(kind_, kGroupRows * head_dim_);
     for (int run = 0; run < kRuns; ++run) {
-      const bool seen = run * kGroupRows < end && (run + 1) * kGroupRows > begin;
-      const auto at = static_cast<size_t>(seen ? run : begin / kGroupRows);
+      const bool is_seen = run * kGroupRows < seen.end && (run + 1) * kGroupRows > seen.begin;
+      const auto at = static_cast<size_t>(is_seen ? run : seen.begin / kGroupRows);
       tile.keys[run] = parts_[2 * at]->data();
       tile.values[run] = parts_[2 * at + 1]->data();
       tile.key_scales[run] = tile.keys[run] + code_bytes;
       tile.value_scales[run] = tile.values[run] + code_bytes;
     }
-    tile.begin = begin;
-    tile.end = end;
+    tile.begin = seen.begin;
+    tile.end = seen.end;
     return tile;
   }
 
-  void attend(void (*kernel)(const AttendCachedTask&), const ZeroQueries& queries, int32_t begin,
-              int32_t end) const {
-    const CachedTile seen = tile(begin, end);
-    const CachedTile next = tile(0, kTileKeys);
+  void attend(void (*kernel)(const AttendCachedTask&), const ZeroQueries& queries,
+              Seen seen) const {
+    const CachedTile current = tile(seen);
+    const CachedTile next = tile({0, kTileKeys});
     const GuardedFloats scratch(kPairScratchRows * head_dim_);
     kernel({.queries = queries.task(),
             .key_kind = kind_,
             .value_kind = kind_,
             .key_stride = kv_key_row_bytes(kind_, kGroupRows),
             .scale_stride = kGroupRows * kKvScaleBytes,
-            .tile = &seen,
+            .tile = &current,
             .next = &next,
             .scratch = scratch.floats()});
   }
@@ -149,10 +154,6 @@ class GuardedTile {
   std::vector<std::unique_ptr<GuardedBytes>> parts_;  // of each run keys and values
 };
 
-struct Seen {
-  int32_t begin;
-  int32_t end;
-};
 // A whole tile, the first and the last of a sequence, and single keys.
 constexpr Seen kSeen[] = {{0, kTileKeys}, {0, 5}, {0, 49}, {19, kTileKeys}, {21, 22}, {63, 64}};
 
@@ -169,8 +170,8 @@ TEST(AttentionBounds, FewRowsReadNothingBehindTheirRuns) {
         const GuardedTile tile(kind, head_dim);
         for (const Seen seen : kSeen) {
           for (int64_t rows = 1; rows <= 12; ++rows) {
-            const ZeroQueries queries(rows, head_dim, seen.begin, seen.end);
-            tile.attend(kernels->attention.attend_cached, queries, seen.begin, seen.end);
+            const ZeroQueries queries(rows, head_dim, seen);
+            tile.attend(kernels->attention.attend_cached, queries, seen);
             queries.expect_seen(name_of(*kernels, kind, head_dim, seen));
           }
         }
@@ -193,12 +194,12 @@ TEST(AttentionBounds, PairsAreReadAlone) {
         for (const Seen seen : kSeen) {
           for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 31, 33, 64}) {
             for (const auto attend : pairs.attend) {
-              const ZeroQueries queries(rows, head_dim, seen.begin, seen.end);
+              const ZeroQueries queries(rows, head_dim, seen);
               for (int64_t row = 0; row < rows; ++row) {
                 float* q = queries.q() + row * head_dim;
                 pairs.round_query(q, head_dim, q);
               }
-              tile.attend(attend, queries, seen.begin, seen.end);
+              tile.attend(attend, queries, seen);
               queries.expect_seen(name_of(*kernels, kind, head_dim, seen));
             }
           }
@@ -218,11 +219,10 @@ TEST(AttentionBounds, NothingBehindABlockIsLoaded) {
           if (has_scales(kind) && head_dim % kKvScaleElements != 0) continue;
           const GuardedBytes keys(part_bytes(kind, block_size, head_dim));
           const GuardedBytes values(part_bytes(kind, block_size, head_dim));
-          const auto end = static_cast<int32_t>(block_size);
           for (const int64_t first : {int64_t{0}, block_size / 2, block_size - 1}) {
-            const auto begin = static_cast<int32_t>(first);
+            const Seen seen{static_cast<int32_t>(first), static_cast<int32_t>(block_size)};
             for (const int64_t rows : {1, 7, 13}) {
-              const ZeroQueries queries(rows, head_dim, begin, end);
+              const ZeroQueries queries(rows, head_dim, seen);
               const GuardedFloats tile_keys(head_dim * kTileKeys);
               const GuardedFloats tile_values(kTileKeys * queries.padded_dim());
               kernels->attention.kv_load({.keys = keys.data(),
@@ -240,7 +240,7 @@ TEST(AttentionBounds, NothingBehindABlockIsLoaded) {
               kernels->attention.attend_tile({.queries = queries.task(),
                                               .tile_keys = tile_keys.floats(),
                                               .tile_values = tile_values.floats()});
-              queries.expect_seen(name_of(*kernels, kind, head_dim, {begin, end}));
+              queries.expect_seen(name_of(*kernels, kind, head_dim, seen));
             }
           }
         }
