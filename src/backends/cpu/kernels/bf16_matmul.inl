@@ -59,11 +59,17 @@ template <int kGroups, int kRows, bool kInOrder = false>
 inline void bf16_matmul_direct(const Bf16MatmulTask& task, int64_t begin_group, int64_t stride) {
   // Bytes, of each stream; measured.
   constexpr int64_t kAhead = kGroups > 1 ? 1024 : kRows > kOneStreamRows ? 2048 : 8192;
-  const uint8_t* ahead = task.groups + begin_group * task.group_bytes + kAhead;
+  // And into the second-level cache, as quant_matmul_direct() asks.
+  constexpr int64_t kFarAhead = 4096;
+  const bool asks_far = kGroups > 1 && task.streams == WeightStreams::several;
+  const uint8_t* groups = task.groups + begin_group * task.group_bytes;
   bf16_matmul_tile<kGroups, kRows>(task, begin_group, stride, 0, [&](int64_t i) HASTEN_INLINE {
     if constexpr (!kInOrder) {
-      for (int g = 0; g < kGroups; ++g) {
-        prefetch(ahead + g * stride * task.group_bytes + i * kPairBytes);
+      const uint8_t* at = groups + i * kPairBytes;
+      const int64_t stride_bytes = stride * task.group_bytes;
+      for (int g = 0; g < kGroups; ++g) prefetch(at + kAhead + g * stride_bytes);
+      for (int g = 0; asks_far && g < kGroups; ++g) {
+        prefetch_far(at + kFarAhead + g * stride_bytes);
       }
     }
   });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/ask.inl"
 #include "backends/cpu/kernels/unroll.inl"
 
 namespace hasten::cpu {
@@ -139,9 +140,10 @@ class PackedStrip {
 
   /// Fetches what lies `ahead` bytes behind this block's place in the stream, as much as a block
   /// is.
+  template <CacheLevel kInto = CacheLevel::first>
   HASTEN_INLINE void prefetch_ahead(int64_t block, int64_t ahead) const {
     const uint8_t* at = units_ + block * kUnit.bytes_per_block() + ahead;
-    for (int64_t i = 0; i < kUnit.bytes_per_block(); i += 64) prefetch(at + i);
+    for (int64_t i = 0; i < kUnit.bytes_per_block(); i += 64) ask_for<kInto>(at + i);
   }
 
   /// Fetches the units of the rows, which are read last.
