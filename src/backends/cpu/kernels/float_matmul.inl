@@ -92,8 +92,8 @@ inline void float_matmul_direct(const FloatMatmulTask& task, int64_t group) {
   constexpr int64_t kAhead = 1024;  // bytes, of each stream; measured
   // And into the second-level cache, as quant_matmul_direct() asks; f32 loses 2 % by it.
   constexpr int64_t kFarAhead = 4096;
-  constexpr bool kMayAskFar = kHasDotInstruction && kGroups > 1 && kKind != FloatKind::f32;
-  const bool asks_far = kMayAskFar && task.streams == WeightStreams::several;
+  const bool asks_far = kHasDotInstruction && kGroups > 1 && kKind != FloatKind::f32 &&
+                        task.streams == WeightStreams::several;
   const FloatBlock block{.weights = task.groups + group * task.group_bytes,
                          .group_bytes = task.group_bytes,
                          .group = group,
