@@ -64,8 +64,10 @@ inline constexpr int64_t kPanelBlocks = 16;
 
 /// A part is so many powers of two below the largest one of its span at most, or as good as zero.
 inline constexpr int32_t kMostSpanShift = 60;
-/// Likewise, of weights with integer scales: more bits of a dot product are not multiplied.
-inline constexpr int32_t kMostPairShift = 12;
+/// Likewise, of weights with integer scales, whose dot products are rounded by as many bits: what
+/// is less makes no difference beside the other block of the pair. A dot product that fits in an
+/// int16 does so with half of its last bit that is kept, too.
+inline constexpr int32_t kMostPairShift = 8;
 
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come
 /// kPanelBlocks blocks at a time, tile after tile, so that a panel of weights meets all rows in one

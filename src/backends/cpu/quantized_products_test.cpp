@@ -151,7 +151,7 @@ constexpr DType kScaledTypes[] = {DType::q4_0, DType::q5_0, DType::q8_0, DType::
 // doubled k times to k less, the scales of two blocks are parts of the larger one, and what they
 // make together is rounded as a float is.
 TEST_P(QuantizedProductsTest, DotProductsOfPairsAreRoundedToSixteenBits) {
-  constexpr int kShifts[] = {0, 3, 12, 0, 0};  // the last is one of a pair with nothing
+  constexpr int kShifts[] = {0, 3, kMostPairShift, 0, 0};  // the last is one of a pair with nothing
   constexpr int64_t kBlocks = std::ssize(kShifts);
   for (const DType dtype : kScaledTypes) {
     SCOPED_TRACE(info(dtype).name);
@@ -160,10 +160,12 @@ TEST_P(QuantizedProductsTest, DotProductsOfPairsAreRoundedToSixteenBits) {
     std::vector<float> codes(kBlocks * kBlockColumns);  // of x
     for (float& v : codes) v = static_cast<float>(random_code(random));
     for (int64_t b = 0; b < kBlocks; ++b) codes[static_cast<size_t>(32 * b)] = 127;
-    // The largest dot products that there are, or nearly.
-    std::fill_n(codes.begin(), 32, 127.0F);
-    std::memset(blocks.block(0) + 2, dtype == DType::q8_0 ? 0x80 : 0,
-                static_cast<size_t>(info(dtype).block_bytes - 2));
+    // The largest dot products that there are, or nearly, and the largest to be shifted.
+    for (const int64_t b : {0, 2}) {
+      std::fill_n(codes.begin() + 32 * b, 32, b == 0 ? 127.0F : -127.0F);
+      std::memset(blocks.block(b) + 2, dtype == DType::q8_0 ? 0x80 : 0,
+                  static_cast<size_t>(info(dtype).block_bytes - 2));
+    }
     blocks.decode();
     for (int64_t b = 1; b < kGroupRows * kBlocks; ++b) {
       const uint32_t sign = random() % 4 == 0 ? 0x8000U : 0;
@@ -310,7 +312,7 @@ void expect_pairs_with_offsets(const KernelTable& kernels, DType dtype,
   const Group group(kernels, matrix_of(dtype, blocks));
   const auto shift_of = [&](size_t b) {
     const bool is_alone = b % 2 == 0 && b == columns / 32 - 1;
-    return is_alone ? 0 : std::array<int, 4>{0, 3, 12, 0}[b % 4];
+    return is_alone ? 0 : std::array<int, 4>{0, 3, kMostPairShift, 0}[b % 4];
   };
   for (const bool is_random : {true, false}) {
     std::vector<float> codes(columns, 127.0F);  // of x

@@ -231,7 +231,7 @@ TEST_P(QuantizedRowsTest, PairsOfBlocksShareAScaleButForShifts) {
   std::normal_distribution<float> normal;
   constexpr int64_t kColumns = 96;
   constexpr float kPeaks[3] = {100, 1, 1};
-  constexpr int kShifts[4] = {0, 6, 0, 12};
+  constexpr int kShifts[4] = {0, 6, 0, kMostPairShift};
   std::vector<float> rows(TestTile::kRows * kColumns, 1.0F);
   float* const x = rows.data() + TestTile::kRow * kColumns;
   for (int64_t i = 0; i < kColumns; ++i) {

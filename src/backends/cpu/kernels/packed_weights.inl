@@ -54,6 +54,8 @@ class PackedStrip {
   static constexpr ScaleKind kScaleKind = scale_kind(kFormat);
   static constexpr bool kIntegerScales = kScaleKind != ScaleKind::floats;
   static_assert(kIntegerScales || kFormat.super_scales);
+  /// Whether the dot product of a block is an int16 as it is.
+  static constexpr bool kNarrow = kIntegerScales && wide_dot_bits(kFormat) == 0;
   static constexpr bool kOffsets = kFormat.offsets;
   static constexpr int64_t kSpanBytes = activation_span_bytes(kScaleKind);
   /// Quads of products to a ProductRun; 0: none fits, and codes are split.
@@ -222,13 +224,14 @@ class PackedGroups {
 /// of a PackedStrip for use with many activation rows. Block indices count from the panel's first.
 /// With kLowUnit.blocks > 0, codes that are lower nibbles stay in units of that layout: to copy
 /// them costs AMD's processors 4 % where 16 rows share the panel, and 2 % where 32 do.
-template <int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind, int kQuadsToRun,
-          UnitLayout kLowUnit>
+template <int kNumParts, int kNumSpanBlocks, bool kHasOffsets, ScaleKind kKind, bool kIsNarrow,
+          int kQuadsToRun, UnitLayout kLowUnit>
 struct Panel {
   static constexpr int kParts = kNumParts;
   static constexpr int kSpanBlocks = kNumSpanBlocks;
   static constexpr bool kOffsets = kHasOffsets;
   static constexpr bool kIntegerScales = kKind != ScaleKind::floats;
+  static constexpr bool kNarrow = kIsNarrow;
   static constexpr int64_t kSpanBytes = activation_span_bytes(kKind);
   static constexpr int kRun = kQuadsToRun;
   static constexpr bool kSplit = kRun == 0;
@@ -288,8 +291,9 @@ struct Panel {
 template <class Source, bool kKeepsLow, bool kIsPanel = Source::kIsPanel>
 struct PanelOf {
   static_assert(!kKeepsLow || Source::kMayKeepLowNibbles);
-  using Type = Panel<Source::kParts, Source::kSpanBlocks, Source::kOffsets, Source::kScaleKind,
-                     Source::kRun, kKeepsLow ? Source::kUnit : UnitLayout{.blocks = 0}>;
+  using Type =
+      Panel<Source::kParts, Source::kSpanBlocks, Source::kOffsets, Source::kScaleKind,
+            Source::kNarrow, Source::kRun, kKeepsLow ? Source::kUnit : UnitLayout{.blocks = 0}>;
   static constexpr int64_t kCodes = kPanelBlocks * Type::kCodeBytes;     // bytes
   static constexpr int64_t kScales = kPanelBlocks * Type::kScaleFloats;  // floats; or offsets
   static constexpr int64_t kBytes = kCodes + (Type::kOffsets ? 2 : 1) * 4 * kScales;

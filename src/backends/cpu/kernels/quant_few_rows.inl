@@ -89,15 +89,16 @@ HASTEN_INLINE inline void accumulate_tall(const Source (&sources)[2], int64_t co
       multiply(Constant<0>{}, dot);
       unroll<0, kCount>([&](auto r) HASTEN_INLINE {
         const int32_t shift = shift_of(0, r.value);
-        const I32x16 second = shift_left(shift_right(dot[1][r.value], shift), 16);
-        waiting[r.value] = keep_order(join_halves(shift_right(dot[0][r.value], shift), second));
+        const I32x16 first = first_of_pair<Source>(dot[0][r.value], shift);
+        const I32x16 second = first_of_pair<Source>(dot[1][r.value], shift);
+        waiting[r.value] = keep_order(join_halves(first, shift_left(second, 16)));
       });
       multiply(Constant<1>{}, dot);
       unroll_tile<kCount, kGroups>([&](auto r, auto g) HASTEN_INLINE {
         constexpr int kG = decltype(g)::value;
         const I32x16 first = kG == 0 ? waiting[r.value] : shift_right(waiting[r.value], 16);
         const I32x16 joined =
-            join_halves(first, shift_left(dot[kG][r.value], shift_of(1, r.value)));
+            join_pair<Source>(first, shift_of(0, r.value), dot[kG][r.value], shift_of(1, r.value));
         const uint8_t* behind = x + 2 * kBlockBytes + 4 * (kFirst + r.value);
         I32x16 sum = multiply_pairs(joined, sources[kG].pair_scales(block));
         if constexpr (Source::kOffsets) {
@@ -146,12 +147,12 @@ HASTEN_INLINE inline void accumulate_tall_in_order(const Source (&sources)[1], i
     I32x16 dot[1][kRows];
     multiply(Constant<0>{}, dot);
     unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      waiting[r.value] = keep_order(shift_right(dot[0][r.value], shift_of(0, r.value)));
+      waiting[r.value] = keep_order(first_of_pair<Source>(dot[0][r.value], shift_of(0, r.value)));
     });
     multiply(Constant<1>{}, dot);
     unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      const I32x16 joined =
-          join_halves(waiting[r.value], shift_left(dot[0][r.value], shift_of(1, r.value)));
+      const I32x16 joined = join_pair<Source>(waiting[r.value], shift_of(0, r.value),
+                                              dot[0][r.value], shift_of(1, r.value));
       const uint8_t* behind = x + 2 * kBlockBytes + 4 * r.value;
       I32x16 sum = multiply_pairs(joined, sources[0].pair_scales(block));
       if constexpr (Source::kOffsets) {

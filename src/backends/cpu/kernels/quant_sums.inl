@@ -119,6 +119,20 @@ HASTEN_INLINE inline void accumulate(const Source (&sources)[kGroups], int64_t c
   }
 }
 
+/// The dot products of a first block as they wait for those of the second, join_pair(): an int16 is
+/// shifted there, on the way.
+template <class Source>
+HASTEN_INLINE inline I32x16 first_of_pair(I32x16 dot, int32_t shift) {
+  return Source::kNarrow ? dot : shift_right(dot, shift);
+}
+/// Both blocks' int16, side by side.
+template <class Source>
+HASTEN_INLINE inline I32x16 join_pair(I32x16 first, int32_t first_shift, I32x16 second,
+                                      int32_t second_shift) {
+  second = shift_left(second, second_shift);
+  return Source::kNarrow ? join_shifted(first, first_shift, second) : join_halves(first, second);
+}
+
 /// What is left to do for row kR and group kG of a pair of blocks, the first of which is `block`,
 /// behind their products: calls add as accumulate_pairs() says. `pair`: their activations.
 template <int kG, int kR, int kGroups, int kRows, class Source, class Add>
@@ -171,7 +185,7 @@ HASTEN_INLINE inline void accumulate_pairs(const Source (&sources)[kGroups], int
     before_block(block + 1);
     unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
       const auto shift = load_scalar<int32_t>(x + kShiftsAt + 4 * r.value);
-      low[g.value][r.value] = shift_right(low[g.value][r.value], shift);
+      low[g.value][r.value] = first_of_pair<Source>(low[g.value][r.value], shift);
     });
     const uint8_t* second = x + kBlockBytes;
     start(second, high);
@@ -180,8 +194,9 @@ HASTEN_INLINE inline void accumulate_pairs(const Source (&sources)[kGroups], int
     unroll_tile<kRows, kGroups>([&](auto row, auto group) HASTEN_INLINE {
       constexpr int kR = decltype(row)::value;
       constexpr int kG = decltype(group)::value;
+      const auto first_shift = load_scalar<int32_t>(x + kShiftsAt + 4 * kR);
       const auto shift = load_scalar<int32_t>(second + kShiftsAt + 4 * kR);
-      joined[kG][kR] = keep_order(join_halves(low[kG][kR], shift_left(high[kG][kR], shift)));
+      joined[kG][kR] = keep_order(join_pair<Source>(low[kG][kR], first_shift, high[kG][kR], shift));
     });
     if constexpr (!kWoven) {
       unroll<0, kItems>([&](auto item) HASTEN_INLINE {

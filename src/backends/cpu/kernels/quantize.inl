@@ -446,7 +446,11 @@ constexpr bool fits_integer_scales(const PackedFormat& format) {
   const int bits = wide_dot_bits(format);
   if (kMostPairShift + bits > 16) return false;
   if (!format.offsets) {
+    // One that is an int16 as it is (PackedStrip::kNarrow) has half of its last kept bit added
+    // before it is shifted.
+    const int64_t half = bits == 0 ? int64_t{1} << (kMostPairShift - 1) : 0;
     return most_level(format) <= 2 * format.zero_point &&
+           (kMostSum * format.zero_point >> bits) + half < 32768 &&
            ((kMostSum * format.zero_point >> bits) + 1) * 2 * kMostIntegerScale < kLimit;
   }
   // What products and sums of offsets make together is at most the activations times the largest
