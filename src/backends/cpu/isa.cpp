@@ -149,6 +149,15 @@ bool keeps_low_nibbles() {
 #endif
 }
 
+/// Measured on Intel's family 6, model 207 (docs/performance-log.md, "Short panels"); AMD's were
+/// not.
+int64_t short_panel_rows() {
+#if defined(__x86_64__)
+  if (has_avx512() && amd_family() == 0) return 48;
+#endif
+  return 0;
+}
+
 struct Candidate {
   KernelTable (*make_kernels)();  // to be called where they are supported
   bool (*supported)();
@@ -186,6 +195,7 @@ std::span<const KernelTable* const> supported_kernels() {
       *next = candidate.make_kernels();
       next->asks_into = asks_into();
       next->keeps_low_nibbles = keeps_low_nibbles();
+      next->short_panel_rows = short_panel_rows();
       // Each format is in quant_products.inl.
       for (const auto& product : next->quant_matmul) HASTEN_CHECK(product != nullptr);
       ++next;

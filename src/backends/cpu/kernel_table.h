@@ -61,6 +61,8 @@ static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
 /// Blocks of kBlockColumns columns that a kernel unpacks at a time for many rows; of each format
 /// whole units. Their codes are 8 to 16 KiB of the first-level cache.
 inline constexpr int64_t kPanelBlocks = 16;
+/// Likewise of short panels, of formats whose units are no longer.
+inline constexpr int64_t kShortPanelBlocks = 8;
 
 /// A part is so many powers of two below the largest one of its span at most, or as good as zero.
 inline constexpr int32_t kMostSpanShift = 60;
@@ -200,6 +202,7 @@ struct QuantMatmulTask {
   // Of up to kOneStreamRows rows; more take several. Groups that are divided are read in order.
   WeightStreams streams;
   bool keeps_low_nibbles;  // as KernelTable
+  bool short_panels;       // of many rows: kShortPanelBlocks, if their units allow
   ProductRows out;
   int64_t first_out_row = 0;  // of x: its outputs are the first row of `out`
   uint8_t* scratch;           // kMatmulScratchBytes, 64-byte aligned, of this thread
@@ -527,6 +530,10 @@ struct KernelTable {
   // each tile: one instruction for eight dot products, which costs nothing where ports do it
   // that do not multiply. Else once, for all rows. The same numbers.
   bool keeps_low_nibbles = true;
+  // Likewise: up to so many rows share short panels, which stay in the first-level cache from the
+  // stores that make them to their last tile. More rows pay less for those that do not, and for
+  // each panel they load and store their sums once.
+  int64_t short_panel_rows = 0;
   void (*merge_softmax)(const MergeTask&);
   void (*finish_softmax)(const FinishSoftmaxTask&);
   // For measuring what the machine can do; each returns the operations it did (something of the

@@ -270,6 +270,7 @@ void Matmul::multiply_packed(const Piece& piece, const Rows& rows, const GroupsF
        .end_tile = rows.part.end_of(tiles.count),
        .streams = streams_,
        .keeps_low_nibbles = kernels_.keeps_low_nibbles,
+       .short_panels = rows.count <= kernels_.short_panel_rows,
        .out = piece.out,
        .first_out_row = piece.first_out_row,
        .scratch = scratch});

@@ -48,6 +48,7 @@ void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t co
              .end_tile = tiles.count,
              .streams = streams,
              .keeps_low_nibbles = streams == WeightStreams::several,  // matters to many rows
+             .short_panels = streams == WeightStreams::one,           // likewise
              .out = {.data = out.data(),
                      .stride = num_groups * kGroupRows,
                      .columns = num_groups * kGroupRows,
@@ -56,7 +57,7 @@ void expect_nothing_read_behind(const KernelTable& kernels, int kind, int64_t co
         EXPECT_TRUE(std::ranges::all_of(out, [](float v) { return v == 0.0F; }))
             << "kind " << kind << ", " << columns << (divided ? " divided" : "") << " columns, "
             << num_groups << " groups, " << rows << " rows, streams " << static_cast<int>(streams);
-        // Streams matter to few rows only; of many the second turn takes nibbles otherwise.
+        // Streams matter to few rows only; of many the second turn has other panels.
         if (rows > kOneStreamRows && (!many || streams == WeightStreams::one)) break;
       }
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of panels, which many rows share: where their codes are makes no difference to products.
+// Tests of panels, which many rows share: where their codes are, and how many, makes no difference
+// to products.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,9 +22,9 @@ class QuantizedPanelsTest : public ::testing::TestWithParam<const KernelTable*> 
   const KernelTable& kernels() const { return *GetParam(); }
 };
 
-// Many rows of q4_0, whose panels may leave nibbles in the packed weights: two panels, of four
-// groups of which the last is alone.
-TEST_P(QuantizedPanelsTest, NibblesThatStayPackedAreThoseTakenOut) {
+// Many rows of q4_0, whose panels may leave nibbles in the packed weights, and may be short: two
+// panels or three, of four groups of which the last is alone.
+TEST_P(QuantizedPanelsTest, ShortPanelsAndNibblesThatStayPackedMakeNoDifference) {
   constexpr int64_t kRows = 42;
   constexpr int64_t kGroups = 4;
   constexpr int64_t kColumns = (kPanelBlocks + 3) * kBlockColumns;
@@ -61,7 +62,7 @@ TEST_P(QuantizedPanelsTest, NibblesThatStayPackedAreThoseTakenOut) {
                              .tile = tile});
   }
   std::vector<uint8_t> scratch(kMatmulScratchBytes + 64);
-  const auto products = [&](bool keeps) {
+  const auto products = [&](bool keeps, bool short_panels) {
     std::vector<float> out(static_cast<size_t>(kRows * kGroups * kGroupRows));
     kernels().quant_matmul[static_cast<int>(PackedKind::q4_0)](
         {.groups = {.matrix = groups.data(), .matrix_groups = kGroups},
@@ -72,6 +73,7 @@ TEST_P(QuantizedPanelsTest, NibblesThatStayPackedAreThoseTakenOut) {
          .end_tile = split.count,
          .streams = WeightStreams::several,
          .keeps_low_nibbles = keeps,
+         .short_panels = short_panels,
          .out = {.data = out.data(),
                  .stride = kGroups * kGroupRows,
                  .columns = kGroups * kGroupRows,
@@ -79,10 +81,12 @@ TEST_P(QuantizedPanelsTest, NibblesThatStayPackedAreThoseTakenOut) {
          .scratch = scratch.data() + 64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64});
     return out;
   };
-  const std::vector<float> out = products(true);
+  const std::vector<float> out = products(true, false);
   EXPECT_NE(out.front(), 0.0F);
   EXPECT_NE(out.back(), 0.0F);
-  EXPECT_EQ(products(false), out);
+  EXPECT_EQ(products(false, false), out);
+  EXPECT_EQ(products(true, true), out);
+  EXPECT_EQ(products(false, true), out);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedPanelsTest,

@@ -294,15 +294,28 @@ struct PanelOf {
   using Type =
       Panel<Source::kParts, Source::kSpanBlocks, Source::kOffsets, Source::kScaleKind,
             Source::kNarrow, Source::kRun, kKeepsLow ? Source::kUnit : UnitLayout{.blocks = 0}>;
-  static constexpr int64_t kCodes = kPanelBlocks * Type::kCodeBytes;     // bytes
-  static constexpr int64_t kScales = kPanelBlocks * Type::kScaleFloats;  // floats; or offsets
-  static constexpr int64_t kBytes = kCodes + (Type::kOffsets ? 2 : 1) * 4 * kScales;
+  static constexpr int64_t kBytes =
+      kPanelBlocks * (Type::kCodeBytes + (Type::kOffsets ? 2 : 1) * 4 * Type::kScaleFloats);
 };
 template <class Source>
 struct PanelOf<Source, false, true> {
   using Type = Source;
   static constexpr int64_t kBytes = 0;
 };
+
+/// Places panels of so many blocks one behind the other: codes, scales and then offsets of all.
+/// Without gaps: what lies whole ways apart would meet in few sets of the first-level cache.
+template <int kGroups, class PanelType>
+inline void place_panels(uint8_t* scratch, int64_t num_blocks, PanelType (&panels)[kGroups]) {
+  constexpr int64_t kScaleBytes = 4 * PanelType::kScaleFloats;
+  uint8_t* const scales = scratch + kGroups * num_blocks * PanelType::kCodeBytes;
+  uint8_t* const offsets = scales + kGroups * num_blocks * kScaleBytes;
+  for (int g = 0; g < kGroups; ++g) {
+    panels[g].code_bytes = scratch + g * num_blocks * PanelType::kCodeBytes;
+    panels[g].scales = reinterpret_cast<float*>(scales + g * num_blocks * kScaleBytes);
+    panels[g].offsets = reinterpret_cast<float*>(offsets + g * num_blocks * kScaleBytes);
+  }
+}
 
 /// Makes a panel of the first blocks of a strip. What the stores may not reach, since it is passed
 /// by value, need not be loaded again behind each.

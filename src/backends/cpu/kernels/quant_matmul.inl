@@ -71,6 +71,9 @@ HASTEN_KERNEL void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_
   constexpr int64_t kPanelBytes = Layout::kBytes;
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
   static_assert(kPanelBlocks % Source::kUnit.blocks == 0 && kStripBlocks % kPanelBlocks == 0);
+  constexpr bool kMayBeShort =
+      !Source::kIsPanel && kShortPanelBlocks % Source::kUnit.blocks == 0;  // panels
+  const int64_t panel_blocks = kMayBeShort && task.short_panels ? kShortPanelBlocks : kPanelBlocks;
   const int64_t blocks = Source::num_blocks(task.x.columns);
   const int64_t first_row = tiles.first_row(first_tile);
   const int64_t left_groups = task.num_groups - begin_group;
@@ -79,15 +82,7 @@ HASTEN_KERNEL void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_
   const PackedGroups<Source> groups(task.groups, blocks);
   Source sources[kQuantGroups];
   PanelType panels[kQuantGroups];
-  for (int g = 0; g < kQuantGroups; ++g) {
-    if constexpr (!Source::kIsPanel) {
-      // Without gaps: what lies whole ways apart would meet in few sets of the first-level cache.
-      panels[g].code_bytes = task.scratch + g * Layout::kCodes;
-      panels[g].scales = reinterpret_cast<float*>(task.scratch + kQuantGroups * Layout::kCodes) +
-                         g * Layout::kScales;
-      panels[g].offsets = panels[g].scales + kQuantGroups * Layout::kScales;
-    }
-  }
+  if constexpr (!Source::kIsPanel) place_panels(task.scratch, panel_blocks, panels);
   ProductRows out = task.out;  // of these groups; the matrix may go on
   out.data += begin_group * kGroupRows;
   out.columns -= begin_group * kGroupRows;
@@ -101,9 +96,9 @@ HASTEN_KERNEL void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_
   auto* sums =
       in_place ? out.data : reinterpret_cast<float*>(task.scratch + kQuantGroups * kPanelBytes);
 
-  for (int64_t first = 0; first < blocks; first += kPanelBlocks) {
+  for (int64_t first = 0; first < blocks; first += panel_blocks) {
     const int64_t left = blocks - first;
-    const int64_t count = left < kPanelBlocks ? left : kPanelBlocks;
+    const int64_t count = left < panel_blocks ? left : panel_blocks;
     const bool last = count == left;
     for (int g = 0; g < kQuantGroups; ++g) {
       // The last tile may have groups too few; it repeats its last one and does not store it.
@@ -132,7 +127,7 @@ HASTEN_KERNEL void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_
       }
       for (int64_t g = 0; g < num_groups; ++g) sources[g].prefetch_head();
     }
-    prefetcher.spread(kPanelBlocks * Source::kUnit.bytes_per_block(),
+    prefetcher.spread(panel_blocks * Source::kUnit.bytes_per_block(),
                       (end_tile - first_tile) * count);
     int64_t row = first_row;
     for (int64_t t = first_tile; t < end_tile; ++t) {
