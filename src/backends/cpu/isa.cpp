@@ -149,11 +149,12 @@ bool keeps_low_nibbles() {
 #endif
 }
 
-/// Measured on Intel's family 6, model 207 (docs/performance-log.md, "Short panels"); AMD's were
-/// not.
-int64_t short_panel_rows() {
+/// Measured with AVX-512 kernels on Intel's family 6, model 207 (docs/performance-log.md, "Short
+/// panels"), which stands for all of Intel's; not on AMD's, nor with kernels whose panels are of
+/// one group.
+int64_t short_panel_rows([[maybe_unused]] const KernelTable& kernels) {
 #if defined(__x86_64__)
-  if (has_avx512() && amd_family() == 0) return 48;
+  if (has_avx512() && amd_family() == 0 && kernels.quant_tile_groups > 1) return 48;
 #endif
   return 0;
 }
@@ -195,7 +196,7 @@ std::span<const KernelTable* const> supported_kernels() {
       *next = candidate.make_kernels();
       next->asks_into = asks_into();
       next->keeps_low_nibbles = keeps_low_nibbles();
-      next->short_panel_rows = short_panel_rows();
+      next->short_panel_rows = short_panel_rows(*next);
       // Each format is in quant_products.inl.
       for (const auto& product : next->quant_matmul) HASTEN_CHECK(product != nullptr);
       ++next;

@@ -63,12 +63,13 @@ static constexpr int64_t kv_key_row_bytes(KvKind kind, int64_t num_keys) {
 inline constexpr int64_t kPanelBlocks = 16;
 /// Likewise of short panels, of formats whose units are no longer.
 inline constexpr int64_t kShortPanelBlocks = 8;
+static_assert(kPanelBlocks % kShortPanelBlocks == 0);  // all in one stretch of activations
 
 /// A part is so many powers of two below the largest one of its span at most, or as good as zero.
 inline constexpr int32_t kMostSpanShift = 60;
-/// Likewise, of weights with integer scales, whose dot products are rounded by as many bits: what
-/// is less makes no difference beside the other block of the pair. A dot product that fits in an
-/// int16 does so with half of its last bit that is kept, too.
+/// Likewise, of weights with integer scales. A dot product is rounded by as many bits, which is ten
+/// times what it loses by steps that a smaller block's activations share with this bound; one that
+/// fits in an int16 does so with half of its last bit that is kept, too.
 inline constexpr int32_t kMostPairShift = 8;
 
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come

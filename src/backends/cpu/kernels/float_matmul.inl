@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backends/cpu/kernel_table.h"
+#include "backends/cpu/kernels/ask.inl"
 #include "backends/cpu/kernels/output.inl"
 #include "backends/cpu/kernels/unroll.inl"
 
@@ -92,7 +93,7 @@ inline void float_matmul_direct(const FloatMatmulTask& task, int64_t group) {
   constexpr int64_t kAhead = 1024;  // bytes, of each stream; measured
   // And into the second-level cache, as quant_matmul_direct() asks; f32 loses 2 % by it.
   constexpr int64_t kFarAhead = 4096;
-  const bool asks_far = kHasDotInstruction && kGroups > 1 && kKind != FloatKind::f32 &&
+  const bool asks_far = kMayAskIntoSecond && kGroups > 1 && kKind != FloatKind::f32 &&
                         task.streams == WeightStreams::several;
   const FloatBlock block{.weights = task.groups + group * task.group_bytes,
                          .group_bytes = task.group_bytes,

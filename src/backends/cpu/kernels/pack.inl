@@ -27,9 +27,6 @@ constexpr int64_t kQuadsBytes = 16;
 // into the first-level cache.
 constexpr int kQuantizedAsks = 5;
 constexpr int float_asks(CacheLevel into) { return into == CacheLevel::first ? 1 : 4; }
-// Those that ask into the second-level cache have AVX-512 (asks_into() in isa.cpp); other tables
-// ask into the first, whatever the task says, and are not compiled twice.
-constexpr bool kMayAskIntoSecond = kHasDotInstruction;
 
 /// Fetches as many bytes of PackTask::next as are packed, some lines with each load_quads of
 /// kLoads that take kBytes of each row: to see 16 rows coming is too much for a processor, and more

@@ -89,9 +89,9 @@ HASTEN_INLINE inline void accumulate_tall(const Source (&sources)[2], int64_t co
       multiply(Constant<0>{}, dot);
       unroll<0, kCount>([&](auto r) HASTEN_INLINE {
         const int32_t shift = shift_of(0, r.value);
-        const I32x16 first = first_of_pair<Source>(dot[0][r.value], shift);
-        const I32x16 second = first_of_pair<Source>(dot[1][r.value], shift);
-        waiting[r.value] = keep_order(join_halves(first, shift_left(second, 16)));
+        const I32x16 of_first_group = first_of_pair<Source>(dot[0][r.value], shift);
+        const I32x16 of_second_group = first_of_pair<Source>(dot[1][r.value], shift);
+        waiting[r.value] = keep_order(join_halves(of_first_group, shift_left(of_second_group, 16)));
       });
       multiply(Constant<1>{}, dot);
       unroll_tile<kCount, kGroups>([&](auto r, auto g) HASTEN_INLINE {
@@ -290,7 +290,7 @@ HASTEN_KERNEL void quant_matmul_direct(const QuantMatmulTask& task, int64_t begi
   constexpr int64_t kAgain = kGroups == 1 ? 4096 : Source::kSplit ? 512 : 2048;
   constexpr int64_t kAhead = kTwice ? 8192 : kGroups == 1 && kOnce ? 6144 : kAgain;
   constexpr int64_t kFarAhead = 8192;
-  const bool asks_far = kHasDotInstruction && kGroups > 1 &&
+  const bool asks_far = kMayAskIntoSecond && kGroups > 1 &&
                         (kRows <= kOneStreamRows || task.streams == WeightStreams::several);
   const int64_t group_bytes = Source::kUnit.group_bytes(task.x.columns);
   const uint8_t* groups = task.groups.matrix + (task.groups.first + begin_group) * group_bytes;

@@ -119,13 +119,13 @@ HASTEN_INLINE inline void accumulate(const Source (&sources)[kGroups], int64_t c
   }
 }
 
-/// The dot products of a first block as they wait for those of the second, join_pair(): an int16 is
-/// shifted there, on the way.
+/// The dot products of a first block as they wait for those of the second: shifted, unless
+/// join_pair() does it (kNarrow).
 template <class Source>
 HASTEN_INLINE inline I32x16 first_of_pair(I32x16 dot, int32_t shift) {
   return Source::kNarrow ? dot : shift_right(dot, shift);
 }
-/// Both blocks' int16, side by side.
+/// The int16 of both blocks side by side; of `first`, the lower halves of lanes.
 template <class Source>
 HASTEN_INLINE inline I32x16 join_pair(I32x16 first, int32_t first_shift, I32x16 second,
                                       int32_t second_shift) {

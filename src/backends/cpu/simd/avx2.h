@@ -165,9 +165,10 @@ inline I32x16 join_halves(I32x16 low, I32x16 high) {
   return {_mm256_blend_epi16(low.low, high.low, 0xaa),
           _mm256_blend_epi16(low.high, high.high, 0xaa)};
 }
-/// join_halves(shift_right(low, n), high) of lanes of `low` that are int16.
+/// The lower half of each lane of `low`, as int16 shifted right, and the upper one of `high`.
 inline I32x16 join_shifted(I32x16 low, int32_t n, I32x16 high) {
-  return join_halves(shift_right(low, n), high);
+  const __m128i by = _mm_cvtsi32_si128(n);
+  return join_halves({_mm256_sra_epi16(low.low, by), _mm256_sra_epi16(low.high, by)}, high);
 }
 /// Lanes of two int16.
 inline I32x16 load_halves(const uint8_t* p) {

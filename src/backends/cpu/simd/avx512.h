@@ -107,8 +107,7 @@ inline I32x16 shift_left(I32x16 v, int32_t n) { return _mm512_sllv_epi32(v, set1
 inline I32x16 join_halves(I32x16 low, I32x16 high) {
   return _mm512_mask_mov_epi16(low, 0xaaaaaaaa, high);
 }
-/// join_halves(shift_right(low, n), high) of lanes of `low` that are int16: a shift of halves that
-/// leaves the upper ones alone.
+/// The lower half of each lane of `low`, as int16 shifted right, and the upper one of `high`.
 inline I32x16 join_shifted(I32x16 low, int32_t n, I32x16 high) {
   return _mm512_mask_srav_epi16(high, 0x55555555, low, set1_i32(n));
 }

@@ -119,9 +119,9 @@ inline I32x16 shift_left(I32x16 v, int32_t n) {
 }
 /// The lower half of each lane of `low` and the upper one of `high`.
 inline I32x16 join_halves(I32x16 low, I32x16 high) { return (low & 0xffff) | (high & ~0xffff); }
-/// join_halves(shift_right(low, n), high) of lanes of `low` that are int16.
+/// The lower half of each lane of `low`, as int16 shifted right, and the upper one of `high`.
 inline I32x16 join_shifted(I32x16 low, int32_t n, I32x16 high) {
-  return join_halves(shift_right(low, n), high);
+  return join_halves(shift_left(low, 16) >> (16 + n), high);
 }
 /// Lanes of two int16, here of which the lower half is the first in memory: little-endian.
 inline I32x16 load_halves(const uint8_t* p) {
