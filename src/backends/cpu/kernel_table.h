@@ -67,9 +67,9 @@ static_assert(kPanelBlocks % kShortPanelBlocks == 0);  // all in one stretch of 
 
 /// A part is so many powers of two below the largest one of its span at most, or as good as zero.
 inline constexpr int32_t kMostSpanShift = 60;
-/// Likewise, of weights with integer scales. A dot product is rounded by as many bits, which is ten
-/// times what it loses by steps that a smaller block's activations share with this bound; one that
-/// fits in an int16 does so with half of its last bit that is kept, too.
+/// Likewise, of weights with integer scales, whose dot products are rounded by as many bits: that
+/// is ten times what it costs that still smaller blocks have no finer steps. A dot product that
+/// fits in an int16 (PackedStrip::kNarrow) does so with half of its last kept bit added, too.
 inline constexpr int32_t kMostPairShift = 8;
 
 /// Activation rows as int8, in tiles: the rows that a kernel multiplies together. All tiles come
@@ -531,9 +531,9 @@ struct KernelTable {
   // each tile: one instruction for eight dot products, which costs nothing where ports do it
   // that do not multiply. Else once, for all rows. The same numbers.
   bool keeps_low_nibbles = true;
-  // Likewise: up to so many rows share short panels, which stay in the first-level cache from the
-  // stores that make them to their last tile. More rows pay less for those that do not, and for
-  // each panel they load and store their sums once.
+  // Likewise, up to how many rows share short panels, which stay in the first-level cache from the
+  // stores that make them to their last tile. More rows pay less for panels that do not stay, and
+  // behind each panel's last products there is work that no others overlap.
   int64_t short_panel_rows = 0;
   void (*merge_softmax)(const MergeTask&);
   void (*finish_softmax)(const FinishSoftmaxTask&);

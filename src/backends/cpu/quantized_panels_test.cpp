@@ -51,7 +51,7 @@ class ManyRows {
 
   std::vector<float> products(bool keeps_low_nibbles, bool short_panels) const {
     std::vector<float> out(static_cast<size_t>(kRows * kGroups * kGroupRows));
-    // What nobody writes to is none.
+    // Not a number where nobody writes.
     std::vector<uint8_t> scratch(kMatmulScratchBytes + 64, 0xff);
     kernels_.quant_matmul[static_cast<int>(*layout_.packed)](
         {.groups = {.matrix = groups_.data(), .matrix_groups = kGroups},
@@ -75,7 +75,7 @@ class ManyRows {
   static constexpr int64_t kRows = 42;
   static constexpr int64_t kGroups = 4;
 
-  /// The first rows of so many.
+  /// Makes activations of the first kRows rows.
   void quantize(const std::vector<float>& values) {
     const int64_t value_bytes = is_wide(format_) ? kernels_.wide_value_bytes : 1;
     ActivationTile tile{.num_rows = kRows,

@@ -71,7 +71,7 @@ HASTEN_KERNEL void quant_matmul_pass(const QuantMatmulTask& task, int64_t begin_
   constexpr int64_t kPanelBytes = Layout::kBytes;
   static_assert(kQuantGroups * (kPanelBytes + kPassRows * kGroupRows * 4) <= kMatmulScratchBytes);
   static_assert(kPanelBlocks % Source::kUnit.blocks == 0 && kStripBlocks % kPanelBlocks == 0);
-  // Panels: not those that are not made, nor parts of units.
+  // Where panels are made at all, and of whole units.
   constexpr bool kMayBeShort = !Source::kIsPanel && kShortPanelBlocks % Source::kUnit.blocks == 0;
   const int64_t panel_blocks = kMayBeShort && task.short_panels ? kShortPanelBlocks : kPanelBlocks;
   const int64_t blocks = Source::num_blocks(task.x.columns);
