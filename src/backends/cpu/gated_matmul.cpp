@@ -12,10 +12,9 @@
 namespace hasten::cpu {
 namespace {
 
-// Of columns that share an activation scale, of weights with integer scales.
-constexpr int64_t kSpanBlocks = span_blocks(kPackQ4_0);
-constexpr int64_t kSpanGroups = std::extent_v<decltype(QuantizeSpanTask::groups)>;
-static_assert(kSpanGroups * kGroupRows == kSpanBlocks * kBlockColumns);
+// Of columns that share an activation scale.
+constexpr int64_t kScaleGroups = std::extent_v<decltype(QuantizeSpansTask::groups)>;
+static_assert(kScaleGroups * kGroupRows == kScaleBlocks * kBlockColumns);
 // Rows whose outputs are worth rounding at once, at least: those of fewer stay in the cache anyway.
 constexpr int64_t kLeastRows = 64;
 // Pieces of gate and up for each thread that make it worth dealing whole ones, at least.
@@ -128,22 +127,22 @@ bool Matmul::can_run_mlp(const ops::GatedMatmulParams& gated, const ops::MatmulP
   // What is left in the file would be packed again for each pass over the rows.
   return kind && has_integer_scales(format_of(*kind)) && down.rows.empty() &&
          down.x.dim(0) >= kLeastRows && gate.is_packed() && cpu_weight(gated.up).is_packed() &&
-         gate.out_features() % (kSpanGroups * kGroupRows) == 0 &&
+         gate.out_features() % (kScaleGroups * kGroupRows) == 0 &&
          gate.layout().num_groups / piece_groups() >= kLeastPieces * workers_.num_threads();
 }
 
-/// Groups that are whole register tiles and whole spans.
-int64_t Matmul::piece_groups() const { return std::lcm(kernels_.quant_tile_groups, kSpanGroups); }
+/// Groups that are whole register tiles, and whose columns have whole scales.
+int64_t Matmul::piece_groups() const { return std::lcm(kernels_.quant_tile_groups, kScaleGroups); }
 
-/// Register tiles of groups that hold those of a span.
-int64_t Matmul::span_tiles() const {
-  return ceil_div(kSpanGroups - 1, kernels_.quant_tile_groups) + 1;
+/// Register tiles of groups that hold those of a scale.
+int64_t Matmul::scale_tiles() const {
+  return ceil_div(kScaleGroups - 1, kernels_.quant_tile_groups) + 1;
 }
 
-/// Of one thread: outputs of gate's tiles that hold a span, and of one of up's, of some rows or as
-/// many as are multiplied at a time.
+/// Of one thread: outputs of gate's tiles that hold a scale's, and of one of up's, of some rows or
+/// as many as are multiplied at a time.
 int64_t Matmul::round_gated_floats(int64_t rows) const {
-  return (span_tiles() + 1) * std::min(rows, kPassRows) * kernels_.quant_tile_groups * kGroupRows;
+  return (scale_tiles() + 1) * std::min(rows, kPassRows) * kernels_.quant_tile_groups * kGroupRows;
 }
 
 void Matmul::run_mlp(const ops::AddRmsNormParams& norm, const ops::GatedMatmulParams& gated,
@@ -191,7 +190,7 @@ Matmul::Rows Matmul::round_gated(const ops::GatedMatmulParams& params, const Row
 }
 
 /// On one thread, a register tile of both weights after the other. Their outputs never leave the
-/// cache: a span is rounded as soon as its last tile is there.
+/// cache: what has one scale is rounded as soon as its last tile is there.
 void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows& rows,
                                const GatedPiece& piece, int32_t thread) {
   const RowTiles split = quantized_tiles(rows.count);
@@ -201,9 +200,9 @@ void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows&
   const int64_t tile = kernels_.quant_tile_groups;
   const int64_t stride = tile * kGroupRows;
   const int64_t floats = (split.first_row(end_tile) - first_row) * stride;
-  float* const up_outputs = piece.scratch + span_tiles() * floats;
+  float* const up_outputs = piece.scratch + scale_tiles() * floats;
   const auto outputs_of = [&](int64_t group) {  // of its tile
-    return piece.scratch + group / tile % span_tiles() * floats;
+    return piece.scratch + group / tile % scale_tiles() * floats;
   };
   for (int64_t at = piece.first; at < piece.end; at += tile) {
     const int64_t behind = std::min(at + tile, piece.end);
@@ -225,11 +224,11 @@ void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows&
                    .columns = floats,
                    .out = outputs,
                    .out_stride = 0});
-    for (int64_t span = at / kSpanGroups; span < behind / kSpanGroups; ++span) {
-      QuantizeSpanTask task{
+    for (int64_t scale = at / kScaleGroups; scale < behind / kScaleGroups; ++scale) {
+      QuantizeSpansTask task{
           .groups = {},
           .stride = stride,
-          .block = span * kSpanBlocks,
+          .block = scale * kScaleBlocks,
           .num_blocks = activation_blocks(params.out.shape().back(), piece.format),
           .format = piece.format,
           .value_bytes = value_bytes(kernels_, piece.format),
@@ -237,11 +236,11 @@ void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows&
           .split = split,
           .first_tile = first_tile,
           .end_tile = end_tile};
-      for (int64_t i = 0; i < kSpanGroups; ++i) {
-        const int64_t group = span * kSpanGroups + i;
+      for (int64_t i = 0; i < kScaleGroups; ++i) {
+        const int64_t group = scale * kScaleGroups + i;
         task.groups[i] = outputs_of(group) + group % tile * kGroupRows;
       }
-      kernels_.quantize_span(task);
+      kernels_.quantize_spans(task);
     }
   }
 }

@@ -64,6 +64,8 @@ inline constexpr int64_t kPanelBlocks = 16;
 /// Likewise of short panels, of formats whose units are no longer.
 inline constexpr int64_t kShortPanelBlocks = 8;
 static_assert(kPanelBlocks % kShortPanelBlocks == 0);  // all in one stretch of activations
+// Sums of two pairs never go from a panel or strip into the next.
+static_assert(kShortPanelBlocks % kScaleBlocks == 0 && kStripBlocks % kScaleBlocks == 0);
 
 /// A part is so many powers of two below the largest one of its span at most, or as good as zero.
 inline constexpr int32_t kMostSpanShift = 60;
@@ -86,8 +88,8 @@ inline constexpr int32_t kMostPairShift = 8;
 ///   factors [h], floats: the span's scale over the next one's, or, of the last span, the scale.
 /// Sums of products are in units of a span's scale, and are multiplied with its factor behind it.
 ///
-/// For weights with integer scales there are whole spans, which are two blocks, and a tile has
-/// instead
+/// For weights with integer scales there are whole spans, which are two blocks, and two spans in
+/// turn, from the first on, have one scale. A tile has instead, for each span,
 ///   of the first block shifts [h], int32, and starts [h], int32: with n = k + wide_dot_bits(), the
 ///     dot product is shifted right by n, and it starts at half of 2^n less zero_point * sum;
 ///   of the second one likewise, but the shift is 16 - n to the left, and the start one less where
@@ -275,12 +277,12 @@ struct QuantizeTileTask {
   ActivationTile tile;  // of quant_tile_rows, or quant_direct_rows, at most
 };
 
-/// Writes one span of some tiles of QuantizedRows, of weights with integer scales: 64 columns that
-/// are outputs of four groups.
-struct QuantizeSpanTask {
-  const float* groups[4];  // [rows of the tiles, stride], 16 columns each
+/// Writes the two spans of some tiles of QuantizedRows that have one scale, of weights with integer
+/// scales: 128 columns that are outputs of eight groups.
+struct QuantizeSpansTask {
+  const float* groups[8];  // [rows of the tiles, stride], 16 columns each
   int64_t stride;          // floats from one row to the next
-  int64_t block;           // the span's first one
+  int64_t block;           // the first one
   int64_t num_blocks;      // of a row
   PackedFormat format;
   int64_t value_bytes;  // see QuantizedRows
@@ -513,7 +515,7 @@ struct KernelTable {
   // Whoever sees what this thread stores later sees what it stored past the caches before.
   void (*order_stores)();
   void (*quantize_tile)(const QuantizeTileTask&);
-  void (*quantize_span)(const QuantizeSpanTask&);
+  void (*quantize_spans)(const QuantizeSpansTask&);
   void (*rms_norm_row)(const RmsNormRowTask&);
   void (*add)(float* x, const float* delta, int64_t count);
   void (*gate)(const GateTask&);

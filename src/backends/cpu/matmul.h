@@ -144,7 +144,7 @@ class Matmul {
                       int64_t next, int32_t thread);
   static void check_gated(const ops::GatedMatmulParams& params, const Rows& rows);
   int64_t piece_groups() const;
-  int64_t span_tiles() const;
+  int64_t scale_tiles() const;
   int64_t round_gated_floats(int64_t rows) const;
   void multiply_both(const ops::GatedMatmulParams& params, const Rows& rows,
                      const GatedTiles& tiles, int32_t thread);

@@ -49,7 +49,7 @@ static constexpr int64_t code_bytes(CodeBits bits) {
 static constexpr int most_code(CodeBits bits) { return (1 << code_bytes(bits) / 64) - 1; }
 
 /// One way to keep a matrix: element = scale * (code - zero_point) + offset, what the file says.
-/// Where there is one scale to a block, it is an int16 that counts the 2^-15 parts of a unit of its
+/// Where there is one scale to a block, it is an int16 that counts the 2^-14 parts of a unit of its
 /// row, and an offset counts offset_parts() of those, both within a half, or, with super_scales,
 /// within one. Where there are two, they are products of a binary16 per 256 columns and small
 /// integers, as in the file.
@@ -71,7 +71,8 @@ static constexpr int most_level(const PackedFormat& format) {
 static constexpr bool is_wide(const PackedFormat& format) { return most_level(format) == 255; }
 
 /// Whether scales are int16, none above kMostIntegerScale. The dot products of two blocks are then
-/// multiplied with theirs, and added, by one instruction (docs/decisions/integer-scales.md).
+/// multiplied with theirs, and added, by one instruction, and those of two more to the same sum
+/// (docs/decisions/integer-scales.md).
 static constexpr bool has_integer_scales(const PackedFormat& format) {
   return format.scales_per_block == 1;
 }
@@ -80,8 +81,8 @@ static constexpr ScaleKind scale_kind(const PackedFormat& format) {
   if (!has_integer_scales(format)) return ScaleKind::floats;
   return format.offsets ? ScaleKind::integers_and_offsets : ScaleKind::integers;
 }
-inline constexpr int kMostIntegerScale = 32767;
-inline constexpr int kIntegerScaleBits = 15;
+inline constexpr int kMostIntegerScale = 16383;
+inline constexpr int kIntegerScaleBits = 14;
 /// With super_scales, these int16 are (inner << 8) * outer, over 2^15, to the nearest: inner is the
 /// file's integer of six bits, packed as a byte that it fills from above but for the sign, and
 /// outer an int16. So many times smaller than their product is the scale.
@@ -95,9 +96,12 @@ static constexpr int activation_columns(const PackedFormat& format) {
 }
 /// Blocks whose parts share an activation scale but for a power of two, which costs a product
 /// nothing. More of them save a multiplication each, but small values beside large ones become less
-/// exact.
+/// exact, and the sum of products of integer scales would not fit in an int32.
+inline constexpr int kScaleBlocks = 4;
+/// Blocks of a span: activations have their scale, or what else there is of a span, behind them. Of
+/// integer scales it is a pair, and two of them have the same.
 static constexpr int span_blocks(const PackedFormat& format) {
-  return has_integer_scales(format) ? 2 : 4;
+  return has_integer_scales(format) ? 2 : kScaleBlocks;
 }
 
 /// Offsets are multiplied with sums of 32 activations times 2^kSumBits, which fit in an int16, and
@@ -108,7 +112,7 @@ static constexpr int offset_parts(const PackedFormat& format) { return most_leve
 /// A scale so many times below the largest of its row is off by 1.5 % as an integer, or, with
 /// super_scales, half as many; more is as much as all else that products are rounded by, and rows
 /// with mostly such scales are told of.
-inline constexpr int kMostScaleRatio = 1000;
+inline constexpr int kMostScaleRatio = 500;
 /// Bits by which the dot product of a block exceeds an int16: no code is farther from the zero
 /// point than zero is, or, where that is the zero point, the largest.
 static constexpr int wide_dot_bits(const PackedFormat& format) {

@@ -193,7 +193,8 @@ TEST_P(QuantizedProductsTest, DotProductsOfPairsAreRoundedToSixteenBits) {
                    static_cast<int32_t>(blocks.codes[static_cast<size_t>(32 * first + c)]);
           }
           const int shift = kShifts[b] + wide_dot_bits(format);
-          const double scale = std::round(blocks.scale(first + b) / most * 32767) * most / 32767;
+          const double scale = std::round(blocks.scale(first + b) / most * kMostIntegerScale) *
+                               most / kMostIntegerScale;
           want += scale * ((rounding_of(b, shift) + dot) >> shift) * (1 << wide_dot_bits(format));
           sizes += std::fabs(scale * dot);
         }

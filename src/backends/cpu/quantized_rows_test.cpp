@@ -231,7 +231,7 @@ TEST_P(QuantizedRowsTest, PairsOfBlocksShareAScaleButForShifts) {
   std::normal_distribution<float> normal;
   constexpr int64_t kColumns = 96;
   constexpr float kPeaks[3] = {100, 1, 1};
-  constexpr int kShifts[4] = {0, 6, 0, kMostPairShift};
+  constexpr int kShifts[4] = {0, 6, 6, kMostPairShift};
   std::vector<float> rows(TestTile::kRows * kColumns, 1.0F);
   float* const x = rows.data() + TestTile::kRow * kColumns;
   for (int64_t i = 0; i < kColumns; ++i) {
@@ -242,7 +242,7 @@ TEST_P(QuantizedRowsTest, PairsOfBlocksShareAScaleButForShifts) {
     const TestTile tile(kernels(), format, rows.data(), kColumns);
     ASSERT_EQ(tile.num_blocks, 4);
     for (int64_t b = 0; b < tile.num_blocks; ++b) {
-      const float peak = kPeaks[b / 2 * 2];
+      const float peak = kPeaks[0];
       EXPECT_FLOAT_EQ(tile.behind_span(b), peak / 127 *
                                                static_cast<float>(1 << wide_dot_bits(format)) /
                                                static_cast<float>(1 << kIntegerScaleBits));
@@ -264,8 +264,8 @@ TEST_P(QuantizedRowsTest, PairsOfBlocksShareAScaleButForShifts) {
   }
 }
 
-// A span that comes from outputs of four groups is what a row of all columns gets there: in tiles
-// of two and of one row, of which the last ones are no eight rows.
+// Two spans that come from outputs of eight groups are what a row of all columns gets there: in
+// tiles of two and of one row, of which the last ones are no four rows.
 TEST_P(QuantizedRowsTest, SpansOfOutputsAreThoseOfWholeRows) {
   std::mt19937 random(11);
   std::normal_distribution<float> normal;
@@ -298,21 +298,21 @@ TEST_P(QuantizedRowsTest, SpansOfOutputsAreThoseOfWholeRows) {
                                         .first_row = first,
                                         .rows = split.first_row(t + 1) - first}});
     }
-    for (int64_t block = 0; block < num_blocks; block += 2) {
+    for (int64_t block = 0; block < num_blocks; block += kScaleBlocks) {
       for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 4}, {4, split.count}}) {
-        std::vector<float> outputs(4 * kRows * kStride);
-        QuantizeSpanTask task{.groups = {},
-                              .stride = kStride,
-                              .block = block,
-                              .num_blocks = num_blocks,
-                              .format = format,
-                              .value_bytes = value_bytes,
-                              .tiles = in_spans.data(),
-                              .split = split,
-                              .first_tile = begin,
-                              .end_tile = end};
+        std::vector<float> outputs(8 * kRows * kStride);
+        QuantizeSpansTask task{.groups = {},
+                               .stride = kStride,
+                               .block = block,
+                               .num_blocks = num_blocks,
+                               .format = format,
+                               .value_bytes = value_bytes,
+                               .tiles = in_spans.data(),
+                               .split = split,
+                               .first_tile = begin,
+                               .end_tile = end};
         const int64_t first = split.first_row(begin);
-        for (int64_t g = 0; g < 4; ++g) {
+        for (int64_t g = 0; g < 8; ++g) {
           float* const group = outputs.data() + g * kRows * kStride;
           task.groups[g] = group;
           for (int64_t row = first; row < split.first_row(end); ++row) {
@@ -320,7 +320,7 @@ TEST_P(QuantizedRowsTest, SpansOfOutputsAreThoseOfWholeRows) {
                         kGroupRows, group + (row - first) * kStride);
           }
         }
-        kernels().quantize_span(task);
+        kernels().quantize_spans(task);
       }
     }
     EXPECT_EQ(in_spans, whole);

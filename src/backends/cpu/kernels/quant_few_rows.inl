@@ -40,22 +40,43 @@ class TwoStripsAhead {
   int64_t distance_;
 };
 
+/// Of few rows, sums that have no room in registers: [rows][groups][16].
+struct SumsInMemory {
+  float* totals;
+  uint8_t* of_first_pairs;  // int32
+};
+
+/// As finish_items(), of one row and group, whose sums begin with element `at`.
+template <PairPlace kPlace, int kRows, class Source>
+HASTEN_INLINE inline void finish_in_memory(I32x16 dots, const Source& source, int64_t block,
+                                           const PairOfTile<Source, kRows>& x, int row,
+                                           const SumsInMemory& sums, int64_t at) {
+  uint8_t* const of_first = sums.of_first_pairs + 4 * at;
+  const I32x16 first = kPlace == PairPlace::second ? load_halves(of_first) : zero_i32();
+  const I32x16 sum = sum_of_pair<kPlace>(first, dots, source, block, x, row);
+  if constexpr (kPlace == PairPlace::first) {
+    store_i32(of_first, sum);
+  } else {
+    F32x16 total = load(sums.totals + at);
+    add_product(total, to_float(sum), x.scale(row));
+    store(sums.totals + at, total);
+  }
+}
+
 /// As accumulate_pairs(), for two groups and more rows than there is room for in registers: up to
 /// kTallRows at a time, whose dot products of a first block wait as int16, those of both groups in
-/// one register, and sums[r][g][16] in memory. That is ten loads for sixteen products, where one
+/// one register, and sums in memory. That is ten loads for sixteen products, where one
 /// group and eight rows have nine for eight, more than a core of Zen 5 has time for (65 % of its
 /// int8 peak with all in the caches, this 75 to 78).
 template <int kRows, class Source>
 HASTEN_INLINE inline void accumulate_tall(const Source (&sources)[2], int64_t count,
-                                          const uint8_t* x, float* sums,
+                                          const uint8_t* x, const SumsInMemory& sums,
                                           const TwoStripsAhead<Source>& ahead) {
   static_assert(!Source::kSplit);
   constexpr int kGroups = 2;
-  constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, 1);
-  constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
-  constexpr int64_t kPairBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
   constexpr int kTurns = (kRows + kTallRows - 1) / kTallRows;
-  for (int64_t block = 0; block < count; block += 2, x += kPairBytes) {
+  PairOfTile<Source, kRows> pair{x};
+  for (int64_t block = 0; block < count; block += 2, pair.at += pair.kBytes) {
     unroll<0, kTurns>([&](auto turn_index) HASTEN_INLINE {
       constexpr int kTurn = decltype(turn_index)::value;
       constexpr int kFirst = kTurn * kRows / kTurns;
@@ -65,12 +86,10 @@ HASTEN_INLINE inline void accumulate_tall(const Source (&sources)[2], int64_t co
       if constexpr (kTurns > 1) __asm__ volatile("" ::: "memory");
       const auto multiply = [&](auto index_of_block, I32x16(&dot)[kGroups][kCount]) HASTEN_INLINE {
         constexpr int kBlock = decltype(index_of_block)::value;
-        const uint8_t* at = x + kBlock * kBlockBytes;
         unroll_tile<kCount, kGroups>([&](auto r, auto g) HASTEN_INLINE {
-          const uint8_t* starts = at + kShiftsAt + 4 * kRows;
-          dot[g.value][r.value] = set1_i32(load_scalar<int32_t>(starts + 4 * (kFirst + r.value)));
+          dot[g.value][r.value] = pair.start(kBlock, kFirst + r.value);
         });
-        multiply_part<0>(sources, block + kBlock, at + kFirst * kBlockColumns, dot,
+        multiply_part<0>(sources, block + kBlock, pair.block(kBlock) + kFirst * kBlockColumns, dot,
                          [&](auto quad) HASTEN_INLINE {
                            constexpr int kQuads = 8;
                            constexpr int kPart =
@@ -81,34 +100,26 @@ HASTEN_INLINE inline void accumulate_tall(const Source (&sources)[2], int64_t co
                            }
                          });
       };
-      const auto shift_of = [&](int of_block, int r) HASTEN_INLINE {
-        return load_scalar<int32_t>(x + of_block * kBlockBytes + kShiftsAt + 4 * (kFirst + r));
-      };
       I32x16 waiting[kCount];
       I32x16 dot[kGroups][kCount];
       multiply(Constant<0>{}, dot);
       unroll<0, kCount>([&](auto r) HASTEN_INLINE {
-        const int32_t shift = shift_of(0, r.value);
-        const I32x16 of_first_group = first_of_pair<Source>(dot[0][r.value], shift);
-        const I32x16 of_second_group = first_of_pair<Source>(dot[1][r.value], shift);
-        waiting[r.value] = keep_order(join_halves(of_first_group, shift_left(of_second_group, 16)));
+        const int32_t shift = pair.shift(0, kFirst + r.value);
+        waiting[r.value] =
+            keep_order(join_halves(first_of_pair<Source>(dot[0][r.value], shift),
+                                   shift_left(first_of_pair<Source>(dot[1][r.value], shift), 16)));
       });
       multiply(Constant<1>{}, dot);
-      unroll_tile<kCount, kGroups>([&](auto r, auto g) HASTEN_INLINE {
-        constexpr int kG = decltype(g)::value;
-        const I32x16 first = kG == 0 ? waiting[r.value] : shift_right(waiting[r.value], 16);
-        const I32x16 joined =
-            join_pair<Source>(first, shift_of(0, r.value), dot[kG][r.value], shift_of(1, r.value));
-        const uint8_t* behind = x + 2 * kBlockBytes + 4 * (kFirst + r.value);
-        I32x16 sum = multiply_pairs(joined, sources[kG].pair_scales(block));
-        if constexpr (Source::kOffsets) {
-          const auto sums_of_x = load_scalar<int32_t>(behind + 4 * kRows);
-          sum = add_pair_products(sum, sources[kG].pair_offsets(block), sums_of_x);
-        }
-        float* to = sums + ((kFirst + r.value) * kGroups + kG) * kGroupRows;
-        F32x16 total = load(to);
-        add_product(total, to_float(sum), set1(load_scalar<float>(behind)));
-        store(to, total);
+      with_place(block, count, [&](auto place) HASTEN_INLINE {
+        unroll_tile<kCount, kGroups>([&](auto r, auto g) HASTEN_INLINE {
+          constexpr int kG = decltype(g)::value;
+          const I32x16 first = kG == 0 ? waiting[r.value] : shift_right(waiting[r.value], 16);
+          const I32x16 dots = join_pair<Source>(first, pair.shift(0, kFirst + r.value),
+                                                dot[kG][r.value], pair.shift(1, kFirst + r.value));
+          finish_in_memory<PairPlace{decltype(place)::value}>(
+              dots, sources[kG], block, pair, kFirst + r.value, sums,
+              ((kFirst + r.value) * kGroups + kG) * kGroupRows);
+        });
       });
     });
   }
@@ -123,46 +134,32 @@ constexpr int64_t kStripAhead = 8192;
 /// ahead by itself gains more by that than by every other load that two groups save.
 template <int kRows, class Source>
 HASTEN_INLINE inline void accumulate_tall_in_order(const Source (&sources)[1], int64_t count,
-                                                   const uint8_t* x, float* sums) {
+                                                   const uint8_t* x, const SumsInMemory& sums) {
   static_assert(!Source::kSplit);
-  constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, 1);
-  constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
-  constexpr int64_t kPairBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
-  for (int64_t block = 0; block < count; block += 2, x += kPairBytes) {
+  PairOfTile<Source, kRows> pair{x};
+  for (int64_t block = 0; block < count; block += 2, pair.at += pair.kBytes) {
     const auto multiply = [&](auto index_of_block, I32x16(&dot)[1][kRows]) HASTEN_INLINE {
       constexpr int kBlock = decltype(index_of_block)::value;
-      const uint8_t* at = x + kBlock * kBlockBytes;
       sources[0].load_in_order(block + kBlock);
       sources[0].prefetch_ahead(block + kBlock, kStripAhead);
-      unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-        const uint8_t* starts = at + kShiftsAt + 4 * kRows;
-        dot[0][r.value] = set1_i32(load_scalar<int32_t>(starts + 4 * r.value));
-      });
-      multiply_part<0>(sources, block + kBlock, at, dot, [](auto) HASTEN_INLINE {});
-    };
-    const auto shift_of = [&](int of_block, int r) HASTEN_INLINE {
-      return load_scalar<int32_t>(x + of_block * kBlockBytes + kShiftsAt + 4 * r);
+      unroll<0, kRows>([&](auto r)
+                           HASTEN_INLINE { dot[0][r.value] = pair.start(kBlock, r.value); });
+      multiply_part<0>(sources, block + kBlock, pair.block(kBlock), dot, [](auto) HASTEN_INLINE {});
     };
     I32x16 waiting[kRows];
     I32x16 dot[1][kRows];
     multiply(Constant<0>{}, dot);
     unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      waiting[r.value] = keep_order(first_of_pair<Source>(dot[0][r.value], shift_of(0, r.value)));
+      waiting[r.value] = keep_order(first_of_pair<Source>(dot[0][r.value], pair.shift(0, r.value)));
     });
     multiply(Constant<1>{}, dot);
-    unroll<0, kRows>([&](auto r) HASTEN_INLINE {
-      const I32x16 joined = join_pair<Source>(waiting[r.value], shift_of(0, r.value),
-                                              dot[0][r.value], shift_of(1, r.value));
-      const uint8_t* behind = x + 2 * kBlockBytes + 4 * r.value;
-      I32x16 sum = multiply_pairs(joined, sources[0].pair_scales(block));
-      if constexpr (Source::kOffsets) {
-        const auto sums_of_x = load_scalar<int32_t>(behind + 4 * kRows);
-        sum = add_pair_products(sum, sources[0].pair_offsets(block), sums_of_x);
-      }
-      float* to = sums + r.value * kGroupRows;
-      F32x16 total = load(to);
-      add_product(total, to_float(sum), set1(load_scalar<float>(behind)));
-      store(to, total);
+    with_place(block, count, [&](auto place) HASTEN_INLINE {
+      unroll<0, kRows>([&](auto r) HASTEN_INLINE {
+        const I32x16 dots = join_pair<Source>(waiting[r.value], pair.shift(0, r.value),
+                                              dot[0][r.value], pair.shift(1, r.value));
+        finish_in_memory<PairPlace{decltype(place)::value}>(dots, sources[0], block, pair, r.value,
+                                                            sums, r.value * kGroupRows);
+      });
     });
   }
 }
@@ -184,6 +181,7 @@ HASTEN_KERNEL void quant_matmul_tall(const QuantMatmulTask& task, int64_t first,
   const PackedGroups<Source> groups(task.groups, blocks);
   constexpr int64_t kGroupSums = kRows * kGroupRows;
   alignas(64) float sums[kStackGroups * kGroupSums];  // of two together [kRows][2][16]
+  alignas(64) uint8_t of_first_pairs[kTogether * kGroupSums * 4];
   for (int64_t i = 0; i < kStackGroups * kGroupSums; i += kGroupRows) store(sums + i, zero());
   if constexpr (kInOrder) {
     for (int64_t g = 0; g < num_groups; ++g) groups.from(first + g, 0).load_head();
@@ -194,15 +192,16 @@ HASTEN_KERNEL void quant_matmul_tall(const QuantMatmulTask& task, int64_t first,
     count = blocks_from(groups.layout(), strip);
     for (int64_t g = 0; g < num_groups; g += kTogether) {
       const Source source = groups.from(first + g, strip);
+      const SumsInMemory tall{.totals = sums + g * kGroupSums, .of_first_pairs = of_first_pairs};
       if constexpr (kInOrder) {
         const Source sources[1] = {source};
-        accumulate_tall_in_order<kRows>(sources, count, x, sums + g * kGroupSums);
+        accumulate_tall_in_order<kRows>(sources, count, x, tall);
       } else {
         // A last one that is alone is multiplied twice, and stored once.
         const Source sources[2] = {source,
                                    groups.from(first + (g + 1 < num_groups ? g + 1 : g), strip)};
         const TwoStripsAhead<Source> ahead(source, groups.distance(count));
-        accumulate_tall<kRows>(sources, count, x, sums + g * kGroupSums, ahead);
+        accumulate_tall<kRows>(sources, count, x, tall, ahead);
       }
     }
     x += activation_bytes_of<Source, kRows>(count);

@@ -13,8 +13,9 @@
 //   dot    = (start + sum(code * x)) >> n, of each block, an int16: start has -zero_point * sum(x),
 //            and half of 2^n to round (QuantizedRows);
 //   sum    = dot * scale + dot of the second block * its scale, in integers, and, of weights that
-//            have offsets, + sum(x) * offset of each block, whose sums are shifted likewise;
-//   total += sum * the scale of the activations, which has 2^-kIntegerScaleBits;
+//            have offsets, + sum(x) * offset of each block, whose sums are shifted likewise; of
+//            two pairs that have one scale of activations, or of a last one alone;
+//   total += sum * that scale, which has 2^-kIntegerScaleBits;
 // and total *= the unit of the row's scales, in the end: until then it is as much larger as the
 // unit is smaller than 1, and overflows sooner than the output.
 #pragma once
@@ -119,6 +120,28 @@ HASTEN_INLINE inline void accumulate(const Source (&sources)[kGroups], int64_t c
   }
 }
 
+/// A tile of kRows rows where it has a pair of blocks, for weights with integer scales.
+template <class Source, int kRows>
+struct PairOfTile {
+  static constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
+  static constexpr int64_t kBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
+  static constexpr int64_t kNumbersAt = kBlockBytes - 8 * kRows;
+
+  const uint8_t* at;
+
+  HASTEN_INLINE const uint8_t* block(int index) const { return at + index * kBlockBytes; }
+  HASTEN_INLINE I32x16 start(int index, int row) const {
+    return set1_i32(load_scalar<int32_t>(block(index) + kNumbersAt + 4 * (kRows + row)));
+  }
+  HASTEN_INLINE int32_t shift(int index, int row) const {
+    return load_scalar<int32_t>(block(index) + kNumbersAt + 4 * row);
+  }
+  HASTEN_INLINE F32x16 scale(int row) const { return set1(load_scalar<float>(block(2) + 4 * row)); }
+  HASTEN_INLINE int32_t sums(int row) const {
+    return load_scalar<int32_t>(block(2) + 4 * (kRows + row));
+  }
+};
+
 /// The dot products of a first block as they wait for those of the second: shifted, unless
 /// join_pair() does it (kNarrow).
 template <class Source>
@@ -133,20 +156,56 @@ HASTEN_INLINE inline I32x16 join_pair(I32x16 first, int32_t first_shift, I32x16 
   return Source::kNarrow ? join_shifted(first, first_shift, second) : join_halves(first, second);
 }
 
-/// What is left to do for row kR and group kG of a pair of blocks, the first of which is `block`,
-/// behind their products: calls add as accumulate_pairs() says. `pair`: their activations.
-template <int kG, int kR, int kGroups, int kRows, class Source, class Add>
-HASTEN_INLINE inline void finish_pair(const Source (&sources)[kGroups], int64_t block,
-                                      const uint8_t* pair, const I32x16 (&joined)[kGroups][kRows],
-                                      Add&& add) {
-  constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
-  const uint8_t* behind = pair + 2 * kBlockBytes + 4 * kR;
-  I32x16 sum = multiply_pairs(joined[kG][kR], sources[kG].pair_scales(block));
+/// Where a pair of blocks is among those with one scale.
+enum class PairPlace : uint8_t { first, second, alone };
+
+/// Whether the pair that begins with this block is the second of two.
+HASTEN_INLINE inline bool is_second_pair(int64_t block) { return block % kScaleBlocks != 0; }
+
+/// The sum of what the pair that begins with `block` makes for a row of a tile, x, and, of a second
+/// one, `first`, that of the first. `dots`: of both blocks.
+template <PairPlace kPlace, int kRows, class Source>
+HASTEN_INLINE inline I32x16 sum_of_pair(I32x16 first, I32x16 dots, const Source& source,
+                                        int64_t block, const PairOfTile<Source, kRows>& x,
+                                        int row) {
+  I32x16 sum =
+      add_pairs(kPlace == PairPlace::second ? first : zero_i32(), dots, source.pair_scales(block));
   if constexpr (Source::kOffsets) {
-    const auto sums = load_scalar<int32_t>(behind + 4 * kRows);
-    sum = add_pair_products(sum, sources[kG].pair_offsets(block), sums);
+    sum = add_pair_products(sum, source.pair_offsets(block), x.sums(row));
   }
-  add(kG, kR, to_float(sum), set1(load_scalar<float>(behind)));
+  return sum;
+}
+
+/// Calls f(Constant<place>) for the place of the pair that begins with `block`, of `count` blocks.
+template <class F>
+HASTEN_INLINE inline void with_place(int64_t block, int64_t count, F&& f) {
+  if (is_second_pair(block)) {
+    f(Constant<static_cast<int>(PairPlace::second)>{});
+  } else if (block + 2 < count) {
+    f(Constant<static_cast<int>(PairPlace::first)>{});
+  } else {
+    f(Constant<static_cast<int>(PairPlace::alone)>{});
+  }
+}
+
+/// What is left to do for items [kBegin, kEnd) of a tile, row after row, behind the dot products of
+/// a pair: the sums of a first one wait in `sums` for the second, with which, or alone,
+/// accumulate_pairs()'s `add` is called.
+template <PairPlace kPlace, int kBegin, int kEnd, int kGroups, int kRows, class Source, class Add>
+HASTEN_INLINE inline void finish_items(const Source (&sources)[kGroups], int64_t block,
+                                       const PairOfTile<Source, kRows>& x,
+                                       const I32x16 (&dots)[kGroups][kRows],
+                                       I32x16 (&sums)[kGroups][kRows], Add&& add) {
+  unroll<kBegin, kEnd>([&](auto item) HASTEN_INLINE {
+    constexpr int kG = decltype(item)::value % kGroups;
+    constexpr int kR = decltype(item)::value / kGroups;
+    const I32x16 sum = sum_of_pair<kPlace>(sums[kG][kR], dots[kG][kR], sources[kG], block, x, kR);
+    if constexpr (kPlace == PairPlace::first) {
+      sums[kG][kR] = sum;
+    } else {
+      add(kG, kR, to_float(sum), x.scale(kR));
+    }
+  });
 }
 
 /// As accumulate(), of weights with integer scales and an even count of at least 2: add(g, r, n,
@@ -156,62 +215,69 @@ HASTEN_INLINE inline void finish_pair(const Source (&sources)[kGroups], int64_t 
 template <bool kWoven, int kGroups, int kRows, class Source, class Add, class F>
 HASTEN_INLINE inline void accumulate_pairs(const Source (&sources)[kGroups], int64_t count,
                                            const uint8_t* x, Add&& add, F&& before_block) {
-  constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
-  constexpr int64_t kShiftsAt = kBlockBytes - 8 * kRows;
-  constexpr int64_t kPairBytes = 2 * kBlockBytes + Source::kSpanBytes * kRows;
-  I32x16 joined[kGroups][kRows];
-  const auto start = [](const uint8_t* at, I32x16(&dot)[kGroups][kRows]) HASTEN_INLINE {
+  constexpr int kItems = kGroups * kRows;
+  PairOfTile<Source, kRows> pair{x};
+  I32x16 dots[kGroups][kRows];
+  // Woven, without a value to begin with, which all of them get before they are read: GCC 12 would
+  // keep dot products in memory, too (6 % of a prefill).
+  I32x16 sums[kGroups][kRows];
+  if constexpr (!kWoven) {
+    unroll_tile<kRows, kGroups>([&](auto r, auto g)
+                                    HASTEN_INLINE { sums[g.value][r.value] = zero_i32(); });
+  }
+  const auto start = [&](auto index, I32x16(&dot)[kGroups][kRows]) HASTEN_INLINE {
     unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
-      const auto first = load_scalar<int32_t>(at + kShiftsAt + 4 * (kRows + r.value));
-      dot[g.value][r.value] = set1_i32(first);
+      dot[g.value][r.value] = pair.start(decltype(index)::value, r.value);
     });
   };
-  constexpr int kItems = kGroups * kRows;
-  const auto multiply_pair = [&](auto is_first, int64_t block) HASTEN_INLINE {
-    constexpr bool kFinish = kWoven && decltype(is_first)::value == 0;
+  const auto multiply_pair = [&](auto finishes_last, int64_t block) HASTEN_INLINE {
     I32x16 low[kGroups][kRows];
     I32x16 high[kGroups][kRows];
     before_block(block);
-    start(x, low);
-    multiply_part<0>(sources, block, x, low, [&](auto quad) HASTEN_INLINE {
-      if constexpr (kFinish) {
-        constexpr int kQuad = decltype(quad)::value;
-        unroll<kQuad * kItems / 8, (kQuad + 1) * kItems / 8>([&](auto item) HASTEN_INLINE {
-          finish_pair<item.value % kGroups, item.value / kGroups>(sources, block - 2,
-                                                                  x - kPairBytes, joined, add);
-        });
+    start(Constant<0>{}, low);
+    multiply_part<0>(sources, block, pair.block(0), low, [&](auto quad) HASTEN_INLINE {
+      if constexpr (decltype(finishes_last)::value != 0) {
+        constexpr int kBegin = decltype(quad)::value * kItems / 8;
+        constexpr int kEnd = (decltype(quad)::value + 1) * kItems / 8;
+        const PairOfTile<Source, kRows> last{pair.at - pair.kBytes};
+        if (is_second_pair(block - 2)) {
+          finish_items<PairPlace::second, kBegin, kEnd>(sources, block - 2, last, dots, sums, add);
+        } else {
+          finish_items<PairPlace::first, kBegin, kEnd>(sources, block - 2, last, dots, sums, add);
+        }
       }
     });
     before_block(block + 1);
     unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
-      const auto shift = load_scalar<int32_t>(x + kShiftsAt + 4 * r.value);
-      low[g.value][r.value] = first_of_pair<Source>(low[g.value][r.value], shift);
+      low[g.value][r.value] = first_of_pair<Source>(low[g.value][r.value], pair.shift(0, r.value));
     });
-    const uint8_t* second = x + kBlockBytes;
-    start(second, high);
-    multiply_part<0>(sources, block + 1, second, high, [](auto) HASTEN_INLINE {});
-    // Constant indices: in a loop, GCC keeps `joined` in memory.
-    unroll_tile<kRows, kGroups>([&](auto row, auto group) HASTEN_INLINE {
-      constexpr int kR = decltype(row)::value;
-      constexpr int kG = decltype(group)::value;
-      const auto first_shift = load_scalar<int32_t>(x + kShiftsAt + 4 * kR);
-      const auto shift = load_scalar<int32_t>(second + kShiftsAt + 4 * kR);
-      joined[kG][kR] = keep_order(join_pair<Source>(low[kG][kR], first_shift, high[kG][kR], shift));
+    start(Constant<1>{}, high);
+    multiply_part<0>(sources, block + 1, pair.block(1), high, [](auto) HASTEN_INLINE {});
+    // Constant indices: in a loop, GCC keeps `dots` in memory.
+    unroll_tile<kRows, kGroups>([&](auto r, auto g) HASTEN_INLINE {
+      dots[g.value][r.value] =
+          keep_order(join_pair<Source>(low[g.value][r.value], pair.shift(0, r.value),
+                                       high[g.value][r.value], pair.shift(1, r.value)));
     });
-    if constexpr (!kWoven) {
-      unroll<0, kItems>([&](auto item) HASTEN_INLINE {
-        finish_pair<item.value % kGroups, item.value / kGroups>(sources, block, x, joined, add);
-      });
-    }
-    x += kPairBytes;
   };
-  multiply_pair(Constant<1>{}, 0);
-  for (int64_t i = 2; i < count; i += 2) multiply_pair(Constant<0>{}, i);
-  if constexpr (kWoven) {
-    unroll<0, kItems>([&](auto item) HASTEN_INLINE {
-      finish_pair<item.value % kGroups, item.value / kGroups>(sources, count - 2, x - kPairBytes,
-                                                              joined, add);
+  const auto finish_pair = [&](int64_t block) HASTEN_INLINE {
+    with_place(block, count, [&](auto place) HASTEN_INLINE {
+      finish_items<PairPlace{decltype(place)::value}, 0, kItems>(sources, block, pair, dots, sums,
+                                                                 add);
     });
+  };
+  if constexpr (kWoven) {
+    multiply_pair(Constant<0>{}, 0);
+    for (int64_t i = 2; i < count; i += 2) {
+      pair.at += pair.kBytes;
+      multiply_pair(Constant<1>{}, i);
+    }
+    finish_pair(count - 2);
+  } else {
+    for (int64_t i = 0; i < count; i += 2, pair.at += pair.kBytes) {
+      multiply_pair(Constant<0>{}, i);
+      finish_pair(i);
+    }
   }
 }
 

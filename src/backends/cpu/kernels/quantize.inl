@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations as int8, in the tiles of QuantizedRows: values = round(x / scale), where scale =
-// peak / 127 of a span of blocks, less as many powers of two as a part of a block leaves. Sixteen
-// parts at a time, of one row or a span of eight: where there is one number for a part, each lane
-// has one. A row that holds infinity or NaN gets a scale that is none, so that its outputs say so.
+// peak / 127 of kScaleBlocks blocks, less as many powers of two as a part of a block leaves.
+// Sixteen parts at a time, of one row or of some blocks of four: where there is one number for a
+// part, each lane has one. A row that holds infinity or NaN gets a scale that is none, so that its
+// outputs say so.
 #pragma once
 
 #include "backends/cpu/kernel_table.h"
@@ -66,15 +67,13 @@ struct SpanChain {
   }
 };
 
-/// The lanes of all parts of a span become the largest of them.
-template <int kSpanParts>
-HASTEN_INLINE inline I32x16 largest_of_spans(I32x16 v) {
-  static_assert(kSpanParts == 2 || kSpanParts == 8);
+/// The lanes of all parts that have one scale become the largest of them.
+template <int kScaleParts>
+HASTEN_INLINE inline I32x16 largest_of_each(I32x16 v) {
+  static_assert(kScaleParts == 4 || kScaleParts == 8);
   v = max_i32(v, swap_lanes<1>(v));
-  if constexpr (kSpanParts == 8) {
-    v = max_i32(v, swap_lanes<2>(v));
-    v = max_i32(v, swap_lanes<4>(v));
-  }
+  v = max_i32(v, swap_lanes<2>(v));
+  if constexpr (kScaleParts == 8) v = max_i32(v, swap_lanes<4>(v));
   return v;
 }
 
@@ -89,7 +88,7 @@ struct PartScales {
 /// `peaks`: bits of the parts' largest magnitudes. The chain learns of the largest of them.
 template <class Kind>
 HASTEN_INLINE inline PartScales scales_of(I32x16 peaks, SpanChain& chain) {
-  const F32x16 largest = as_float(largest_of_spans<Kind::kSpanBlocks * Kind::kParts>(peaks));
+  const F32x16 largest = as_float(largest_of_each<kScaleBlocks * Kind::kParts>(peaks));
   F32x16 span_peaks = min(largest, set1(3.40282347e38F));
   // Below, 127 / peak overflows, or the scale times 2^-kIntegerScaleBits is subnormal.
   float least = Kind::kIntegerScales ? 5e-32F : 1e-35F;
@@ -165,13 +164,13 @@ struct PartsOfRow {
   HASTEN_INLINE int64_t num_parts() const { return num_blocks * Kind::kParts; }
 };
 
-/// The two parts of one span of eight rows.
+/// The four parts of two spans, of four rows.
 template <class Kind>
-struct PartsOfSpan {
+struct PartsOfSpans {
   static_assert(Kind::kParts == 1 && Kind::kSpanBlocks == 2 && Kind::kPartColumns == 32);
-  static constexpr int kRows = kBatchParts / 2;
+  static constexpr int kRows = kBatchParts / kScaleBlocks;
 
-  const float* const* groups;  // four
+  const float* const* groups;  // eight
   int64_t offsets[kRows];      // of the rows, floats from there on
   TilePlace places[kRows];     // of the first block
 
@@ -179,7 +178,7 @@ struct PartsOfSpan {
   static constexpr bool has_values(int64_t /*part*/) { return true; }
   static constexpr int64_t num_parts() { return kBatchParts; }
   HASTEN_INLINE F32x16 vector(int64_t part, int64_t i) const {
-    return load(groups[part % 2 * 2 + i] + offsets[part / 2]);
+    return load(groups[part % kScaleBlocks * 2 + i] + offsets[part / kScaleBlocks]);
   }
   HASTEN_INLINE void fetch_next(int64_t /*part*/) const {}
   template <class F, class G>
@@ -187,16 +186,18 @@ struct PartsOfSpan {
     for (int64_t i = 0; i < kRows; ++i) {
       TilePlace place = places[i];
       const int64_t block_bytes = activation_block_bytes(place.tile_rows, 1, Kind::kValueBytes);
-      f(2 * i, place);
-      place.at += block_bytes;
-      f(2 * i + 1, place);
-      place.at += block_bytes;
-      g(2 * i + 1, place);
+      for (int64_t b = kScaleBlocks * i; b < kScaleBlocks * (i + 1); ++b) {
+        f(b, place);
+        place.at += block_bytes;
+        if (b % 2 == 0) continue;
+        g(b, place);
+        place.at += Kind::kSpanBytes * place.tile_rows;
+      }
     }
   }
 };
 
-/// Sixteen parts, which are PartsOfRow or PartsOfSpan.
+/// Sixteen parts, which are PartsOfRow or PartsOfSpans.
 template <class Kind, class Parts>
 struct PartBatch {
   static constexpr int kParts = Kind::kParts;
@@ -373,13 +374,12 @@ inline void quantize_tile_of(const QuantizeTileTask& task) {
   }
 }
 
-/// Eight rows at a time, of one tile after the other.
+/// Four rows at a time, of one tile after the other.
 template <class Kind>
-inline void quantize_span_of(const QuantizeSpanTask& task) {
-  using Parts = PartsOfSpan<Kind>;
+inline void quantize_spans_of(const QuantizeSpansTask& task) {
+  using Parts = PartsOfSpans<Kind>;
   constexpr int64_t kRowBlockBytes = activation_block_bytes(1, Kind::kParts, Kind::kValueBytes);
-  const float* groups[] = {task.groups[0], task.groups[1], task.groups[2], task.groups[3]};
-  Parts parts{.groups = groups, .offsets = {}, .places = {}};
+  Parts parts{.groups = task.groups, .offsets = {}, .places = {}};
   const PartBatch<Kind, Parts> batch{parts};
   SpanChain none;  // integer scales have no factors
   int count = 0;
@@ -410,19 +410,19 @@ inline void quantize_span_of(const QuantizeSpanTask& task) {
 }
 
 template <int kValueBytes>
-inline void quantize_span_to(const QuantizeSpanTask& task) {
+inline void quantize_spans_to(const QuantizeSpansTask& task) {
   if (task.format.offsets) {
     using Kind = QuantizeKind<32, 2, ScaleKind::integers_and_offsets, kValueBytes>;
-    return quantize_span_of<Kind>(task);
+    return quantize_spans_of<Kind>(task);
   }
-  quantize_span_of<QuantizeKind<32, 2, ScaleKind::integers, kValueBytes>>(task);
+  quantize_spans_of<QuantizeKind<32, 2, ScaleKind::integers, kValueBytes>>(task);
 }
 
-inline void quantize_span(const QuantizeSpanTask& task) {
+inline void quantize_spans(const QuantizeSpansTask& task) {
   if constexpr (kSplitsWideCodes) {
-    if (task.value_bytes == 2) return quantize_span_to<2>(task);
+    if (task.value_bytes == 2) return quantize_spans_to<2>(task);
   }
-  quantize_span_to<1>(task);
+  quantize_spans_to<1>(task);
 }
 
 template <int kValueBytes>
@@ -439,7 +439,7 @@ inline void quantize_tile_to(const QuantizeTileTask& task) {
 }
 
 /// With integer scales, whether a dot product of a block fits in an int16, what it is shifted by in
-/// 16 bits, and the sum of products of two blocks in an int32.
+/// 16 bits, and the sum of products of kScaleBlocks blocks in an int32.
 constexpr bool fits_integer_scales(const PackedFormat& format) {
   constexpr int64_t kMostSum = int64_t{127} * kBlockColumns;
   constexpr int64_t kLimit = int64_t{1} << 31;
@@ -451,14 +451,15 @@ constexpr bool fits_integer_scales(const PackedFormat& format) {
     const int64_t half = bits == 0 ? int64_t{1} << (kMostPairShift - 1) : 0;
     return most_level(format) <= 2 * format.zero_point &&
            (kMostSum * format.zero_point >> bits) + half < 32768 &&
-           ((kMostSum * format.zero_point >> bits) + 1) * 2 * kMostIntegerScale < kLimit;
+           ((kMostSum * format.zero_point >> bits) + 1) * kScaleBlocks * kMostIntegerScale < kLimit;
   }
   // What products and sums of offsets make together is at most the activations times the largest
   // weight, which is offset_parts() times the largest scale at most (make_integer_scales), and what
   // each of the four products is rounded by: less than one in both of its factors.
   return format.zero_point == 0 && offset_parts(format) == 1 << (bits + kSumBits) &&
          (kMostSum << kSumBits) < 32768 &&
-         ((kMostSum << kSumBits) * kMostIntegerScale + 2 * 32768 + 2 * 32768) * 2 < kLimit;
+         ((kMostSum << kSumBits) * kMostIntegerScale + 2 * 32768 + 2 * 32768) * kScaleBlocks <
+             kLimit;
 }
 
 /// Whether there is a QuantizeKind for the format.

@@ -39,7 +39,7 @@ constexpr KernelTable make_kernel_table(const char* name) {
       .make_integer_scales = make_integer_scales,
       .order_stores = order_stores,
       .quantize_tile = quantize_tile,
-      .quantize_span = quantize_span,
+      .quantize_spans = quantize_spans,
       .rms_norm_row = rms_norm_row,
       .add = add_row,
       .gate = gate,

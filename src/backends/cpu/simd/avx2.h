@@ -192,6 +192,10 @@ inline I32x16 multiply_high(I32x16 a, I32x16 b) {
 inline I32x16 multiply_pairs(I32x16 a, I32x16 b) {
   return {_mm256_madd_epi16(a.low, b.low), _mm256_madd_epi16(a.high, b.high)};
 }
+/// `sum` and those products, modulo 2^32.
+inline I32x16 add_pairs(I32x16 sum, I32x16 a, I32x16 b) {
+  return add_i32(sum, multiply_pairs(a, b));
+}
 inline void store_i32(uint8_t* p, I32x16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p) + 1, v.high);

@@ -146,11 +146,15 @@ inline I32x16 multiply_pairs(I32x16 a, I32x16 b) {
   const I32x16 high = (a >> 16) * (b >> 16);
   return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(low) + reinterpret_cast<U32x16>(high));
 }
-/// sum[lane] += the two products of int16 in the lane of `pairs` and in `pair`, modulo 2^32.
-inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
-  const I32x16 products = multiply_pairs(pairs, set1_i32(pair));
+/// `sum` and those products, modulo 2^32.
+inline I32x16 add_pairs(I32x16 sum, I32x16 a, I32x16 b) {
+  const I32x16 products = multiply_pairs(a, b);
   return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(sum) +
                                   reinterpret_cast<U32x16>(products));
+}
+/// sum[lane] += the two products of int16 in the lane of `pairs` and in `pair`, modulo 2^32.
+inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
+  return add_pairs(sum, pairs, set1_i32(pair));
 }
 inline void store_i32(uint8_t* p, I32x16 v) { __builtin_memcpy(p, &v, sizeof v); }
 /// The same bits.
