@@ -198,7 +198,7 @@ TEST_P(MatmulInvarianceTest, NormsBeforeProductsChangeNothing) {
 
 // A gated feed-forward block in one operation is its norm, gate and up with the activation, and
 // down: with so few columns between them that a backend takes them as they are, and with so many
-// that it may not, whole spans of activation scales or not, in pieces that go evenly into the
+// that it may not, of whole activation scales or not, in pieces that go evenly into the
 // threads or not; with more rows than pass together; with up of another format, and down of each
 // kind of activations.
 TEST_P(MatmulInvarianceTest, FeedForwardBlocksInOneOperationChangeNothing) {

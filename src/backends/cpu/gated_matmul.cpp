@@ -18,7 +18,7 @@ static_assert(kScaleGroups * kGroupRows == kScaleBlocks * kBlockColumns);
 // Rows whose outputs are worth rounding at once, at least: those of fewer stay in the cache anyway.
 constexpr int64_t kLeastRows = 64;
 // Pieces of gate and up for each thread that make it worth dealing whole ones, at least.
-constexpr int64_t kLeastPieces = 4;
+constexpr int64_t kLeastPieces = 2;
 
 }  // namespace
 
@@ -189,8 +189,8 @@ Matmul::Rows Matmul::round_gated(const ops::GatedMatmulParams& params, const Row
   return {.quantized = tiles, .count = rows.count, .columns = columns};
 }
 
-/// On one thread, a register tile of both weights after the other. Their outputs never leave the
-/// cache: what has one scale is rounded as soon as its last tile is there.
+/// On one thread, a register tile of both weights after the other. What has one scale is rounded as
+/// soon as its last tile is there, while it is in the second-level cache.
 void Matmul::round_gated_piece(const ops::GatedMatmulParams& params, const Rows& rows,
                                const GatedPiece& piece, int32_t thread) {
   const RowTiles split = quantized_tiles(rows.count);
