@@ -67,7 +67,8 @@ static_assert(kPanelBlocks % kShortPanelBlocks == 0);  // all in one stretch of 
 // Sums of two pairs never go from a panel or strip into the next.
 static_assert(kShortPanelBlocks % kScaleBlocks == 0 && kStripBlocks % kScaleBlocks == 0);
 
-/// A part is so many powers of two below the largest one of its span at most, or as good as zero.
+/// A part is so many powers of two below the largest one with its scale at most, or as good as
+/// zero.
 inline constexpr int32_t kMostSpanShift = 60;
 /// Likewise, of weights with integer scales, whose dot products are rounded by as many bits: that
 /// is ten times what it costs that still smaller blocks have no finer steps. A dot product that

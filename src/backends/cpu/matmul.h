@@ -68,8 +68,8 @@ class Matmul {
   /// memory. The same numbers as run() and the activation give.
   void run_gated(const ops::GatedMatmulParams& params, const ops::AddRmsNormParams* norm = nullptr);
 
-  /// Whether run_mlp() is for these, of which can_norm() holds: `down` takes activations in spans
-  /// that a thread can make whole, and there are enough of them, of enough rows.
+  /// Whether run_mlp() is for these, of which can_norm() holds: `down` takes activations
+  /// whose scales a thread can make alone, and there are enough of them, of enough rows.
   bool can_run_mlp(const ops::GatedMatmulParams& gated, const ops::MatmulParams& down) const;
   /// run_gated() and then run() of `down`, with the same numbers; but what lies between them is
   /// rounded for `down` while it is in the cache, and not written as floats.
@@ -108,7 +108,7 @@ class Matmul {
     int64_t first_out_row = 0;  // see QuantMatmulTask
   };
 
-  /// Some groups of gate and up, whole spans of their outputs, for one thread.
+  /// Some groups of gate and up, whole scales of their outputs, for one thread.
   struct GatedPiece {
     int64_t first;
     int64_t end;

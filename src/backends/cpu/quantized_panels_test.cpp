@@ -30,7 +30,7 @@ class ManyRows {
  public:
   ManyRows(const KernelTable& kernels, DType type)
       : kernels_(kernels),
-        columns_((kPanelBlocks + (info(type).block_size > kBlockColumns ? 8 : 3)) * kBlockColumns),
+        columns_((kPanelBlocks + (info(type).block_size > kBlockColumns ? 8 : 5)) * kBlockColumns),
         matrix_(type, {kGroups * kGroupRows, columns_}),
         layout_(weight_layout(matrix_.view)),
         format_(kPackedFormats[static_cast<int>(*layout_.packed)]),

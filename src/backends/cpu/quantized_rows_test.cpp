@@ -226,7 +226,7 @@ TEST_P(QuantizedRowsTest, QuantizedRowsAreNearAndSumUp) {
 }
 
 // Three blocks, of which the second is much smaller than the first, and one that makes a pair.
-TEST_P(QuantizedRowsTest, PairsOfBlocksShareAScaleButForShifts) {
+TEST_P(QuantizedRowsTest, FourBlocksShareAScaleButForShifts) {
   std::mt19937 random(8);
   std::normal_distribution<float> normal;
   constexpr int64_t kColumns = 96;
@@ -242,8 +242,7 @@ TEST_P(QuantizedRowsTest, PairsOfBlocksShareAScaleButForShifts) {
     const TestTile tile(kernels(), format, rows.data(), kColumns);
     ASSERT_EQ(tile.num_blocks, 4);
     for (int64_t b = 0; b < tile.num_blocks; ++b) {
-      const float peak = kPeaks[0];
-      EXPECT_FLOAT_EQ(tile.behind_span(b), peak / 127 *
+      EXPECT_FLOAT_EQ(tile.behind_span(b), kPeaks[0] / 127 *
                                                static_cast<float>(1 << wide_dot_bits(format)) /
                                                static_cast<float>(1 << kIntegerScaleBits));
       const int right = kShifts[b] + wide_dot_bits(format);
@@ -251,7 +250,7 @@ TEST_P(QuantizedRowsTest, PairsOfBlocksShareAScaleButForShifts) {
       int32_t sum = 0;
       for (int64_t i = 32 * b; i < 32 * (b + 1); ++i) {
         const int value = tile.value(TestTile::kRow, i);
-        const float step = peak / 127 / static_cast<float>(1 << kShifts[b]);
+        const float step = kPeaks[0] / 127 / static_cast<float>(1 << kShifts[b]);
         EXPECT_NEAR(static_cast<float>(value) * step, b < 3 ? x[i] : 0, step * 0.5001F);
         sum += value;
       }

@@ -163,9 +163,9 @@ enum class PairPlace : uint8_t { first, second, alone };
 HASTEN_INLINE inline bool is_second_pair(int64_t block) { return block % kScaleBlocks != 0; }
 
 /// The sum of what the pair that begins with `block` makes for a row of a tile, x, and, of a second
-/// one, `first`, that of the first. `dots`: of both blocks.
+/// one, `first`, that of the first, which others need not have. `dots`: of both blocks.
 template <PairPlace kPlace, int kRows, class Source>
-HASTEN_INLINE inline I32x16 sum_of_pair(I32x16 first, I32x16 dots, const Source& source,
+HASTEN_INLINE inline I32x16 sum_of_pair(const I32x16& first, I32x16 dots, const Source& source,
                                         int64_t block, const PairOfTile<Source, kRows>& x,
                                         int row) {
   I32x16 sum =

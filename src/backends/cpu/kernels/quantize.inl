@@ -79,7 +79,7 @@ HASTEN_INLINE inline I32x16 largest_of_each(I32x16 v) {
 
 /// How parts are brought to whole numbers.
 struct PartScales {
-  F32x16 of_spans;  // NaN if a value of the span is not a number or infinite
+  F32x16 of_spans;  // NaN if a value with that scale is not a number or infinite
   F32x16 steps;     // what the part's values are multiplied with: at most 1e38, so that values
                     // below about 1e-36 come out smaller than they are
   I32x16 shifts;    // how often the part is doubled before
@@ -89,26 +89,26 @@ struct PartScales {
 template <class Kind>
 HASTEN_INLINE inline PartScales scales_of(I32x16 peaks, SpanChain& chain) {
   const F32x16 largest = as_float(largest_of_each<kScaleBlocks * Kind::kParts>(peaks));
-  F32x16 span_peaks = min(largest, set1(3.40282347e38F));
+  F32x16 scale_peaks = min(largest, set1(3.40282347e38F));
   // Below, 127 / peak overflows, or the scale times 2^-kIntegerScaleBits is subnormal.
   float least = Kind::kIntegerScales ? 5e-32F : 1e-35F;
   if constexpr (!Kind::kIntegerScales) {
     // So that no quotient of scales overflows: what is smaller than 2^-kMostSpanShift of the row's
     // largest value, up to the end of this batch, is as good as zero.
-    const float most = reduce_max(span_peaks);
+    const float most = reduce_max(scale_peaks);
     if (most > chain.largest_peak) chain.largest_peak = most;
     const float smallest = chain.largest_peak * exact_power_of_two(-kMostSpanShift);
     if (smallest > least) least = smallest;
   }
-  span_peaks = max(span_peaks, set1(least));
+  scale_peaks = max(scale_peaks, set1(least));
   // The difference of the bits is one of exponents, less one where the part's mantissa is larger:
-  // so often can it be doubled before its peak exceeds that of its span.
+  // so often can it be doubled before its peak exceeds the largest.
   constexpr int32_t kMostShift = Kind::kIntegerScales ? kMostPairShift : kMostSpanShift;
-  const I32x16 doublings = shift_right(sub_i32(as_bits(span_peaks), peaks), 23);
+  const I32x16 doublings = shift_right(sub_i32(as_bits(scale_peaks), peaks), 23);
   const I32x16 shifts = min_i32(max_i32(doublings, zero_i32()), set1_i32(kMostShift));
-  const F32x16 steps = mul(div(set1(127.0F), span_peaks), power_of_two(shifts));
+  const F32x16 steps = mul(div(set1(127.0F), scale_peaks), power_of_two(shifts));
   const F32x16 none = mul(largest, zero());  // NaN of what is infinite or none
-  return {add(div(span_peaks, set1(127.0F)), none), min(steps, set1(1e38F)), shifts};
+  return {add(div(scale_peaks, set1(127.0F)), none), min(steps, set1(1e38F)), shifts};
 }
 
 /// A block of a tile, or what lies behind it, and a row of the tile.

@@ -122,9 +122,7 @@ inline I32x16 high_halves(I32x16 v) {
 }
 /// a * b / 2^15 of int16, to the nearest.
 inline I32x16 multiply_high(I32x16 a, I32x16 b) { return _mm512_mulhrs_epi16(a, b); }
-/// Sums of the two products of int16 in each lane.
-inline I32x16 multiply_pairs(I32x16 a, I32x16 b) { return _mm512_madd_epi16(a, b); }
-/// `sum` and those products, modulo 2^32.
+/// sum[lane] += the two products of int16 in the lane, modulo 2^32.
 inline I32x16 add_pairs(I32x16 sum, I32x16 a, I32x16 b) { return _mm512_dpwssd_epi32(sum, a, b); }
 /// sum[lane] += the two products of int16 in the lane of `pairs` and in `pair`, modulo 2^32.
 inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
