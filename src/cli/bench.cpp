@@ -423,16 +423,17 @@ void add_bench(Command program) {
       "Rounds, each beside the limit that the machine has around it; medians are reported "
       "(default: {})");
   command.flag("--json", options->json, "Print one JSON object");
-  command.footer(
-      "Without --ctx, the context is prompt + 2 × gen + batch × prompt / 64 + 16 tokens: the\n"
-      "first request goes on decoding while the prompts of the others are read. Memory for keys\n"
-      "and values is there before anything is measured, as --pretouch has it elsewhere. Decoding\n"
-      "stops every 40 ms to read memory, which is not counted: that is the limit it had.");
   add_bench_replay(command);
   add_bench_serve(command);
   add_bench_ladder(command);
   add_bench_load(command);
   add_bench_machine(command);
+  // Last, or else commands below would repeat it.
+  command.footer(
+      "Without --ctx, the context is prompt + 2 × gen + batch × prompt / 64 + 16 tokens: the\n"
+      "first request goes on decoding while the prompts of the others are read. Memory for keys\n"
+      "and values is there before anything is measured, as --pretouch has it elsewhere. Decoding\n"
+      "stops every 40 ms to read memory, which is not counted: that is the limit it had.");
   command.run([options] { return bench_model(*options); });
 }
 
