@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   // Last, or else every command would repeat it.
   program.footer(
       "A command that takes a MODEL uses the small demonstration model inside this program\n"
-      "where none is given.\n"
+      "where none is given, but for bench load, which measures a file.\n"
       "  hasten serve                     the API and a chat page at http://127.0.0.1:8080\n"
       "  hasten run -p \"Tell me a story.\"\n"
       "  hasten COMMAND --help            more about a command");

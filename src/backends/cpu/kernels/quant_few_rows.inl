@@ -65,9 +65,9 @@ HASTEN_INLINE inline void finish_in_memory(I32x16 dots, const Source& source, in
 
 /// As accumulate_pairs(), for two groups and more rows than there is room for in registers: up to
 /// kTallRows at a time, whose dot products of a first block wait as int16, those of both groups in
-/// one register, and sums in memory. That is ten loads for sixteen products, where one
-/// group and eight rows have nine for eight, more than a core of Zen 5 has time for (65 % of its
-/// int8 peak with all in the caches, this 75 to 78).
+/// one register, and sums in memory. That is ten loads for sixteen products, where one group and
+/// eight rows have nine for eight, more than a core of Zen 5 has time for (65 % of its int8 peak
+/// with all in the caches, this 75 to 78).
 template <int kRows, class Source>
 HASTEN_INLINE inline void accumulate_tall(const Source (&sources)[2], int64_t count,
                                           const uint8_t* x, const SumsInMemory& sums,

@@ -120,7 +120,8 @@ HASTEN_INLINE inline void accumulate(const Source (&sources)[kGroups], int64_t c
   }
 }
 
-/// A tile of kRows rows where it has a pair of blocks, for weights with integer scales.
+/// A pair of blocks in a tile of kRows rows of activations for weights with integer scales: where
+/// the values of its blocks are, and its numbers (QuantizedRows).
 template <class Source, int kRows>
 struct PairOfTile {
   static constexpr int64_t kBlockBytes = activation_block_bytes(kRows, 1, Source::kSplit ? 2 : 1);
@@ -230,6 +231,7 @@ HASTEN_INLINE inline void accumulate_pairs(const Source (&sources)[kGroups], int
       dot[g.value][r.value] = pair.start(decltype(index)::value, r.value);
     });
   };
+  // With Constant<1>, also what is left to do for the pair before.
   const auto multiply_pair = [&](auto finishes_last, int64_t block) HASTEN_INLINE {
     I32x16 low[kGroups][kRows];
     I32x16 high[kGroups][kRows];

@@ -188,13 +188,9 @@ inline I32x16 high_halves(I32x16 v) {
 inline I32x16 multiply_high(I32x16 a, I32x16 b) {
   return {_mm256_mulhrs_epi16(a.low, b.low), _mm256_mulhrs_epi16(a.high, b.high)};
 }
-/// Sums of the two products of int16 in each lane.
-inline I32x16 multiply_pairs(I32x16 a, I32x16 b) {
-  return {_mm256_madd_epi16(a.low, b.low), _mm256_madd_epi16(a.high, b.high)};
-}
-/// `sum` and those products, modulo 2^32.
+/// sum[lane] += the two products of int16 in the lane, modulo 2^32.
 inline I32x16 add_pairs(I32x16 sum, I32x16 a, I32x16 b) {
-  return add_i32(sum, multiply_pairs(a, b));
+  return add_i32(sum, {_mm256_madd_epi16(a.low, b.low), _mm256_madd_epi16(a.high, b.high)});
 }
 inline void store_i32(uint8_t* p, I32x16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
@@ -522,9 +518,7 @@ inline I32x16 add_pair_products(I32x16 sum, U8x64 codes, int32_t pair) {
 }
 /// Likewise, of int16 that are no codes, modulo 2^32.
 inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
-  const __m256i x = _mm256_set1_epi32(pair);
-  return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(pairs.low, x)),
-          _mm256_add_epi32(sum.high, _mm256_madd_epi16(pairs.high, x))};
+  return add_pairs(sum, pairs, set1_i32(pair));
 }
 
 /// Sums of products of quads, of up to most_run(largest level) of them, as int16: that takes one

@@ -126,7 +126,7 @@ inline I32x16 multiply_high(I32x16 a, I32x16 b) { return _mm512_mulhrs_epi16(a, 
 inline I32x16 add_pairs(I32x16 sum, I32x16 a, I32x16 b) { return _mm512_dpwssd_epi32(sum, a, b); }
 /// sum[lane] += the two products of int16 in the lane of `pairs` and in `pair`, modulo 2^32.
 inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
-  return _mm512_dpwssd_epi32(sum, pairs, _mm512_set1_epi32(pair));
+  return add_pairs(sum, pairs, set1_i32(pair));
 }
 inline void store_i32(uint8_t* p, I32x16 v) { _mm512_storeu_si512(p, v); }
 /// The same bits.

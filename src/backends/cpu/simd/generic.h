@@ -140,17 +140,12 @@ inline I32x16 multiply_high(I32x16 a, I32x16 b) {
   const I32x16 high = ((a >> 16) * (b >> 16) + (1 << 14)) >> 15;
   return join_halves(low, shift_left(high, 16));
 }
-/// Sums, modulo 2^32, of the two products of int16 in each lane.
-inline I32x16 multiply_pairs(I32x16 a, I32x16 b) {
+/// sum[lane] += the two products of int16 in the lane, modulo 2^32.
+inline I32x16 add_pairs(I32x16 sum, I32x16 a, I32x16 b) {
   const I32x16 low = low_numbers(a) * low_numbers(b);
   const I32x16 high = (a >> 16) * (b >> 16);
-  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(low) + reinterpret_cast<U32x16>(high));
-}
-/// `sum` and those products, modulo 2^32.
-inline I32x16 add_pairs(I32x16 sum, I32x16 a, I32x16 b) {
-  const I32x16 products = multiply_pairs(a, b);
-  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(sum) +
-                                  reinterpret_cast<U32x16>(products));
+  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(low) + reinterpret_cast<U32x16>(high) +
+                                  reinterpret_cast<U32x16>(sum));
 }
 /// sum[lane] += the two products of int16 in the lane of `pairs` and in `pair`, modulo 2^32.
 inline I32x16 add_pair_products(I32x16 sum, I32x16 pairs, int32_t pair) {
