@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the base layer: errors, JSON limits, mapped files, checked arithmetic.
+// Tests of the base layer: errors, JSON limits, mapped files, fresh memory, checked arithmetic.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/fetched_file.h"
+#include "base/fresh_memory.h"
 #include "base/hash.h"
+#include "base/huge_pages.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/quantity.h"
@@ -196,6 +203,37 @@ TEST(SipHash, GivesTheBytesOfOpenSsl) {
 }
 
 TEST(SipHash, EveryProcessHasItsOwnKey) { EXPECT_NE(random_key(), random_key()); }
+
+/// Pages of 4 KiB that are there.
+int64_t resident_pages(const FreshMemory& memory, int64_t num_bytes) {
+  std::vector<unsigned char> there(static_cast<size_t>(num_bytes / 4096));
+  EXPECT_EQ(mincore(memory.data(), static_cast<size_t>(num_bytes), there.data()), 0);
+  return std::count_if(there.begin(), there.end(), [](unsigned char t) { return t % 2 == 1; });
+}
+
+TEST(FreshMemory, IsZeroedAndCostsNothingUntilItIsUsed) {
+  constexpr int64_t kBytes = 16 * kHugePage;
+  FreshMemory memory(kBytes - 5);
+  ASSERT_NE(memory.data(), nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % kHugePage, 0);
+  EXPECT_EQ(resident_pages(memory, kBytes), 0);
+  for (int64_t at = 0; at < kHugePage; ++at) ASSERT_EQ(memory.data()[at], std::byte{0});
+  memory.data()[kBytes - 6] = std::byte{7};
+  const int64_t used = resident_pages(memory, kBytes);
+  EXPECT_GE(used, 2);
+  EXPECT_LE(used, 2 * kHugePage / 4096);
+
+  FreshMemory other = std::move(memory);
+  EXPECT_EQ(other.data()[kBytes - 6], std::byte{7});
+  other = FreshMemory();
+  EXPECT_EQ(other.data(), nullptr);
+}
+
+TEST(FreshMemory, IsNoneWhereTheSystemRefuses) {
+  EXPECT_EQ(FreshMemory(0).data(), nullptr);
+  EXPECT_EQ(FreshMemory(int64_t{1} << 60).data(), nullptr);
+  EXPECT_EQ(FreshMemory(std::numeric_limits<int64_t>::max()).data(), nullptr);
+}
 
 }  // namespace
 }  // namespace hasten

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// HugeVector: a vector for large tables that are read here and there, in huge pages if it can be.
+// The size of huge pages; HugeVector, a vector for large tables that are read here and there, in
+// huge pages if it can be.
 #pragma once
 
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <vector>
 
 namespace hasten {
+
+inline constexpr int64_t kHugePage = int64_t{2} << 20;
 
 /// Asks for huge pages, and rounds up to them, where a table has as many pages of 4 KiB as the
 /// processor remembers places of at once (its first TLB has 64 entries or so). Several such tables,
@@ -24,17 +28,17 @@ struct HugePageAllocator {
   HugePageAllocator(const HugePageAllocator<U>& /*other*/) {}
 
   T* allocate(size_t count) {
-    constexpr size_t kHugePage = size_t{2} << 20;
+    constexpr auto kAlignment = static_cast<size_t>(kHugePage);
     constexpr size_t kLeastBytes = size_t{64} * 4096;
     if (count > PTRDIFF_MAX / sizeof(T)) throw std::bad_array_new_length();
     size_t bytes = count * sizeof(T);
-    const size_t alignment = bytes >= kLeastBytes ? kHugePage : 64;
+    const size_t alignment = bytes >= kLeastBytes ? kAlignment : 64;
     bytes = (bytes + alignment - 1) / alignment * alignment;
     void* const data = std::aligned_alloc(alignment, bytes);
     if (data == nullptr) throw std::bad_alloc();
 #if defined(MADV_HUGEPAGE)
     // A hint: refused where huge pages are switched off.
-    if (alignment == kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+    if (alignment == kAlignment) madvise(data, bytes, MADV_HUGEPAGE);
 #endif
     return static_cast<T*>(data);
   }

@@ -2,7 +2,6 @@
 // hasten bench load: how long a model takes to be ready, and its weights of that, beside the time
 // that memory takes to read and write as much, and beside a mere copy.
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fresh_memory.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/quantity.h"
@@ -91,29 +91,6 @@ std::vector<Piece> pieces_of(const weights::Checkpoint& checkpoint, int64_t num_
   return pieces;
 }
 
-/// Memory that the system has not given yet.
-class NewMemory {
- public:
-  explicit NewMemory(int64_t num_bytes)
-      : size_(static_cast<size_t>(std::max<int64_t>(1, num_bytes))),
-        data_(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    if (data_ == MAP_FAILED) {
-      fail(ErrorCode::resource_exhausted, "no memory to copy {} of weights", size_text(num_bytes));
-    }
-#if defined(MADV_HUGEPAGE)
-    madvise(data_, size_, MADV_HUGEPAGE);
-#endif
-  }
-  ~NewMemory() { munmap(data_, size_); }
-  NewMemory(const NewMemory&) = delete;
-  NewMemory& operator=(const NewMemory&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  size_t size_;
-  void* data_;
-};
-
 /// Seconds that so many threads take to copy so many bytes of the model's matrices to new memory:
 /// what packing does to memory, pages that the system has to clear included, without any
 /// arithmetic. The file's pages are mapped before, as many are when packing begins.
@@ -126,7 +103,9 @@ double copy_seconds(const std::filesystem::path& model, int64_t num_bytes, int32
       (void)static_cast<const volatile std::byte*>(piece.from)[at];
     }
   }
-  const NewMemory memory(num_bytes);
+  const FreshMemory memory(std::max<int64_t>(1, num_bytes));
+  if (memory.data() == nullptr)
+    fail(ErrorCode::resource_exhausted, "no memory to copy {} of weights", size_text(num_bytes));
   std::atomic<size_t> next{0};
   const auto copy = [&] {
     for (size_t i = next++; i < pieces.size(); i = next++) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/huge_pages.h"
 
 namespace hasten {
 
@@ -53,14 +54,19 @@ Tensor Tensor::reshape(Shape shape) const {
 }
 
 Buffer::Buffer(int64_t num_bytes) : num_bytes_(num_bytes) {
+  // Rounding up to huge pages must not cost much of a small buffer.
+  constexpr int64_t kLarge = 4 * kHugePage;
   HASTEN_CHECK(num_bytes >= 0);
-  const auto rounded = static_cast<size_t>(round_up(num_bytes, kAlignment));
-  if (rounded == 0) return;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
-  if (memory == nullptr)
+  if (num_bytes == 0) return;
+  if (num_bytes >= kLarge) {
+    large_ = FreshMemory(num_bytes);
+  } else {
+    const auto rounded = static_cast<size_t>(round_up(num_bytes, kAlignment));
+    small_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+    if (small_ != nullptr) std::memset(small_.get(), 0, rounded);
+  }
+  if (data() == nullptr)
     fail(ErrorCode::resource_exhausted, "cannot allocate {} bytes of memory", num_bytes);
-  std::memset(memory, 0, rounded);
-  data_.reset(memory);
 }
 
 void Buffer::Free::operator()(std::byte* p) const { std::free(p); }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/fresh_memory.h"
 #include "tensor/dtype.h"
 
 namespace hasten {
@@ -88,21 +89,23 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-/// Owns host memory, 64-byte aligned, zeroed.
+/// Owns host memory, 64-byte aligned, zeroed: large memory by the system, page by page as it is
+/// used, so that what is reserved for the largest step costs a small one nothing.
 class Buffer {
  public:
   static constexpr size_t kAlignment = 64;  // one cache line, and one AVX-512 register
   Buffer() = default;
   /// Error{resource_exhausted} when the system has not got them.
   explicit Buffer(int64_t num_bytes);
-  std::byte* data() const { return data_.get(); }
+  std::byte* data() const { return large_.data() != nullptr ? large_.data() : small_.get(); }
   int64_t num_bytes() const { return num_bytes_; }
 
  private:
   struct Free {
     void operator()(std::byte* p) const;
   };
-  std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<std::byte, Free> small_;
+  FreshMemory large_;
   int64_t num_bytes_ = 0;
 };
 

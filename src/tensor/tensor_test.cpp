@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -86,6 +88,23 @@ TEST(Buffer, IsAlignedAndZeroed) {
   const Buffer buffer(100);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % Buffer::kAlignment, 0U);
   for (int64_t i = 0; i < buffer.num_bytes(); ++i) EXPECT_EQ(buffer.data()[i], std::byte{0});
+}
+
+TEST(Buffer, LargeOnesAreZeroedToo) {
+  constexpr int64_t kBytes = 9 << 20;
+  for (int turn = 0; turn < 2; ++turn) {  // the second could get what the first gave back
+    const Buffer buffer(kBytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % Buffer::kAlignment, 0U);
+    EXPECT_TRUE(std::all_of(buffer.data(), buffer.data() + kBytes,
+                            [](std::byte b) { return b == std::byte{0}; }));
+    std::memset(buffer.data(), 0xff, kBytes);
+  }
+  try {
+    const Buffer none(int64_t{1} << 60);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::resource_exhausted);
+  }
 }
 
 }  // namespace

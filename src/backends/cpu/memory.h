@@ -8,6 +8,8 @@
 #include <stop_token>
 #include <vector>
 
+#include "base/huge_pages.h"
+
 namespace hasten::cpu {
 
 /// Owns uninitialised memory, or none (data() is null). It is aligned to a cache line; from 8 MiB
@@ -30,13 +32,10 @@ class Memory {
   int64_t num_bytes_ = 0;
 };
 
-/// The pages that some memory lies on: the first time that one is written, the system clears it.
-inline constexpr int64_t kHugePage = int64_t{2} << 20;
-
-/// Pages that nobody has written to yet, to be written by several threads: each is brought in,
-/// which has the system clear it, by the one that comes first, while others that want it wait. Of
-/// two that write to a new page at the same time both would clear one, and one of these is thrown
-/// away.
+/// Pages that nobody has written to yet, which the system clears when somebody does, to be written
+/// by several threads: each is brought in, which has the system clear it, by the one that comes
+/// first, while others that want it wait. Of two that write to a new page at the same time both
+/// would clear one, and one of these is thrown away.
 class NewPages {
  public:
   NewPages() = default;

@@ -49,7 +49,7 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
   logit_rows_.reserve(static_cast<size_t>(limits.max_logits));
   query_start_.reserve(max_sequences + 1);
   context_len_.reserve(max_sequences);
-  logits_.resize(static_cast<size_t>(limits.max_logits * model_->info().vocab_size));
+  logits_ = OwnedTensor(DType::f32, {limits.max_logits, model_->info().vocab_size});
   scans_.reserve(static_cast<size_t>(limits.max_logits));
 }
 
@@ -88,9 +88,8 @@ std::span<float> Runner::run(const StepPlan& plan, size_t begin, size_t end) {
                    .slots = group.slots};
   }
 
-  const size_t num_values = logit_rows_.size() * static_cast<size_t>(model_->info().vocab_size);
-  HASTEN_CHECK(num_values <= logits_.size());
-  const std::span<float> logits = std::span(logits_).first(num_values);
+  const Tensor rows = logits_.view.slice(0, std::ssize(logit_rows_));
+  const std::span<float> logits(rows.f32(), static_cast<size_t>(rows.num_elements()));
   model_->forward({.token_ids = token_ids_,
                    .positions = positions_,
                    .batches = batches_,

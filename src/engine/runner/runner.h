@@ -11,6 +11,7 @@
 
 #include "engine/sequence/step.h"
 #include "models/model.h"
+#include "tensor/tensor.h"
 
 namespace hasten::engine {
 
@@ -76,7 +77,7 @@ class Runner {
   std::vector<int32_t> logit_rows_;       // [num_logits]
   std::vector<int32_t> query_start_;      // [num_sequences + 1]
   std::vector<int32_t> context_len_;      // [num_sequences]
-  std::vector<float> logits_;             // [max_logits, vocab_size]
+  OwnedTensor logits_;                    // [max_logits, vocab_size]
   std::vector<ops::RowScan> scans_;       // [num_logits]
 };
 
