@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the base layer: errors, JSON limits, mapped files, fresh memory, checked arithmetic.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -22,6 +21,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/quantity.h"
+#include "base/resident_pages_test.h"
 #include "base/siphash.h"
 #include "hasten_test/paths.h"
 
@@ -204,29 +204,36 @@ TEST(SipHash, GivesTheBytesOfOpenSsl) {
 
 TEST(SipHash, EveryProcessHasItsOwnKey) { EXPECT_NE(random_key(), random_key()); }
 
-/// Pages of 4 KiB that are there.
-int64_t resident_pages(const FreshMemory& memory, int64_t num_bytes) {
-  std::vector<unsigned char> there(static_cast<size_t>(num_bytes / 4096));
-  EXPECT_EQ(mincore(memory.data(), static_cast<size_t>(num_bytes), there.data()), 0);
-  return std::count_if(there.begin(), there.end(), [](unsigned char t) { return t % 2 == 1; });
-}
+constexpr int64_t kFreshBytes = 16 * kHugePage;
 
-TEST(FreshMemory, IsZeroedAndCostsNothingUntilItIsUsed) {
-  constexpr int64_t kBytes = 16 * kHugePage;
-  FreshMemory memory(kBytes - 5);
+TEST(FreshMemory, IsZeroedWhereverItIsMovedTo) {
+  FreshMemory memory(kFreshBytes - 5);
   ASSERT_NE(memory.data(), nullptr);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % kHugePage, 0);
-  EXPECT_EQ(resident_pages(memory, kBytes), 0);
-  for (int64_t at = 0; at < kHugePage; ++at) ASSERT_EQ(memory.data()[at], std::byte{0});
-  memory.data()[kBytes - 6] = std::byte{7};
-  const int64_t used = resident_pages(memory, kBytes);
-  EXPECT_GE(used, 2);
-  EXPECT_LE(used, 2 * kHugePage / 4096);
-
-  FreshMemory other = std::move(memory);
-  EXPECT_EQ(other.data()[kBytes - 6], std::byte{7});
-  other = FreshMemory();
+  EXPECT_TRUE(std::all_of(memory.data(), memory.data() + kFreshBytes - 5,
+                          [](std::byte byte) { return byte == std::byte{0}; }));
+  memory.data()[kFreshBytes - 6] = std::byte{7};
+  FreshMemory other(kHugePage);
+  other = std::move(memory);
+  EXPECT_EQ(memory.data(), nullptr);
+  EXPECT_EQ(other.data()[kFreshBytes - 6], std::byte{7});
+  FreshMemory third(std::move(other));
   EXPECT_EQ(other.data(), nullptr);
+  EXPECT_EQ(third.data()[kFreshBytes - 6], std::byte{7});
+}
+
+TEST(FreshMemory, CostsNothingUntilItIsUsedOrBroughtIn) {
+  if (!tells_what_is_resident()) GTEST_SKIP() << "this system does not tell which pages are there";
+  const FreshMemory memory(kFreshBytes);
+  ASSERT_NE(memory.data(), nullptr);
+  EXPECT_EQ(resident_bytes(memory.data(), kFreshBytes), 0);
+  memory.data()[kFreshBytes - 1] = std::byte{7};
+  const int64_t used = resident_bytes(memory.data(), kFreshBytes);
+  EXPECT_GT(used, 0);
+  EXPECT_LE(used, kHugePage);
+  bring_in_pages({memory.data(), static_cast<size_t>(kFreshBytes - kHugePage)});
+  EXPECT_EQ(resident_bytes(memory.data(), kFreshBytes), kFreshBytes - kHugePage + used);
+  EXPECT_EQ(memory.data()[kFreshBytes - 1], std::byte{7});
 }
 
 TEST(FreshMemory, IsNoneWhereTheSystemRefuses) {

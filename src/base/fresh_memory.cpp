@@ -13,24 +13,29 @@ namespace hasten {
 FreshMemory::FreshMemory(int64_t num_bytes) {
   HASTEN_CHECK(num_bytes >= 0);
   if (num_bytes == 0 || num_bytes > INT64_MAX - 2 * kHugePage) return;
-  const int64_t size = round_up(num_bytes, kHugePage);
-  // A mapping begins on any page: what lies before a huge one is addresses only.
-  const auto mapped = static_cast<size_t>(size + kHugePage);
+  const auto size = static_cast<size_t>(round_up(num_bytes, kHugePage));
+  constexpr auto kSpare = static_cast<size_t>(kHugePage);  // a mapping begins on any page
   void* const mapping =
-      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, size + kSpare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return;
-  mapping_ = mapping;
-  mapped_bytes_ = mapped;
-  const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(mapping)) % kHugePage;
-  data_ = static_cast<std::byte*>(mapping) + (before == 0 ? 0 : kHugePage - before);
-#if defined(MADV_HUGEPAGE)
-  // A hint: refused where huge pages are switched off.
-  madvise(data_, static_cast<size_t>(size), MADV_HUGEPAGE);
-#endif
+  auto* const first = static_cast<std::byte*>(mapping);
+  const size_t before = (kSpare - reinterpret_cast<uintptr_t>(mapping) % kSpare) % kSpare;
+  if (before > 0) munmap(first, before);
+  munmap(first + before + size, kSpare - before);
+  data_ = first + before;
+  mapped_bytes_ = size;
+  ask_for_huge_pages(data_, size);
 }
 
 FreshMemory::~FreshMemory() {
-  if (mapping_ != nullptr) munmap(mapping_, mapped_bytes_);
+  if (data_ != nullptr) munmap(data_, mapped_bytes_);
+}
+
+void bring_in_pages(std::span<std::byte> zeroed) {
+  constexpr size_t kSmallestPage = 4096;  // where there are no huge ones
+  volatile std::byte* const data = zeroed.data();
+  for (size_t at = 0; at < zeroed.size(); at += kSmallestPage) data[at] = std::byte{0};
+  if (!zeroed.empty()) data[zeroed.size() - 1] = std::byte{0};  // pages may begin between
 }
 
 }  // namespace hasten

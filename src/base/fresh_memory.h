@@ -4,24 +4,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 namespace hasten {
 
-/// Owns zeroed memory that begins on a huge page (2 MiB), or none (data() is null). The system
-/// gives each page, cleared, when something is first read from it or written to it: huge ones where
-/// it can. For much memory of which little may ever be used; of less than some MiB, rounding up to
-/// whole pages costs more than clearing.
+/// Owns zeroed memory that begins on a huge page, or none (data() is null). The system gives each
+/// page, cleared, when it is first written to: huge ones where it can, so that a byte may bring in
+/// as much as a huge page. For much memory of which little may ever be used; of less than some MiB,
+/// rounding up to whole pages costs more than clearing.
 class FreshMemory {
  public:
   FreshMemory() = default;
-  /// None when the system refuses.
+  /// None of 0 bytes, and when the system refuses.
   explicit FreshMemory(int64_t num_bytes);
-  FreshMemory(FreshMemory&& other) noexcept { *this = std::move(other); }
+  FreshMemory(FreshMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), mapped_bytes_(other.mapped_bytes_) {}
   FreshMemory& operator=(FreshMemory&& other) noexcept {
-    std::swap(mapping_, other.mapping_);
-    std::swap(mapped_bytes_, other.mapped_bytes_);
-    std::swap(data_, other.data_);
+    const FreshMemory old(std::move(*this));
+    data_ = std::exchange(other.data_, nullptr);
+    mapped_bytes_ = other.mapped_bytes_;
     return *this;
   }
   FreshMemory(const FreshMemory&) = delete;
@@ -31,9 +33,12 @@ class FreshMemory {
   std::byte* data() const { return data_; }
 
  private:
-  void* mapping_ = nullptr;
+  std::byte* data_ = nullptr;
   size_t mapped_bytes_ = 0;
-  std::byte* data_ = nullptr;  // in the mapping, on a huge page
 };
+
+/// Has the system give all pages of zeroed memory that nothing has been written to, by writing to
+/// each. Of two threads that do so to one page both would clear one.
+void bring_in_pages(std::span<std::byte> zeroed);
 
 }  // namespace hasten

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,18 @@
 
 namespace hasten {
 
+/// Of x86-64, and of arm64 whose other pages have 4 KiB.
 inline constexpr int64_t kHugePage = int64_t{2} << 20;
+/// Rounding up to huge pages costs little of so much memory.
+inline constexpr int64_t kLeastOnHugePages = 4 * kHugePage;
+
+/// A hint, refused where huge pages are switched off. Not given where they are larger: a byte that
+/// is written would bring in as much.
+inline void ask_for_huge_pages(void* data, size_t num_bytes) {
+#if defined(MADV_HUGEPAGE)
+  if (sysconf(_SC_PAGESIZE) == 4096) madvise(data, num_bytes, MADV_HUGEPAGE);
+#endif
+}
 
 /// Asks for huge pages, and rounds up to them, where a table has as many pages of 4 KiB as the
 /// processor remembers places of at once (its first TLB has 64 entries or so). Several such tables,
@@ -36,10 +48,7 @@ struct HugePageAllocator {
     bytes = (bytes + alignment - 1) / alignment * alignment;
     void* const data = std::aligned_alloc(alignment, bytes);
     if (data == nullptr) throw std::bad_alloc();
-#if defined(MADV_HUGEPAGE)
-    // A hint: refused where huge pages are switched off.
-    if (alignment == kAlignment) madvise(data, bytes, MADV_HUGEPAGE);
-#endif
+    if (alignment == kAlignment) ask_for_huge_pages(data, bytes);
     return static_cast<T*>(data);
   }
   void deallocate(T* data, size_t /*count*/) { std::free(data); }

@@ -104,8 +104,9 @@ double copy_seconds(const std::filesystem::path& model, int64_t num_bytes, int32
     }
   }
   const FreshMemory memory(std::max<int64_t>(1, num_bytes));
-  if (memory.data() == nullptr)
+  if (memory.data() == nullptr) {
     fail(ErrorCode::resource_exhausted, "no memory to copy {} of weights", size_text(num_bytes));
+  }
   std::atomic<size_t> next{0};
   const auto copy = [&] {
     for (size_t i = next++; i < pieces.size(); i = next++) {
@@ -213,13 +214,14 @@ void add_bench_load(Command bench) {
   command.footer(
       "A first load, not counted, brings the file into the system's cache. 'weights' is the time\n"
       "to check them and to pack them for the kernels; of a file of 16 MiB and more, pages are\n"
-      "mapped while the tokenizer is read, and then memory is brought in while there is time for\n"
-      "it, neither of which is in it. Its limit is what memory takes to read as many bytes and to\n"
+      "mapped while the tokenizer is read, and then memory is brought in: only what is left to do\n"
+      "of either by then is in it. Its limit is what memory takes to read as many bytes and to\n"
       "write them, at the rate it reads with before and after each round. 'copy' is what as many\n"
       "threads take to copy as many bytes of the file, whose pages are mapped, to new memory,\n"
       "which the system clears. 'ready' is all that comes before the first request: the "
       "tokenizer,\n"
-      "the weights, room for steps and for keys and values.");
+      "the weights, addresses for keys, values and the largest step, whose pages the system gives\n"
+      "when they are used.");
   command.run([options] { return bench_load(*options); });
 }
 

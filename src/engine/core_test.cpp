@@ -519,6 +519,19 @@ TEST(StepBytes, CountsActivationsAndTheMostLogitsOfAStep) {
   EXPECT_EQ(step_bytes(model, {.step_tokens = 8, .max_batch = 3}), 8003 + (3 + 64) * 100 * 4);
 }
 
+TEST(Core, BringsInMemoryOfStepsOnRequest) {
+  for (const bool asked : {false, true}) {
+    CoreOptions options{.max_batch = 3};
+    double told = 0;
+    if (asked) options.on_pretouch = [&](double fraction) { told = fraction; };
+    const World world(FakeModelOptions{.vocab_size = 100}, options);
+    EXPECT_EQ(told, asked ? 1 : 0);
+    EXPECT_EQ(world.fake->num_brought_in, asked ? 1 : 0);
+    // Of logits, rows for the batch and for a prompt.
+    EXPECT_EQ(world.backend.bytes_brought_in, asked ? (3 + 64) * 100 * 4 : 0);
+  }
+}
+
 TEST(StagingBytes, AreThereWhereADiskIs) {
   class Backend final : public testing::FakeBackend {
    public:

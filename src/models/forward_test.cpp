@@ -37,6 +37,7 @@ class PretendDevice final : public ops::Backend {
  public:
   bool muted = false;
   std::vector<int64_t> tokens_of_mlps;  // in the order of the layers
+  int64_t bytes_brought_in = 0;
 
   std::string name() const override { return "pretend"; }
   Device device() const override { return {Device::Kind::cuda, 0}; }
@@ -53,6 +54,7 @@ class PretendDevice final : public ops::Backend {
     return host_->prepare_embedding(source);
   }
   void reserve(const ops::StepLimits& limits) override { host_->reserve(limits); }
+  void bring_in_memory(const Tensor& zeroed) override { bytes_brought_in += zeroed.num_bytes(); }
   std::unique_ptr<ops::KvCache> make_kv_cache(const ops::KvCacheSpec& spec) override {
     return host_->make_kv_cache(spec);
   }
@@ -178,6 +180,15 @@ TEST_F(ForwardTest, DeviceMemoryIsStagedInPieces) {
   EXPECT_TRUE(std::equal(some.begin(), some.end(), all.end() - std::ssize(some)));
   EXPECT_EQ(staged.model().activation_bytes(8, 4),
             direct.model().activation_bytes(8, 4) + 4 * 61 * 4);
+}
+
+TEST_F(ForwardTest, BringsInWhatItReserved) {
+  auto owner = std::make_unique<PretendDevice>();
+  const PretendDevice& device = *owner;
+  ModelSession session(open(kLlamaConfig), {}, std::move(owner));
+  EXPECT_EQ(device.bytes_brought_in, 0);
+  session.model().bring_in();
+  EXPECT_EQ(device.bytes_brought_in, session.model().activation_bytes(ModelSession::kMaxTokens, 4));
 }
 
 TEST_F(ForwardTest, TokensOutsideTheVocabularyAreTheCallersFault) {

@@ -59,9 +59,12 @@ class Model {
   virtual const ModelInfo& info() const = 0;
   virtual const std::vector<CacheGroup>& cache_groups() const = 0;
   /// Allocates activations for steps of up to these sizes, here and in the backend, so that no
-  /// step allocates, and fixes the RoPE scalings that depend on the length (dynamic NTK, LongRoPE)
-  /// by max_context, the tokens that a sequence may reach. Called once, before the first forward.
+  /// step allocates, though the system may give the memory page by page, and fixes the RoPE
+  /// scalings that depend on the length (dynamic NTK, LongRoPE) by max_context, the tokens that a
+  /// sequence may reach. Called once, before the first forward.
   virtual void reserve(int64_t max_tokens, int64_t max_sequences, int64_t max_context) = 0;
+  /// Has the system give the memory of activations now rather than when steps first use it.
+  virtual void bring_in() = 0;
   /// Bytes that reserve would take.
   virtual int64_t activation_bytes(int64_t max_tokens, int64_t max_sequences) const = 0;
   /// Writes this step's keys and values and computes logits [num_logit_rows, vocab_size] f32 into

@@ -245,7 +245,8 @@ class Backend {
   virtual std::unique_ptr<Weight> prepare_weight(const Tensor& source) = 0;
   /// A table that is only read row by row (an embedding that is not tied to the output).
   virtual std::unique_ptr<Weight> prepare_embedding(const Tensor& source) = 0;
-  /// Allocates what steps up to `limits` need, so that no step allocates.
+  /// Allocates what steps up to `limits` need, so that no step allocates. The system may give it
+  /// page by page as steps use it.
   virtual void reserve(const StepLimits& limits) = 0;
 
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) = 0;
@@ -253,6 +254,8 @@ class Backend {
   /// Has the system give all memory of a cache that was not written to yet, where it otherwise does
   /// so when a block is first written; calls progress(fraction) meanwhile.
   virtual void bring_in(KvCache& cache, const std::function<void(double fraction)>& progress);
+  /// Likewise of memory of `allocate`, or of the host, zeroed and not written to yet.
+  virtual void bring_in_memory(const Tensor& zeroed);
   /// Copies whole blocks, all layers: (from, to) pairs.
   virtual void copy_blocks(KvCache& cache, std::span<const std::pair<int32_t, int32_t>> pairs) = 0;
 

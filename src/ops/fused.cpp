@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations for backends that have none of their own: fused ones, composed of the plain ones,
-// logits on one thread, caches whose memory is there from the start, and the refusal to move
-// blocks.
+// logits on one thread, caches whose memory is there from the start, the host's memory, and the
+// refusal to move blocks.
 #include <array>
 
 #include "base/error.h"
+#include "base/fresh_memory.h"
 #include "ops/backend.h"
 
 namespace hasten::ops {
@@ -51,6 +52,10 @@ void Backend::scan_rows(const ScanRowsParams& params) {
 
 void Backend::bring_in(KvCache& /*cache*/, const std::function<void(double)>& progress) {
   progress(1);
+}
+
+void Backend::bring_in_memory(const Tensor& zeroed) {
+  if (zeroed.device().kind == Device::Kind::cpu) bring_in_pages(zeroed.bytes());
 }
 
 void Backend::export_block(const KvCache& /*cache*/, int32_t /*block*/,

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "base/checked.h"
@@ -54,8 +55,11 @@ Tensor Tensor::reshape(Shape shape) const {
 }
 
 Buffer::Buffer(int64_t num_bytes) : num_bytes_(num_bytes) {
-  // Rounding up to huge pages must not cost much of a small buffer.
-  constexpr int64_t kLarge = 4 * kHugePage;
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr int64_t kLarge = std::numeric_limits<int64_t>::max();  // it watches the heap
+#else
+  constexpr int64_t kLarge = kLeastOnHugePages;
+#endif
   HASTEN_CHECK(num_bytes >= 0);
   if (num_bytes == 0) return;
   if (num_bytes >= kLarge) {

@@ -70,6 +70,9 @@ class Tensor {
   int64_t num_bytes() const { return num_rows() * row_bytes(); }
 
   void* data() const { return data_; }
+  std::span<std::byte> bytes() const {
+    return {static_cast<std::byte*>(data_), static_cast<size_t>(num_bytes())};
+  }
   std::byte* row(int64_t index) const {
     return static_cast<std::byte*>(data_) + index * row_bytes();
   }
@@ -89,13 +92,13 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-/// Owns host memory, 64-byte aligned, zeroed: large memory by the system, page by page as it is
-/// used, so that what is reserved for the largest step costs a small one nothing.
+/// Owns host memory, 64-byte aligned, zeroed: much of it by the system, page by page as it is first
+/// written to, so that what is never used costs nothing.
 class Buffer {
  public:
   static constexpr size_t kAlignment = 64;  // one cache line, and one AVX-512 register
   Buffer() = default;
-  /// Error{resource_exhausted} when the system has not got them.
+  /// Error{resource_exhausted} when the system refuses.
   explicit Buffer(int64_t num_bytes);
   std::byte* data() const { return large_.data() != nullptr ? large_.data() : small_.get(); }
   int64_t num_bytes() const { return num_bytes_; }

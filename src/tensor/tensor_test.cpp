@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string_view>
 #include <utility>
 
+#include "base/huge_pages.h"
+#include "base/resident_pages_test.h"
 #include "hasten/error.h"
 #include "tensor/half.h"
 #include "tensor/kv_types.h"
@@ -84,27 +85,57 @@ TEST(Tensor, SlicesRowsOfBlocks) {
   EXPECT_THROW((void)tensor.view.f32(), Error);
 }
 
+// Above the last size but one the system does it.
 TEST(Buffer, IsAlignedAndZeroed) {
-  const Buffer buffer(100);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % Buffer::kAlignment, 0U);
-  for (int64_t i = 0; i < buffer.num_bytes(); ++i) EXPECT_EQ(buffer.data()[i], std::byte{0});
+  for (const int64_t size : {int64_t{100}, kLeastOnHugePages - 1, kLeastOnHugePages}) {
+    for (int turn = 0; turn < 3; ++turn) {  // the last may get what one before gave back
+      const Buffer buffer(size);
+      EXPECT_EQ(buffer.num_bytes(), size);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % Buffer::kAlignment, 0U);
+      EXPECT_TRUE(std::all_of(buffer.data(), buffer.data() + size,
+                              [](std::byte byte) { return byte == std::byte{0}; }));
+      volatile std::byte* const written = buffer.data();  // or the compiler leaves them out
+      for (int64_t i = 0; i < size; ++i) written[i] = std::byte{0xff};
+    }
+  }
 }
 
-TEST(Buffer, LargeOnesAreZeroedToo) {
-  constexpr int64_t kBytes = 9 << 20;
-  for (int turn = 0; turn < 2; ++turn) {  // the second could get what the first gave back
-    const Buffer buffer(kBytes);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % Buffer::kAlignment, 0U);
-    EXPECT_TRUE(std::all_of(buffer.data(), buffer.data() + kBytes,
-                            [](std::byte b) { return b == std::byte{0}; }));
-    std::memset(buffer.data(), 0xff, kBytes);
-  }
+TEST(Buffer, LargeOnesCostNothingUntilTheyAreUsed) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "with AddressSanitizer all buffers come from the heap, which it watches";
+#else
+  if (!tells_what_is_resident()) GTEST_SKIP() << "this system does not tell which pages are there";
+  const Buffer buffer(kLeastOnHugePages);
+  EXPECT_EQ(resident_bytes(buffer.data(), kLeastOnHugePages), 0);
+#endif
+}
+
+TEST(Buffer, MovesBetweenSizes) {
+  Buffer small(100);
+  Buffer large(kLeastOnHugePages);
+  small.data()[99] = std::byte{1};
+  large.data()[kLeastOnHugePages - 1] = std::byte{2};
+  Buffer moved = std::move(small);
+  EXPECT_EQ(moved.data()[99], std::byte{1});
+  moved = std::move(large);
+  EXPECT_EQ(moved.num_bytes(), kLeastOnHugePages);
+  EXPECT_EQ(moved.data()[kLeastOnHugePages - 1], std::byte{2});
+  moved = Buffer(100);
+  EXPECT_EQ(moved.num_bytes(), 100);
+  EXPECT_EQ(moved.data()[99], std::byte{0});
+}
+
+TEST(Buffer, SaysWhatTheSystemRefuses) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer ends a program that asks for so much";
+#else
   try {
     const Buffer none(int64_t{1} << 60);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::resource_exhausted);
   }
+#endif
 }
 
 }  // namespace

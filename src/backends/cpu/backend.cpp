@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <stop_token>
 
 #include "backends/cpu/attention.h"
@@ -17,6 +19,7 @@
 #include "backends/cpu/workers.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/fresh_memory.h"
 #include "quant/codec.h"
 
 namespace hasten::cpu {
@@ -98,6 +101,7 @@ class CpuBackend final : public ops::Backend {
     return CpuKvCache::num_bytes(spec);
   }
   void bring_in(ops::KvCache& cache, const std::function<void(double)>& progress) override;
+  void bring_in_memory(const Tensor& zeroed) override { bring_in(zeroed.bytes()); }
   void copy_blocks(ops::KvCache& cache,
                    std::span<const std::pair<int32_t, int32_t>> pairs) override {
     auto& blocks = dynamic_cast<CpuKvCache&>(cache);
@@ -163,6 +167,8 @@ class CpuBackend final : public ops::Backend {
       std::memcpy(to.data(), from.data(), static_cast<size_t>(from.num_bytes()));
     }
   }
+
+  void bring_in(std::span<std::byte> zeroed);
 
   const KernelTable& kernels_;
   bool repack_;
@@ -320,18 +326,21 @@ void CpuBackend::rope(const ops::RopeParams& params) {
       });
 }
 
-/// Each page by one thread: two that came to a new one at the same time would both clear one.
 void CpuBackend::bring_in(ops::KvCache& cache, const std::function<void(double)>& progress) {
-  const auto& blocks = dynamic_cast<const CpuKvCache&>(cache);
-  const int64_t total = blocks.num_bytes();
-  const int64_t at_once = kReportedPages * kHugePage * workers_.num_threads();
-  for (int64_t first = 0; first < total; first += at_once) {
-    const int64_t count = std::min(at_once, total - first);
-    workers_.for_each(count, kHugePage, [&](int64_t begin, int64_t end, int32_t) {
-      blocks.bring_in(first + begin, first + end);
-    });
-    progress(static_cast<double>(first + count) / static_cast<double>(total));
+  const std::span<std::byte> all = dynamic_cast<const CpuKvCache&>(cache).bytes();
+  const auto at_once = static_cast<size_t>(kReportedPages * kHugePage * workers_.num_threads());
+  for (size_t first = 0; first < all.size(); first += at_once) {
+    const size_t count = std::min(at_once, all.size() - first);
+    bring_in(all.subspan(first, count));
+    progress(static_cast<double>(first + count) / static_cast<double>(all.size()));
   }
+}
+
+/// Each page by one thread: two that came to a new one at the same time would both clear one.
+void CpuBackend::bring_in(std::span<std::byte> zeroed) {
+  workers_.for_each(std::ssize(zeroed), kHugePage, [&](int64_t begin, int64_t end, int32_t) {
+    bring_in_pages(zeroed.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+  });
 }
 
 void CpuBackend::kv_write(const ops::KvWriteParams& params) {

@@ -119,12 +119,6 @@ int64_t CpuKvCache::num_bytes(const ops::KvCacheSpec& spec) {
   return bytes;
 }
 
-void CpuKvCache::bring_in(int64_t begin, int64_t end) const {
-  constexpr int64_t kSmallestPage = 4096;  // where there are no huge ones
-  for (int64_t at = begin; at < end; at += kSmallestPage) memory_.data()[at] = 0;
-  if (begin < end) memory_.data()[end - 1] = 0;  // pages may begin anywhere between
-}
-
 void CpuKvCache::store(const Run& run) const {
   const int64_t block = run.slot / spec().block_size;
   const int64_t first = run.slot % spec().block_size;

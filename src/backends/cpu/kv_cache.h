@@ -48,11 +48,10 @@ class CpuKvCache final : public ops::KvCache {
   uint8_t* values(int64_t layer, int64_t block, int64_t head) const {
     return keys(layer, block, head) + key_bytes_;
   }
-  /// Writes to each page of [begin, end) of its memory, in bytes from its start, before anything is
-  /// stored. Threads may bring in different parts.
-  void bring_in(int64_t begin, int64_t end) const;
-  /// Of all its memory.
-  int64_t num_bytes() const { return memory_.num_bytes(); }
+  /// All its memory.
+  std::span<std::byte> bytes() const {
+    return {reinterpret_cast<std::byte*>(memory_.data()), static_cast<size_t>(memory_.num_bytes())};
+  }
   /// Threads may store at different slots.
   void store(const Run& run) const;
   /// Whether a run takes less time than its tokens one by one.

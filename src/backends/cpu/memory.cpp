@@ -55,17 +55,13 @@ Memory Memory::try_allocate(int64_t num_bytes) {
   HASTEN_CHECK(num_bytes >= 0);
   Memory memory;
   if (num_bytes == 0) return memory;
-  // Rounding up to huge pages must not cost much of a small buffer.
-  const int64_t alignment = num_bytes >= 4 * kHugePage ? kHugePage : kLine;
+  const int64_t alignment = num_bytes >= kLeastOnHugePages ? kHugePage : kLine;
   const auto size = static_cast<size_t>(round_up(num_bytes, alignment));
   memory.data_.reset(
       static_cast<uint8_t*>(std::aligned_alloc(static_cast<size_t>(alignment), size)));
   if (memory.data_ == nullptr) return memory;
   memory.num_bytes_ = num_bytes;
-#if defined(MADV_HUGEPAGE)
-  // A hint: refused where huge pages are switched off.
-  if (alignment == kHugePage) madvise(memory.data_.get(), size, MADV_HUGEPAGE);
-#endif
+  if (alignment == kHugePage) ask_for_huge_pages(memory.data_.get(), size);
   return memory;
 }
 

@@ -50,6 +50,10 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
   query_start_.reserve(max_sequences + 1);
   context_len_.reserve(max_sequences);
   logits_ = OwnedTensor(DType::f32, {limits.max_logits, model_->info().vocab_size});
+  if (limits.on_pretouch) {
+    model_->bring_in();
+    backend.bring_in_memory(logits_.view);
+  }
   scans_.reserve(static_cast<size_t>(limits.max_logits));
 }
 

@@ -15,7 +15,8 @@
 
 namespace hasten::engine {
 
-/// The largest step, for which everything is allocated beforehand.
+/// The largest step, for which everything is allocated beforehand; the system gives it page by page
+/// as steps use it, unless it is brought in.
 struct RunnerLimits {
   std::vector<int64_t> num_blocks;  // of each cache group of the model
   int64_t block_size = 16;          // tokens in a block
@@ -24,7 +25,8 @@ struct RunnerLimits {
   int64_t step_tokens = 0;
   int64_t max_sequences = 0;
   int64_t max_logits = 0;  // rows
-  // If there, memory of the caches is brought in before the first step; called meanwhile.
+  // If there, memory of caches, activations and logits is brought in before the first step; called
+  // meanwhile.
   std::function<void(double fraction)> on_pretouch = {};
 };
 
@@ -35,7 +37,8 @@ ops::KvCacheSpec cache_spec(const models::CacheGroup& group, int64_t num_blocks,
 /// Owns the model, its caches and the buffers of a step. One thread.
 class Runner {
  public:
-  /// Throws Error{resource_exhausted} when memory is short. `backend` must outlive the runner.
+  /// Throws Error{resource_exhausted} when the system refuses memory. `backend` must outlive the
+  /// runner.
   Runner(std::unique_ptr<models::Model> model, ops::Backend& backend, const RunnerLimits& limits);
 
   /// Does the plan's saves, then its loads. Throws what the backend throws.

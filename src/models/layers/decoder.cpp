@@ -75,6 +75,7 @@ class Decoder final : public Model {
   const ModelInfo& info() const override { return info_; }
   const std::vector<CacheGroup>& cache_groups() const override { return groups_; }
   void reserve(int64_t max_tokens, int64_t max_sequences, int64_t max_context) override;
+  void bring_in() override;
   int64_t activation_bytes(int64_t max_tokens, int64_t max_sequences) const override;
   void forward(const ForwardInput& input, std::span<float> logits) override;
 
@@ -220,6 +221,11 @@ void Decoder::reserve(int64_t max_tokens, int64_t max_sequences, int64_t max_con
                     .max_context = max_context,
                     .max_heads = h_.num_heads,
                     .max_head_dim = h_.head_dim});
+}
+
+void Decoder::bring_in() {
+  backend_.bring_in_memory(arena_.view);
+  if (staging_.view.defined()) backend_.bring_in_memory(staging_.view);
 }
 
 void Decoder::check(const ForwardInput& input, std::span<float> logits) const {

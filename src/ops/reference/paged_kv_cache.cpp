@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/fresh_memory.h"
 #include "ops/kv_row.h"
 
 namespace hasten::ops::reference {
@@ -27,6 +28,11 @@ int64_t PagedKvCache::num_bytes(const KvCacheSpec& spec) {
   check_kv_types(spec);
   const int64_t num_elements = storage_shape(spec).num_elements();
   return row_bytes(spec.types.keys, num_elements) + row_bytes(spec.types.values, num_elements);
+}
+
+void PagedKvCache::bring_in() const {
+  bring_in_pages(keys_.view.bytes());
+  bring_in_pages(values_.view.bytes());
 }
 
 void PagedKvCache::copy_block(int64_t from, int64_t to) {

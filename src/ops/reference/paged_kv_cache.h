@@ -12,7 +12,8 @@ namespace hasten::ops::reference {
 
 class PagedKvCache : public KvCache {
  public:
-  /// Zeroed. Error{unsupported} as check_kv_types, Error{resource_exhausted} when memory is short.
+  /// Zeroed. Error{unsupported} as check_kv_types, Error{resource_exhausted} when the system
+  /// refuses.
   explicit PagedKvCache(const KvCacheSpec& spec);
 
   /// Bytes of keys and values together.
@@ -26,6 +27,8 @@ class PagedKvCache : public KvCache {
     return row(values_, layer, slot, head);
   }
 
+  /// Has the system give all memory, before anything is written.
+  void bring_in() const;
   /// Copies keys and values of a whole block, all layers.
   void copy_block(int64_t from, int64_t to);
   /// Keys and values of a whole block, all layers.

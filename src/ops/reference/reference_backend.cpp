@@ -3,6 +3,7 @@
 #include "ops/reference/reference_backend.h"
 
 #include <cstring>
+#include <functional>
 
 #include "base/error.h"
 #include "ops/reference/operations.h"
@@ -44,6 +45,10 @@ class ReferenceBackend final : public Backend {
   }
   int64_t kv_cache_bytes(const KvCacheSpec& spec) const override {
     return reference::PagedKvCache::num_bytes(spec);
+  }
+  void bring_in(KvCache& cache, const std::function<void(double)>& progress) override {
+    dynamic_cast<const reference::PagedKvCache&>(cache).bring_in();
+    progress(1);
   }
   void copy_blocks(KvCache& cache, std::span<const std::pair<int32_t, int32_t>> pairs) override {
     auto& paged = dynamic_cast<reference::PagedKvCache&>(cache);

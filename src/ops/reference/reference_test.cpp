@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the reference backend against results worked out by hand or by closed formulas.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/resident_pages_test.h"
+#include "ops/reference/paged_kv_cache.h"
 #include "ops/reference/reference_backend.h"
 #include "tensor/half.h"
 
@@ -20,6 +23,13 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 Tensor view(std::vector<float>& values, Shape shape) {
   HASTEN_CHECK(shape.num_elements() == static_cast<int64_t>(values.size()));
   return {static_cast<void*>(values.data()), DType::f32, shape};
+}
+
+/// Where the page begins that an address is on.
+const void* page_of(const void* data) {
+  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(data) /
+                                       static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)) *
+                                       static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)));
 }
 
 class ReferenceTest : public ::testing::Test {
@@ -210,6 +220,24 @@ TEST_F(ReferenceAttentionTest, CopiedBlocksHoldAllLayers) {
   const auto before = attend(1.0F, 0.0F, 0);
   table_[1] = 1;
   EXPECT_EQ(attend(1.0F, 0.0F, 0), before);
+}
+
+TEST_F(ReferenceTest, BringsMemoryInOnRequest) {
+  if (!tells_what_is_resident()) GTEST_SKIP() << "this system does not tell which pages are there";
+  const OwnedTensor owned(DType::f32, {3, int64_t{1} << 20});
+  backend_->bring_in_memory(owned.view);
+  EXPECT_EQ(resident_bytes(page_of(owned.view.data()), owned.view.num_bytes()), 12 << 20);
+
+  const auto cache = backend_->make_kv_cache(
+      {.num_layers = 2, .num_blocks = 1024, .block_size = 16, .num_kv_heads = 2, .head_dim = 64});
+  const auto& paged = dynamic_cast<const reference::PagedKvCache&>(*cache);
+  double told = 0;
+  backend_->bring_in(*cache, [&](double fraction) { told = fraction; });
+  EXPECT_EQ(told, 1);
+  const int64_t half = reference::PagedKvCache::num_bytes(cache->spec()) / 2;
+  EXPECT_EQ(half, 8 << 20);
+  EXPECT_EQ(resident_bytes(page_of(paged.key(0, 0, 0)), half), half);
+  EXPECT_EQ(resident_bytes(page_of(paged.value(0, 0, 0)), half), half);
 }
 
 TEST_F(ReferenceTest, CacheBytesAreKeysAndValues) {

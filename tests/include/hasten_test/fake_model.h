@@ -65,6 +65,9 @@ class FakeBackend : public ops::Backend {
             entries.at(static_cast<size_t>(from * size + i));
   }
 
+  void bring_in_memory(const Tensor& zeroed) override { bytes_brought_in += zeroed.num_bytes(); }
+  int64_t bytes_brought_in = 0;
+
   std::string kv_layout() const override { return moves_ ? "fake" : ""; }
   void export_block(const ops::KvCache& cache, int32_t block, std::span<std::byte> to) override {
     const auto bytes = std::as_bytes(static_cast<const FakeKvCache&>(cache).block(block));
@@ -134,6 +137,7 @@ class FakeModel : public models::Model {
     max_sequences_ = max_sequences;
     max_context_ = max_context;
   }
+  void bring_in() override { ++num_brought_in; }
   int64_t activation_bytes(int64_t, int64_t) const override { return 0; }
 
   /// The logits that follow a context: what forward computes when all is well.
@@ -175,6 +179,7 @@ class FakeModel : public models::Model {
   }
 
   int64_t num_forwards = 0;
+  int64_t num_brought_in = 0;
 
  private:
   static uint64_t absorb(uint64_t hash, int32_t token) {
