@@ -23,20 +23,26 @@ ASSERTION = re.compile(r"^(?:\S+:\d+|unknown file): Failure\n.*?(?=^\S+:\d+: Fai
                        re.MULTILINE | re.DOTALL)
 # Python's unittest: the name of a test that failed, and the exception it ended with.
 UNITTEST = re.compile(r"^(?:FAIL|ERROR): |^[\w.]*(?:Error|Exception|TimeoutExpired)\b")
+# Where a program of no known form begins to say why it failed.
+WHY = re.compile(r"error|fail|unable|cannot|requires", re.IGNORECASE)
 SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*?)^\[  SKIPPED \]", re.MULTILINE | re.DOTALL)
 FRAME = re.compile(r"^(Running main|Note: Google Test|\[[-=]{10}\])")
 SANITIZER = re.compile(r"runtime error:|(ERROR|WARNING): \w*Sanitizer|^SUMMARY: |^ +#\d+ (?!.*libsanitizer).*/(src|tests)/")
 
 
 def gist(output):
-    """The lines of a failed test that say why, or the last ones where no form is known."""
+    """The lines of a failed test that say why, or, where no form is known, may do so."""
     lines = []
     for case in re.split(r"(?m)^\[ RUN      \] ", output):
         name, *rest = case.splitlines() or [""]
         why = "".join(ASSERTION.findall(case)).splitlines() + [line for line in rest if SANITIZER.search(line)]
         lines += [name, *why] if why else []
     lines = lines or [line for line in output.splitlines() if UNITTEST.match(line)]
-    return lines or [line for line in output.splitlines() if line.strip() and not FRAME.match(line)][-6:]
+    if lines:
+        return lines
+    lines = [line for line in output.splitlines() if line.strip() and not FRAME.match(line)]
+    first = next((i for i, line in enumerate(lines) if WHY.search(line)), max(0, len(lines) - 6))
+    return lines[max(0, first - 1):first + 5]
 
 
 def report(verdicts, outputs):

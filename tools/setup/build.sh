@@ -14,10 +14,11 @@ unlock_preset() {
   exec {preset_lock}>&-
 }
 
-# run_quietly LOG COMMAND…: shows how far ninja's last line in LOG says it is: one line that moves on
-# a terminal, otherwise a line every half minute. Nothing for what ends within a second.
+# run_quietly LOG COMMAND…: shows where LOG is and how far ninja's last line there says it is: one
+# line that moves on a terminal, otherwise a line every half minute. Nothing for what ends within a
+# second.
 run_quietly() {
-  local log=$1 began=$SECONDS waited=0 status=0 step
+  local log=$1 where=${1%/*} began=$SECONDS waited=0 status=0 step
   shift
   "$@" >"$log" 2>&1 {preset_lock}>&- &
   local pid=$!
@@ -29,10 +30,10 @@ run_quietly() {
     fi
     step=$(tail -n 1 "$log" | grep -o '^\[[0-9]*/[0-9]*\]' || true)
     if [ -t 2 ]; then
-      printf '\r\033[Khasten: building %s' "$step" >&2
+      printf '\r\033[Khasten: building %s %s' "$where" "$step" >&2
     elif [ $((SECONDS - began - waited)) -ge 30 ]; then
       waited=$((SECONDS - began))
-      echo "hasten: building for $waited s $step" >&2
+      echo "hasten: building $where for $waited s $step" >&2
     fi
     sleep 0.5
   done
