@@ -23,15 +23,15 @@ ASSERTION = re.compile(r"^(?:\S+:\d+|unknown file): Failure\n.*?(?=^\S+:\d+: Fai
                        re.MULTILINE | re.DOTALL)
 # Python's unittest: the name of a test that failed, and the exception it ended with.
 UNITTEST = re.compile(r"^(?:FAIL|ERROR): |^[\w.]*(?:Error|Exception|TimeoutExpired)\b")
-# Where a program of no known form begins to say why it failed.
-WHY = re.compile(r"error|fail|unable|cannot|requires", re.IGNORECASE)
+# CMake and Node: where an error or the name of a test that failed stands. What leads to it may stand just above.
+WHERE = re.compile(r"^\s*CMake Error\b|^✖ ")
 SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*?)^\[  SKIPPED \]", re.MULTILINE | re.DOTALL)
 FRAME = re.compile(r"^(Running main|Note: Google Test|\[[-=]{10}\])")
 SANITIZER = re.compile(r"runtime error:|(ERROR|WARNING): \w*Sanitizer|^SUMMARY: |^ +#\d+ (?!.*libsanitizer).*/(src|tests)/")
 
 
 def gist(output):
-    """The lines of a failed test that say why, or, where no form is known, may do so."""
+    """The lines of a failed test that say why, or the last ones where no form is known."""
     lines = []
     for case in re.split(r"(?m)^\[ RUN      \] ", output):
         name, *rest = case.splitlines() or [""]
@@ -41,8 +41,14 @@ def gist(output):
     if lines:
         return lines
     lines = [line for line in output.splitlines() if line.strip() and not FRAME.match(line)]
-    first = next((i for i, line in enumerate(lines) if WHY.search(line)), max(0, len(lines) - 6))
-    return lines[max(0, first - 1):first + 5]
+    first = next((i for i, line in enumerate(lines) if WHERE.match(line)), None)
+    return lines[-6:] if first is None else lines[max(0, first - 3):]
+
+
+def reason_of_skip(output):
+    """Of a program that says "skipped: why", or else says why last."""
+    lines = [line for line in output.splitlines() if line.strip()] or ["it does not say why"]
+    return next((line for line in lines if line.startswith("skipped:")), lines[-1])
 
 
 def report(verdicts, outputs):
@@ -60,7 +66,7 @@ def report(verdicts, outputs):
             lines.append(f"    ... {len(why) - each} lines more")
 
     reasons = Counter(" ".join(reason.split()) for output in outputs.values() for reason in SKIP.findall(output))
-    reasons.update(gist(outputs[name])[-1] for name, verdict in verdicts.items() if verdict == "Skipped")
+    reasons.update(reason_of_skip(outputs[name]) for name, verdict in verdicts.items() if verdict == "Skipped")
     shown = reasons.most_common(MAX_REASONS)
     if shown:
         lines += ["What was skipped, and why:", *(f"{n:6} {reason[:MAX_WIDTH]}" for reason, n in shown)]

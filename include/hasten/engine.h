@@ -31,8 +31,8 @@ struct EngineOptions {
   bool repack = true;
   int64_t context = 0;  // tokens that one sequence may reach; 0: the model's own, as memory allows
   int64_t kv_cache_bytes = 0;  // for keys and values; 0: by arithmetic from free memory
-  // Memory for keys and values, activations and logits is brought in while loading; else as it is
-  // first written to, for whose pages steps then wait.
+  // All memory of steps and for keys and values is brought in while loading; else as it is first
+  // written to, for whose pages steps then wait.
   bool pretouch = false;
   // How keys and values are kept: f32, f16, bf16, fp8 (e4m3), q8_0 or q4_0; auto: bf16 (f32 for
   // f32 models). "q8_0/q4_0": keys and values apart.

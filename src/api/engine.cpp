@@ -229,7 +229,7 @@ Engine::Impl::Impl(const EngineOptions& options)
   core.on_step = options.on_step;
   if (options.pretouch) {
     core.on_pretouch = [&options](double fraction) {
-      if (options.progress) options.progress("bringing in memory for keys and values", fraction);
+      if (options.progress) options.progress("bringing in memory", fraction);
     };
   }
   core.aging_us = options.aging_us;

@@ -109,7 +109,7 @@ TEST(Engine, VocabularyIsWhatARequestMayName) {
 TEST(Engine, BringsMemoryInBeforehandOnRequest) {
   std::vector<double> fractions;
   const auto progress = [&](std::string_view stage, double fraction) {
-    if (stage.find("keys and values") != std::string_view::npos) fractions.push_back(fraction);
+    if (stage.find("memory") != std::string_view::npos) fractions.push_back(fraction);
   };
   Engine as_needed({.kv_cache_bytes = 1 << 24, .progress = progress});
   EXPECT_TRUE(fractions.empty());

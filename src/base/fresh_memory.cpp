@@ -31,11 +31,11 @@ FreshMemory::~FreshMemory() {
   if (data_ != nullptr) munmap(data_, mapped_bytes_);
 }
 
-void bring_in_pages(std::span<std::byte> zeroed) {
+void bring_in_pages(std::span<std::byte> unused) {
   constexpr size_t kSmallestPage = 4096;  // where there are no huge ones
-  volatile std::byte* const data = zeroed.data();
-  for (size_t at = 0; at < zeroed.size(); at += kSmallestPage) data[at] = std::byte{0};
-  if (!zeroed.empty()) data[zeroed.size() - 1] = std::byte{0};  // pages may begin between
+  volatile std::byte* const data = unused.data();
+  for (size_t at = 0; at < unused.size(); at += kSmallestPage) data[at] = std::byte{0};
+  if (!unused.empty()) data[unused.size() - 1] = std::byte{0};  // pages may begin between
 }
 
 }  // namespace hasten

@@ -37,8 +37,8 @@ class FreshMemory {
   size_t mapped_bytes_ = 0;
 };
 
-/// Has the system give all pages of zeroed memory that nothing has been written to, by writing to
-/// each. Of two threads that do so to one page both would clear one.
-void bring_in_pages(std::span<std::byte> zeroed);
+/// Has the system give all pages of memory whose contents nobody needs, by writing a zero to each.
+/// Of two threads that do so to one page both would clear one.
+void bring_in_pages(std::span<std::byte> unused);
 
 }  // namespace hasten

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of huge pages; HugeVector, a vector for large tables that are read here and there, in
-// huge pages if it can be.
+// Huge pages: their size, a way to ask for them, and HugeVector, a vector for large tables that are
+// read here and there.
 #pragma once
 
 #include <sys/mman.h>

@@ -431,9 +431,10 @@ void add_bench(Command program) {
   // Last, or else commands below would repeat it.
   command.footer(
       "Without --ctx, the context is prompt + 2 × gen + batch × prompt / 64 + 16 tokens: the\n"
-      "first request goes on decoding while the prompts of the others are read. All memory of a\n"
-      "step is there before anything is measured, as --pretouch has it elsewhere. Decoding stops\n"
-      "every 40 ms to read memory, which is not counted: that is the limit it had.");
+      "first request goes on decoding while the prompts of the others are read. All memory of\n"
+      "steps and for keys and values is there before anything is measured, as --pretouch has it\n"
+      "elsewhere. Decoding stops every 40 ms to read memory, which is not counted: that is the\n"
+      "limit it had.");
   command.run([options] { return bench_model(*options); });
 }
 

@@ -214,8 +214,9 @@ void add_bench_load(Command bench) {
   command.footer(
       "A first load, not counted, brings the file into the system's cache. 'weights' is the time\n"
       "to check them and to pack them for the kernels; of a file of 16 MiB and more, pages are\n"
-      "mapped while the tokenizer is read, and then memory is brought in: only what is left to do\n"
-      "of either by then is in it. Its limit is what memory takes to read as many bytes and to\n"
+      "mapped while the tokenizer is read and, while time is left, memory is brought in: what is\n"
+      "not done of both when the tokenizer is there counts as 'weights'. Its limit is what memory "
+      "takes to read as many bytes and to\n"
       "write them, at the rate it reads with before and after each round. 'copy' is what as many\n"
       "threads take to copy as many bytes of the file, whose pages are mapped, to new memory,\n"
       "which the system clears. 'ready' is all that comes before the first request: the "

@@ -127,8 +127,8 @@ void add_engine_flags(Command command, EngineOptions& options) {
                    "memory of the file alone, but every step is slower, and the text the same");
   command.flag(
       "--pretouch", options.pretouch,
-      "Bring in the memory for keys and values, activations and logits while loading: later no "
-      "token waits for the system to clear a page of it, and all of it is taken from the start");
+      "Bring in all memory of steps and for keys and values while loading: later no token waits "
+      "for the system to clear a page, and all of it is taken from the start");
   command.option("--kv-type TYPE", options.kv_type,
                  "How keys and values are kept: auto, f32, f16, bf16, fp8, q8_0 or q4_0; or keys "
                  "and values apart, as in q8_0/q4_0 (default: {})");

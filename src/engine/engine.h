@@ -54,8 +54,8 @@ struct CoreOptions {
   int64_t batch_wait_us = 100'000;  // likewise: so long the first waits for others
   bool chunked_prefill = true;      // or else prompts run whole, each in one step
   bool reserve_context = false;     // memory of the whole context is kept for each sequence
-  // If there, all memory for keys and values, activations and logits is brought in beforehand;
-  // called meanwhile.
+  // If there, all memory of steps and for keys and values is brought in beforehand; called
+  // meanwhile.
   std::function<void(double fraction)> on_pretouch = {};
   std::function<void(const StepRecord&)> on_step = {};  // after each step; may be empty
   int64_t stall_limit_us = 120'000'000;  // a step that takes longer makes `health` not ready

@@ -38,6 +38,7 @@ class PretendDevice final : public ops::Backend {
   bool muted = false;
   std::vector<int64_t> tokens_of_mlps;  // in the order of the layers
   int64_t bytes_brought_in = 0;
+  bool brought_in_reserved = false;
 
   std::string name() const override { return "pretend"; }
   Device device() const override { return {Device::Kind::cuda, 0}; }
@@ -54,7 +55,8 @@ class PretendDevice final : public ops::Backend {
     return host_->prepare_embedding(source);
   }
   void reserve(const ops::StepLimits& limits) override { host_->reserve(limits); }
-  void bring_in_memory(const Tensor& zeroed) override { bytes_brought_in += zeroed.num_bytes(); }
+  void bring_in_memory(const Tensor& unused) override { bytes_brought_in += unused.num_bytes(); }
+  void bring_in_reserved() override { brought_in_reserved = true; }
   std::unique_ptr<ops::KvCache> make_kv_cache(const ops::KvCacheSpec& spec) override {
     return host_->make_kv_cache(spec);
   }
@@ -189,6 +191,7 @@ TEST_F(ForwardTest, BringsInWhatItReserved) {
   EXPECT_EQ(device.bytes_brought_in, 0);
   session.model().bring_in();
   EXPECT_EQ(device.bytes_brought_in, session.model().activation_bytes(ModelSession::kMaxTokens, 4));
+  EXPECT_TRUE(device.brought_in_reserved);
 }
 
 TEST_F(ForwardTest, TokensOutsideTheVocabularyAreTheCallersFault) {

@@ -63,7 +63,8 @@ class Model {
   /// scalings that depend on the length (dynamic NTK, LongRoPE) by max_context, the tokens that a
   /// sequence may reach. Called once, before the first forward.
   virtual void reserve(int64_t max_tokens, int64_t max_sequences, int64_t max_context) = 0;
-  /// Has the system give the memory of activations now rather than when steps first use it.
+  /// Has the system give what reserve took now rather than when steps first use it. Between reserve
+  /// and the first forward.
   virtual void bring_in() = 0;
   /// Bytes that reserve would take.
   virtual int64_t activation_bytes(int64_t max_tokens, int64_t max_sequences) const = 0;

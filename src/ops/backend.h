@@ -254,8 +254,10 @@ class Backend {
   /// Has the system give all memory of a cache that was not written to yet, where it otherwise does
   /// so when a block is first written; calls progress(fraction) meanwhile.
   virtual void bring_in(KvCache& cache, const std::function<void(double fraction)>& progress);
-  /// Likewise of memory of `allocate`, or of the host, zeroed and not written to yet.
-  virtual void bring_in_memory(const Tensor& zeroed);
+  /// Likewise of memory of `allocate`, or of the host, whose contents nobody needs.
+  virtual void bring_in_memory(const Tensor& unused);
+  /// Likewise of what `reserve` took.
+  virtual void bring_in_reserved() {}
   /// Copies whole blocks, all layers: (from, to) pairs.
   virtual void copy_blocks(KvCache& cache, std::span<const std::pair<int32_t, int32_t>> pairs) = 0;
 

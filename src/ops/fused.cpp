@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations for backends that have none of their own: fused ones, composed of the plain ones,
-// logits on one thread, caches whose memory is there from the start, the host's memory, and the
-// refusal to move blocks.
+// logits on one thread, caches whose memory is there from the start, bringing in the host's, and
+// the refusal to move blocks.
 #include <array>
 
 #include "base/error.h"
@@ -54,8 +54,8 @@ void Backend::bring_in(KvCache& /*cache*/, const std::function<void(double)>& pr
   progress(1);
 }
 
-void Backend::bring_in_memory(const Tensor& zeroed) {
-  if (zeroed.device().kind == Device::Kind::cpu) bring_in_pages(zeroed.bytes());
+void Backend::bring_in_memory(const Tensor& unused) {
+  if (unused.device().kind == Device::Kind::cpu) bring_in_pages(unused.bytes());
 }
 
 void Backend::export_block(const KvCache& /*cache*/, int32_t /*block*/,

@@ -12,6 +12,15 @@
 #include "base/checked.h"
 #include "base/huge_pages.h"
 
+// Clang has long said so by a feature only.
+#if defined(__SANITIZE_ADDRESS__)
+#define HASTEN_WATCHES_THE_HEAP 1
+#elif defined(__has_feature)
+#define HASTEN_WATCHES_THE_HEAP __has_feature(address_sanitizer)
+#else
+#define HASTEN_WATCHES_THE_HEAP 0
+#endif
+
 namespace hasten {
 
 Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
@@ -55,8 +64,9 @@ Tensor Tensor::reshape(Shape shape) const {
 }
 
 Buffer::Buffer(int64_t num_bytes) : num_bytes_(num_bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  constexpr int64_t kLarge = std::numeric_limits<int64_t>::max();  // it watches the heap
+#if HASTEN_WATCHES_THE_HEAP
+  constexpr int64_t kLarge =
+      std::numeric_limits<int64_t>::max();  // AddressSanitizer watches the heap
 #else
   constexpr int64_t kLarge = kLeastOnHugePages;
 #endif

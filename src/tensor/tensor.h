@@ -71,7 +71,7 @@ class Tensor {
 
   void* data() const { return data_; }
   std::span<std::byte> bytes() const {
-    return {static_cast<std::byte*>(data_), static_cast<size_t>(num_bytes())};
+    return {static_cast<std::byte*>(data_), defined() ? static_cast<size_t>(num_bytes()) : 0};
   }
   std::byte* row(int64_t index) const {
     return static_cast<std::byte*>(data_) + index * row_bytes();
@@ -92,8 +92,8 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-/// Owns host memory, 64-byte aligned, zeroed: much of it by the system, page by page as it is first
-/// written to, so that what is never used costs nothing.
+/// Owns host memory, 64-byte aligned, zeroed: from kLeastOnHugePages on by the system, page by
+/// page as it is first written to, so that what is never used costs nothing.
 class Buffer {
  public:
   static constexpr size_t kAlignment = 64;  // one cache line, and one AVX-512 register

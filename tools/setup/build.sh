@@ -14,9 +14,9 @@ unlock_preset() {
   exec {preset_lock}>&-
 }
 
-# run_quietly LOG COMMAND…: shows where LOG is and how far ninja's last line there says it is: one
-# line that moves on a terminal, otherwise a line every half minute. Nothing for what ends within a
-# second.
+# run_quietly LOG COMMAND…: shows the folder of LOG and how far ninja's last line there says it is:
+# one line that moves on a terminal, otherwise a line every half minute. Nothing for what ends within
+# a second.
 run_quietly() {
   local log=$1 where=${1%/*} began=$SECONDS waited=0 status=0 step
   shift

@@ -2,6 +2,7 @@
 // Paged attention: how queries and keys are split into pieces of work.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,8 @@ class Attention {
   Attention(const KernelTable& kernels, Workers& workers) : kernels_(kernels), workers_(workers) {}
 
   void reserve(const ops::StepLimits& limits);
+  /// What it allocates beside lists.
+  std::array<const Scratch*, 2> scratch() const { return {&thread_memory_, &partials_}; }
   void run(const ops::AttentionParams& params);
 
  private:

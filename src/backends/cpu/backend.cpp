@@ -101,7 +101,11 @@ class CpuBackend final : public ops::Backend {
     return CpuKvCache::num_bytes(spec);
   }
   void bring_in(ops::KvCache& cache, const std::function<void(double)>& progress) override;
-  void bring_in_memory(const Tensor& zeroed) override { bring_in(zeroed.bytes()); }
+  void bring_in_memory(const Tensor& unused) override { bring_in(unused.bytes()); }
+  void bring_in_reserved() override {
+    for (const Scratch* scratch : matmul_.scratch()) bring_in(scratch->bytes());
+    for (const Scratch* scratch : attention_.scratch()) bring_in(scratch->bytes());
+  }
   void copy_blocks(ops::KvCache& cache,
                    std::span<const std::pair<int32_t, int32_t>> pairs) override {
     auto& blocks = dynamic_cast<CpuKvCache&>(cache);
@@ -168,7 +172,7 @@ class CpuBackend final : public ops::Backend {
     }
   }
 
-  void bring_in(std::span<std::byte> zeroed);
+  void bring_in(std::span<std::byte> unused);
 
   const KernelTable& kernels_;
   bool repack_;
@@ -336,10 +340,11 @@ void CpuBackend::bring_in(ops::KvCache& cache, const std::function<void(double)>
   }
 }
 
-/// Each page by one thread: two that came to a new one at the same time would both clear one.
-void CpuBackend::bring_in(std::span<std::byte> zeroed) {
-  workers_.for_each(std::ssize(zeroed), kHugePage, [&](int64_t begin, int64_t end, int32_t) {
-    bring_in_pages(zeroed.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+/// Each page by one thread, if the first one is where `unused` begins: two that came to a new one
+/// at the same time would both clear one.
+void CpuBackend::bring_in(std::span<std::byte> unused) {
+  workers_.for_each(std::ssize(unused), kHugePage, [&](int64_t begin, int64_t end, int32_t) {
+    bring_in_pages(unused.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
   });
 }
 

@@ -48,7 +48,7 @@ class CpuKvCache final : public ops::KvCache {
   uint8_t* values(int64_t layer, int64_t block, int64_t head) const {
     return keys(layer, block, head) + key_bytes_;
   }
-  /// All its memory.
+  /// All its memory, which has no contents before something is stored.
   std::span<std::byte> bytes() const {
     return {reinterpret_cast<std::byte*>(memory_.data()), static_cast<size_t>(memory_.num_bytes())};
   }

@@ -2,6 +2,7 @@
 // Matrix products: what they take of activations, and how their work is split over threads.
 #pragma once
 
+#include <array>
 #include <span>
 #include <stop_token>
 
@@ -53,6 +54,11 @@ class Matmul {
     weights_.bring_in(sources, stop);
   }
   void reserve(const ops::StepLimits& limits);
+  /// All that reserve() allocates, and what prepare() does for products.
+  std::array<const Scratch*, 9> scratch() const {
+    return {&gathered_, &normed_, &quantized_,      &quantized_gated_, &interleaved_,
+            &rounded_,  &gated_,  &thread_scratch_, &unpacked_groups_};
+  }
 
   /// Products of the same x and rows. With a norm, for which can_norm() must be asked: it makes x,
   /// a few rows at a time that are rounded while they are in the cache, and never go to memory.

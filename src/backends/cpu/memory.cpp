@@ -3,7 +3,6 @@
 #include "backends/cpu/memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -14,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/fresh_memory.h"
 #include "base/log.h"
 
 namespace hasten::cpu {
@@ -112,10 +112,8 @@ void Arena::bring_in(int64_t num_bytes, const std::stop_token& stop) {
   const std::shared_ptr<Memory> chunk = begin_chunk(num_bytes);
   if (chunk == nullptr) return;
   const int64_t end = round_up(num_bytes, kHugePage);
-  const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
   for (; touched_ < end && !stop.stop_requested(); touched_ += kHugePage) {
-    volatile uint8_t* const pages = chunk->data() + touched_;
-    for (int64_t at = 0; at < kHugePage; at += page) pages[at] = 0;  // where none is huge
+    bring_in_pages({reinterpret_cast<std::byte*>(chunk->data() + touched_), kHugePage});
   }
   ahead_ = touched_;
   hide(chunk->data(), chunk->num_bytes());

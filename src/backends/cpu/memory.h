@@ -3,8 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <vector>
 
@@ -100,6 +102,11 @@ class Scratch {
   uint8_t* get(int64_t num_bytes);
   /// Announces the largest get().
   void reserve(int64_t num_bytes);
+
+  /// All that was allocated.
+  std::span<std::byte> bytes() const {
+    return {reinterpret_cast<std::byte*>(memory_.data()), static_cast<size_t>(memory_.num_bytes())};
+  }
 
   template <class T>
   T* get_array(int64_t count) {

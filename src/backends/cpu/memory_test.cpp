@@ -220,6 +220,20 @@ TEST(KvCache, HasItsMemoryBroughtInOnRequest) {
   EXPECT_EQ(told.back(), 1);
 }
 
+TEST(CpuBackend, BringsInWhatItReservedOnRequest) {
+  if (!tells_what_is_resident()) GTEST_SKIP() << "this system does not tell which pages are there";
+  const auto backend = make_cpu_backend({.threads = 2});
+  backend->reserve({.max_tokens = 2048,
+                    .max_sequences = 1,
+                    .max_features = 8192,
+                    .max_context = 128,
+                    .max_heads = 1,
+                    .max_head_dim = 64});
+  const int64_t before = resident_bytes_of_process();
+  backend->bring_in_reserved();
+  EXPECT_GT(resident_bytes_of_process() - before, 64 * kMegabyte);  // as much as rows of floats
+}
+
 TEST(CpuBackend, BringsMemoryInOnRequest) {
   if (!tells_what_is_resident()) GTEST_SKIP() << "this system does not tell which pages are there";
   constexpr int64_t kBytes = 40 * kMegabyte;

@@ -25,6 +25,11 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
   const auto& cache_groups = model_->cache_groups();
   HASTEN_CHECK(cache_groups.size() == limits.num_blocks.size());
   model_->reserve(limits.step_tokens, limits.max_sequences, limits.context);
+  logits_ = OwnedTensor(DType::f32, {limits.max_logits, model_->info().vocab_size});
+  if (limits.on_pretouch) {
+    model_->bring_in();
+    backend.bring_in_memory(logits_.view);
+  }
 
   const auto max_tokens = static_cast<size_t>(limits.step_tokens);
   const auto max_sequences = static_cast<size_t>(limits.max_sequences);
@@ -49,11 +54,6 @@ Runner::Runner(std::unique_ptr<models::Model> model, ops::Backend& backend,
   logit_rows_.reserve(static_cast<size_t>(limits.max_logits));
   query_start_.reserve(max_sequences + 1);
   context_len_.reserve(max_sequences);
-  logits_ = OwnedTensor(DType::f32, {limits.max_logits, model_->info().vocab_size});
-  if (limits.on_pretouch) {
-    model_->bring_in();
-    backend.bring_in_memory(logits_.view);
-  }
   scans_.reserve(static_cast<size_t>(limits.max_logits));
 }
 

@@ -15,8 +15,8 @@
 
 namespace hasten::engine {
 
-/// The largest step, for which everything is allocated beforehand; the system gives it page by page
-/// as steps use it, unless it is brought in.
+/// The largest step, for which everything is allocated beforehand, though the system gives large
+/// memory page by page as steps use it.
 struct RunnerLimits {
   std::vector<int64_t> num_blocks;  // of each cache group of the model
   int64_t block_size = 16;          // tokens in a block
@@ -25,8 +25,7 @@ struct RunnerLimits {
   int64_t step_tokens = 0;
   int64_t max_sequences = 0;
   int64_t max_logits = 0;  // rows
-  // If there, memory of caches, activations and logits is brought in before the first step; called
-  // meanwhile.
+  // If there, all of it is brought in before the first step; called meanwhile.
   std::function<void(double fraction)> on_pretouch = {};
 };
 

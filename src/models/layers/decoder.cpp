@@ -224,6 +224,8 @@ void Decoder::reserve(int64_t max_tokens, int64_t max_sequences, int64_t max_con
 }
 
 void Decoder::bring_in() {
+  HASTEN_CHECK(arena_.view.defined());
+  backend_.bring_in_reserved();
   backend_.bring_in_memory(arena_.view);
   if (staging_.view.defined()) backend_.bring_in_memory(staging_.view);
 }

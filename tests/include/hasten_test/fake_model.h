@@ -65,7 +65,7 @@ class FakeBackend : public ops::Backend {
             entries.at(static_cast<size_t>(from * size + i));
   }
 
-  void bring_in_memory(const Tensor& zeroed) override { bytes_brought_in += zeroed.num_bytes(); }
+  void bring_in_memory(const Tensor& unused) override { bytes_brought_in += unused.num_bytes(); }
   int64_t bytes_brought_in = 0;
 
   std::string kv_layout() const override { return moves_ ? "fake" : ""; }
