@@ -23,7 +23,7 @@ ASSERTION = re.compile(r"^(?:\S+:\d+|unknown file): Failure\n.*?(?=^\S+:\d+: Fai
                        re.MULTILINE | re.DOTALL)
 # Python's unittest: the name of a test that failed, and the exception it ended with.
 UNITTEST = re.compile(r"^(?:FAIL|ERROR): |^[\w.]*(?:Error|Exception|TimeoutExpired)\b")
-# CMake and Node: where an error or the name of a test that failed stands. What leads to it may stand just above.
+# CMake and Node: where an error or the name of a test that failed stands, Node what leads to it just above.
 WHERE = re.compile(r"^\s*CMake Error\b|^✖ ")
 SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*?)^\[  SKIPPED \]", re.MULTILINE | re.DOTALL)
 FRAME = re.compile(r"^(Running main|Note: Google Test|\[[-=]{10}\])")
@@ -42,7 +42,9 @@ def gist(output):
         return lines
     lines = [line for line in output.splitlines() if line.strip() and not FRAME.match(line)]
     first = next((i for i, line in enumerate(lines) if WHERE.match(line)), None)
-    return lines[-6:] if first is None else lines[max(0, first - 3):]
+    if first is None:
+        return lines[-6:]
+    return lines[max(0, first - 3) if lines[first].startswith("✖") else first:]
 
 
 def reason_of_skip(output):
