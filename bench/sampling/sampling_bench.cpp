@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sampling_bench [Google Benchmark flags]: one token from the logits of a vocabulary of 152,000,
-// one thread. The limit is one look at each logit at the speed of the cache that holds them.
+// one thread. The limit, which docs/performance.md has, is one look at each logit at the
+// speed of the cache that holds them.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
