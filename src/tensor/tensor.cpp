@@ -6,13 +6,12 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/huge_pages.h"
 
-// Clang has long said so by a feature only.
+// AddressSanitizer, which some versions of Clang tell of by a feature alone, watches the heap.
 #if defined(__SANITIZE_ADDRESS__)
 #define HASTEN_WATCHES_THE_HEAP 1
 #elif defined(__has_feature)
@@ -64,15 +63,10 @@ Tensor Tensor::reshape(Shape shape) const {
 }
 
 Buffer::Buffer(int64_t num_bytes) : num_bytes_(num_bytes) {
-#if HASTEN_WATCHES_THE_HEAP
-  constexpr int64_t kLarge =
-      std::numeric_limits<int64_t>::max();  // AddressSanitizer watches the heap
-#else
-  constexpr int64_t kLarge = kLeastOnHugePages;
-#endif
+  const bool is_large = num_bytes >= kLeastOnHugePages && !HASTEN_WATCHES_THE_HEAP;
   HASTEN_CHECK(num_bytes >= 0);
   if (num_bytes == 0) return;
-  if (num_bytes >= kLarge) {
+  if (is_large) {
     large_ = FreshMemory(num_bytes);
   } else {
     const auto rounded = static_cast<size_t>(round_up(num_bytes, kAlignment));

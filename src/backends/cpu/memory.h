@@ -34,10 +34,10 @@ class Memory {
   int64_t num_bytes_ = 0;
 };
 
-/// Pages that nobody has written to yet, which the system clears when somebody does, to be written
-/// by several threads: each is brought in, which has the system clear it, by the one that comes
-/// first, while others that want it wait. Of two that write to a new page at the same time both
-/// would clear one, and one of these is thrown away.
+/// Pages that nobody has written to yet, to be written by several threads: each is brought in,
+/// which has the system clear it, by the one that comes first, while others that want it wait. Of
+/// two that write to a new page at the same time both would clear one, and one of these is thrown
+/// away.
 class NewPages {
  public:
   NewPages() = default;
